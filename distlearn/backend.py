@@ -1,0 +1,82 @@
+"""The one place that chooses between NumPy and CuPy.
+
+Nothing else in the library imports CuPy. Code asks the *data* where it lives (`get_xp`), never a global switch, so
+NumPy and CuPy arrays can be used side by side in one process (a parameter server on the CPU beside workers on GPUs).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import numpy as np
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Say whether CuPy is installed and finds at least one usable GPU."""
+    try:
+        import cupy
+    except ImportError:
+        return False
+    try:
+        return bool(cupy.cuda.is_available())
+    except Exception:  # a broken driver raises all sorts; to the caller it is the same as no GPU
+        return False
+
+
+def get_xp(*arrays):
+    """Return the array module of the data: `cupy` if any array lives on a GPU, else `numpy`.
+
+    Parameters
+    ----------
+    *arrays : arrays
+        Arrays (anything else counts as NumPy data).
+
+    Examples
+    --------
+    >>> get_xp(np.zeros(3)).__name__
+    'numpy'
+    """
+    for x in arrays:
+        if isinstance(x, np.ndarray) or np.isscalar(x):
+            continue
+        module = type(x).__module__.partition(".")[0]
+        if module == "cupy":
+            return sys.modules["cupy"]
+        if hasattr(x, "__array_namespace__"):  # any other array type that brings its own module
+            return x.__array_namespace__()
+    return np
+
+
+def to_device(x, device="cpu"):
+    """Copy an array to a device, or return it unchanged when it is there already.
+
+    Parameters
+    ----------
+    x : array
+    device : "cpu", "gpu" or int
+        `"gpu"` is the current GPU; an integer is the index of one.
+
+    Raises
+    ------
+    RuntimeError
+        If a GPU is asked for and there is none.
+    """
+    if device == "cpu":
+        return to_numpy(x)
+    if device != "gpu" and not isinstance(device, int):
+        raise ValueError(f"to_device: device is {device!r}, expected 'cpu', 'gpu' or the index of a GPU")
+    if not has_gpu():
+        raise RuntimeError(f"to_device: device {device!r} was asked for, but no usable GPU was found (see `distlearn doctor`)")
+    import cupy
+
+    with cupy.cuda.Device(cupy.cuda.runtime.getDevice() if device == "gpu" else device):
+        return cupy.asarray(x)
+
+
+def to_numpy(x):
+    """Return `x` as a NumPy array, copied from the GPU when it lives there."""
+    if isinstance(x, np.ndarray):
+        return x
+    return x.get() if type(x).__module__.partition(".")[0] == "cupy" else np.asarray(x)

@@ -1,0 +1,207 @@
+"""The communicator: the one interface that every parallel algorithm of the library is written against.
+
+Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller gives; anything else travels
+pickled through the `_obj` forms. A `send` may block until it is received: code that relies on buffering is wrong, and the
+simulator says so.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from ..trace import Clock
+
+ANY = -1
+"""As `source` of `recv_obj`: take the object that arrives first, from any rank."""
+
+REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+"""The operators of `all_reduce` and `reduce_scatter`, by name."""
+
+
+class CommError(RuntimeError):
+    """Something went wrong between ranks."""
+
+
+class CommTimeoutError(CommError):
+    """A rank waited longer for the others than it was told to."""
+
+
+class RankError(CommError):
+    """A rank raised, died or hung: the first one that did, named by `rank`; `original` is the exception where known."""
+
+    def __init__(self, rank: int, message: str, original: BaseException | None = None):
+        super().__init__(f"rank {rank}: {message}")
+        self.rank = rank
+        self.original = original
+
+
+class Work(Protocol):
+    """Handle of an operation under way."""
+
+    def wait(self):
+        """Block until it is done; return its result (for receives and in-place collectives: the buffer)."""
+
+    def done(self) -> bool:
+        """Say whether it is done, without blocking."""
+
+
+class DoneWork:
+    """A `Work` that was done at once."""
+
+    def __init__(self, result=None):
+        self._result = result
+
+    def wait(self):
+        """Return the result."""
+        return self._result
+
+    def done(self) -> bool:
+        """Say yes."""
+        return True
+
+
+@runtime_checkable
+class Communicator(Protocol):
+    """What a parallel algorithm may ask of its communicator.
+
+    Attributes
+    ----------
+    rank : int
+        This process's index, 0 to `size` - 1.
+    size : int
+        Number of ranks.
+    clock : Clock
+        The only source of time.
+    """
+
+    rank: int
+    size: int
+    clock: Clock
+
+    def report(self, step: int, total: int, **values) -> None:
+        """Tell whoever watches (a progress bar) that `step` of `total` is done; cheap; ranks other than 0 are ignored."""
+
+    # -- between two ranks: arrays -------------------------------------------------------------------------------
+    def send(self, x, dest: int, tag: int = 0) -> None:
+        """Send the contiguous array `x`; may block until `dest` receives it."""
+
+    def recv(self, out, source: int, tag: int = 0):
+        """Receive into the contiguous array `out` (same dtype and size as what was sent) and return it."""
+
+    def isend(self, x, dest: int, tag: int = 0) -> Work:
+        """Start a send; do not touch `x` before `wait`."""
+
+    def irecv(self, out, source: int, tag: int = 0) -> Work:
+        """Start a receive; `out` is valid after `wait`."""
+
+    def send_recv(self, x, dest: int, out, source: int, tag: int = 0):
+        """Send `x` to `dest` while receiving `out` from `source`; return `out`. Cannot deadlock by itself."""
+
+    # -- between two ranks: anything that can be pickled ---------------------------------------------------------
+    def send_obj(self, obj, dest: int, tag: int = 0) -> None:
+        """Send a pickled object; may block until it is received."""
+
+    def recv_obj(self, source: int = ANY, tag: int = 0):
+        """Receive an object from `source`, or from whichever rank's arrives first (`ANY`)."""
+
+    # -- all ranks ------------------------------------------------------------------------------------------------
+    def all_reduce(self, x, op: str = "sum"):
+        """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it."""
+
+    def iall_reduce(self, x, op: str = "sum") -> Work:
+        """Start an `all_reduce`; do not touch `x` before `wait`."""
+
+    def reduce_scatter(self, x, op: str = "sum"):
+        """Reduce the flat array `x` over ranks; return this rank's share of the result.
+
+        Shares are those of `numpy.array_split(x, size)`.
+        """
+
+    def all_gather(self, x):
+        """Return the `x` of every rank, stacked: (size, *x.shape). Shapes must agree."""
+
+    def broadcast(self, x, root: int = 0):
+        """Replace `x` on every rank by the root's; return it."""
+
+    def scatter(self, x, out, root: int = 0):
+        """Deal the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
+
+        Only the root's `x` is read; the others pass None.
+        """
+
+    def gather(self, x, root: int = 0):
+        """Return the `x` of every rank, stacked (size, *x.shape), on the root, and None elsewhere."""
+
+    def all_to_all(self, x):
+        """Send row j of `x` (size, ...) to rank j; return the rows received, by source."""
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+
+    def broadcast_obj(self, obj, root: int = 0):
+        """Return the root's object on every rank."""
+
+    def gather_obj(self, obj, root: int = 0) -> list | None:
+        """Return everyone's object, by rank, on the root, and None elsewhere."""
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Return the communicator of the ranks that gave the same `color`, ordered by (`key`, rank).
+
+        A rank that gives None belongs to none and gets None. Every rank must call.
+        """
+
+
+# -- checks that every communicator makes before it touches the network, so that the message is the same everywhere -----
+
+
+def check_buffer(what: str, x, rank: int) -> None:
+    """Raise unless `x` is an array that can travel without a copy."""
+    if not hasattr(x, "dtype") or not hasattr(x, "flags"):
+        raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}; use {what}_obj for other objects")
+    if x.dtype.hasobject:
+        raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}; use the _obj form")
+    if not x.flags.c_contiguous:
+        raise ValueError(
+            f"rank {rank}: {what} needs a contiguous array, got shape {x.shape} with strides {x.strides}; "
+            "pass np.ascontiguousarray(x) (and copy the result back if it is an output)"
+        )
+
+
+def check_output(what: str, x, rank: int) -> None:
+    """Raise unless `x` is a contiguous array that may be written."""
+    check_buffer(what, x, rank)
+    if getattr(x.flags, "writeable", True) is False:
+        raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
+
+
+def check_peer(what: str, peer: int, rank: int, size: int) -> None:
+    """Raise unless `peer` is another rank of the communicator."""
+    if not isinstance(peer, (int, np.integer)) or not 0 <= peer < size:
+        raise ValueError(f"rank {rank}: {what}={peer!r}, expected a rank from 0 to {size - 1}")
+    if peer == rank:
+        raise ValueError(f"rank {rank}: {what}={peer} is this rank itself; copy the array instead of sending it")
+
+
+def check_root(root: int, rank: int, size: int) -> None:
+    """Raise unless `root` is a rank of the communicator."""
+    if not isinstance(root, (int, np.integer)) or not 0 <= root < size:
+        raise ValueError(f"rank {rank}: root={root!r}, expected a rank from 0 to {size - 1}")
+
+
+def check_op(op: str, rank: int) -> None:
+    """Raise unless `op` names a reduction."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
+
+
+def check_rows(what: str, x, rank: int, size: int) -> None:
+    """Raise unless `x` has one row per rank."""
+    check_buffer(what, x, rank)
+    if x.ndim == 0 or len(x) != size:
+        raise ValueError(f"rank {rank}: {what} needs one row per rank: expected shape ({size}, ...), got {x.shape}")
+
+
+def ignore_report(step: int, total: int, **values) -> None:
+    """Report to nobody."""

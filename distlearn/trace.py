@@ -1,0 +1,219 @@
+"""What happened when, on which rank: the record that simulated and real runs share.
+
+A `Span` is a stretch of time on one lane ("compute", "comm") of one rank; a `Message` is one point-to-point transfer.
+Both worlds write the same `Trace`, so that one plot shows a simulated run beside a measured one, and the file opens in
+Perfetto (https://ui.perfetto.dev) or chrome://tracing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+class Span(NamedTuple):
+    """A stretch of time on one lane of one rank; `start` and `end` in seconds."""
+
+    rank: int
+    lane: str
+    name: str
+    start: float
+    end: float
+    flops: float = 0
+    nbytes: float = 0
+
+    @property
+    def seconds(self) -> float:
+        """Length of the span."""
+        return self.end - self.start
+
+
+class Message(NamedTuple):
+    """One point-to-point transfer of `nbytes` bytes; times in seconds."""
+
+    source: int
+    dest: int
+    nbytes: int
+    sent: float
+    arrived: float
+    tag: int = 0
+
+
+class Clock(Protocol):
+    """The only source of time in the library: virtual in the simulator, the wall clock on real ranks."""
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let `seconds` pass: virtual time in the simulator, real time elsewhere."""
+
+    def span(self, name: str, *, lane: str = "compute", flops: float = 0, nbytes: float = 0):
+        """Context manager: record what happens inside as one `Span`.
+
+        `flops` and `nbytes` say what the block computes and moves; the simulator's compute model turns them into
+        seconds, and every world keeps them in the trace.
+        """
+
+
+class Trace:
+    """Spans and messages of one run, in the order in which they ended.
+
+    Examples
+    --------
+    >>> trace = Trace([Span(0, "compute", "forward", 0.0, 2.0), Span(0, "comm", "all_reduce", 1.0, 4.0)])
+    >>> trace.makespan, trace.total(lane="comm"), trace.exposed()
+    (4.0, 3.0, 2.0)
+    """
+
+    def __init__(self, spans=(), messages=()):
+        self.spans: list[Span] = list(spans)
+        self.messages: list[Message] = list(messages)
+
+    def __iter__(self) -> Iterator[Span]:
+        return iter(self.spans)
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Trace) and (self.spans, self.messages) == (other.spans, other.messages)
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks, {self.makespan:.3g} s)"
+
+    def select(self, *, rank=None, lane=None, name=None) -> list[Span]:
+        """Spans of one rank, lane or name (a name also matches as the part before `#` or `[`)."""
+        return [
+            s
+            for s in self.spans
+            if (rank is None or s.rank == rank)
+            and (lane is None or s.lane == lane)
+            and (name is None or name in (s.name, s.name.partition("#")[0], s.name.partition("[")[0]))
+        ]
+
+    def total(self, *, rank=None, lane=None, name=None) -> float:
+        """Seconds in the selected spans, added up (overlapping spans count twice)."""
+        return sum(s.seconds for s in self.select(rank=rank, lane=lane, name=name))
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks that appear in the trace."""
+        return sorted({s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages})
+
+    @property
+    def makespan(self) -> float:
+        """Seconds from 0 to the end of the last span or message."""
+        return max([s.end for s in self.spans] + [m.arrived for m in self.messages], default=0.0)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of all point-to-point messages."""
+        return sum(m.nbytes for m in self.messages)
+
+    def exposed(self, rank: int = 0) -> float:
+        """Seconds in which `rank` communicated while it computed nothing: what overlapping could still hide."""
+        comm = _union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
+        compute = _union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
+        hidden = sum(max(0.0, min(e, f) - max(s, t)) for s, e in comm for t, f in compute)
+        return sum(e - s for s, e in comm) - hidden
+
+    def to_chrome(self) -> dict:
+        """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""
+        lanes = sorted({s.lane for s in self.spans}, key=lambda lane: (lane != "compute", lane))
+        events = [
+            {"ph": "M", "name": "process_name", "pid": r, "tid": 0, "args": {"name": f"rank {r}"}} for r in self.ranks
+        ]
+        events += [
+            {"ph": "M", "name": "thread_name", "pid": r, "tid": i, "args": {"name": lane}}
+            for r in self.ranks
+            for i, lane in enumerate(lanes)
+        ]
+        for s in self.spans:
+            args = {"flops": s.flops, "nbytes": s.nbytes}
+            row = {"ph": "X", "name": s.name, "cat": s.lane, "pid": s.rank, "tid": lanes.index(s.lane)}
+            events.append(row | {"ts": s.start * 1e6, "dur": s.seconds * 1e6, "args": args})
+        for i, m in enumerate(self.messages):
+            args = {"nbytes": m.nbytes, "tag": m.tag, "source": m.source, "dest": m.dest}
+            arrow = {"cat": "message", "name": "message", "id": i, "tid": 0, "args": args}
+            events.append(arrow | {"ph": "s", "pid": m.source, "ts": m.sent * 1e6})
+            events.append(arrow | {"ph": "f", "bp": "e", "pid": m.dest, "ts": m.arrived * 1e6})
+        return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+    def save(self, path) -> Path:
+        """Write the trace as JSON that Perfetto and chrome://tracing open; return the path."""
+        path = Path(path)
+        path.write_text(json.dumps(self.to_chrome()), encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, path) -> Trace:
+        """Read back what `save` wrote."""
+        events = json.loads(Path(path).read_text(encoding="utf-8"))["traceEvents"]
+        spans = [
+            Span(e["pid"], e["cat"], e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, **e["args"])
+            for e in events
+            if e["ph"] == "X"
+        ]
+        ends = {e["id"]: e["ts"] / 1e6 for e in events if e["ph"] == "f"}
+        messages = [
+            Message(a["source"], a["dest"], a["nbytes"], e["ts"] / 1e6, ends[e["id"]], a["tag"])
+            for e in events
+            if e["ph"] == "s" and (a := e["args"])
+        ]
+        return cls(spans, messages)
+
+
+def _union(intervals):
+    """Merge overlapping (start, end) pairs."""
+    merged: list[list[float]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([start, end])
+    return merged
+
+
+class WallClock:
+    """A `Clock` on the machine's monotonic clock.
+
+    Parameters
+    ----------
+    rank : int
+        The rank that its spans carry.
+    trace : Trace, optional
+        Where spans go; a new one by default.
+    """
+
+    def __init__(self, rank: int = 0, trace: Trace | None = None):
+        self.rank = rank
+        self.trace = Trace() if trace is None else trace
+        self._zero = time.perf_counter()
+
+    def restart(self) -> None:
+        """Make this moment second 0."""
+        self._zero = time.perf_counter()
+
+    def now(self) -> float:
+        """Seconds since the clock was made or restarted."""
+        return time.perf_counter() - self._zero
+
+    def sleep(self, seconds: float) -> None:
+        """Wait in real time."""
+        time.sleep(seconds)
+
+    @contextmanager
+    def span(self, name, *, lane="compute", flops=0, nbytes=0):
+        """Record the block as one span."""
+        start = self.now()
+        try:
+            yield
+        finally:
+            self.trace.spans.append(Span(self.rank, lane, name, start, self.now(), flops, nbytes))
