@@ -86,7 +86,8 @@ class Trace:
     __hash__ = None
 
     def __repr__(self) -> str:
-        return f"Trace({len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks, {self.makespan:.3g} s)"
+        counts = f"{len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks"
+        return f"Trace({counts}, {self.makespan:.3g} s)"
 
     def select(self, *, rank=None, lane=None, name=None) -> list[Span]:
         """Spans of one rank, lane or name (a name also matches as the part before `#` or `[`)."""
@@ -105,7 +106,9 @@ class Trace:
     @property
     def ranks(self) -> list[int]:
         """Ranks that appear in the trace."""
-        return sorted({s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages})
+        return sorted(
+            {s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages}
+        )
 
     @property
     def makespan(self) -> float:
