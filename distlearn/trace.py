@@ -103,6 +103,16 @@ class Trace:
         """Seconds in the selected spans, added up (overlapping spans count twice)."""
         return sum(s.seconds for s in self.select(rank=rank, lane=lane, name=name))
 
+    def window(self, start: float, end: float = float("inf")) -> Trace:
+        """Return what lies wholly between two moments [s], shifted so that `start` is 0: one step out of a run."""
+        spans = [s._replace(start=s.start - start, end=s.end - start) for s in self if start <= s.start and s.end <= end]
+        messages = [
+            m._replace(sent=m.sent - start, arrived=m.arrived - start)
+            for m in self.messages
+            if start <= m.sent and m.arrived <= end
+        ]
+        return Trace(spans, messages)
+
     @property
     def ranks(self) -> list[int]:
         """Ranks that appear in the trace."""

@@ -28,6 +28,12 @@ def test_sums():
     assert Trace().makespan == 0
 
 
+def test_a_window_shifts_what_lies_in_it():
+    part = TRACE.window(1.0, 4.0)
+    assert [(s.name, s.start, s.end) for s in part] == [("all_reduce", 0.0, 3.0), ("backward[0]", 2.0, 2.5)]
+    assert part.messages == []
+
+
 def test_a_saved_trace_comes_back(tmp_path):
     path = TRACE.save(tmp_path / "trace.json")
     again = Trace.load(path)
