@@ -47,6 +47,7 @@ _NAMES = {
     "Roofline": "comm",
     "SimWorld": "comm",
     "ring_all_reduce": "comm",
+    "Lab": "lab",
     "EngineWorld": "world",
     "LocalWorld": "world",
     "MPIWorld": "world",
