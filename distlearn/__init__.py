@@ -60,7 +60,7 @@ _NAMES = {
     "Trace": "trace",
 }
 
-__all__ = ["__version__", *_NAMES]  # noqa: PLE0604
+__all__ = ["__version__", *_NAMES]
 
 
 def __getattr__(name):

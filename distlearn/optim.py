@@ -65,8 +65,8 @@ class Momentum:
 
     References
     ----------
-    B. T. Polyak (1964), Some methods of speeding up the convergence of iteration methods, USSR Computational Mathematics
-    and Mathematical Physics 4(5).
+    B. T. Polyak (1964), Some methods of speeding up the convergence of iteration methods, USSR Computational
+    Mathematics and Mathematical Physics 4(5).
     """
 
     momentum: float = 0.9

@@ -1,4 +1,4 @@
-"""What a right implementation must satisfy, as functions: the library's tests and the labs' check cells both use them."""
+"""What a right implementation must satisfy, as functions: the library's tests and the labs' check cells use them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
         Returns a float; reads `x`, which is changed in place and restored.
     x : array of float64
     eps : float
-        Half the distance of the two points. The error is O(eps^2) from the curve and O(1e-16 / eps) from rounding, least
-        near eps = 1e-5 to 1e-6.
+        Half the distance of the two points. The error is O(eps^2) from the curve and O(1e-16 / eps) from rounding,
+        least near eps = 1e-5 to 1e-6.
 
     Returns
     -------
@@ -92,13 +92,14 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
     analytic = [(p.name, p.data, p.grad - g) for p, g in zip(layer.params, before, strict=True)]
     if dx is not None and x.dtype.kind == "f":
         if dx.shape != x.shape:
-            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input of {x.shape}")
+            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
         analytic.insert(0, ("dx", x, dx))
     errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(scalar, data, eps))) for name, data, g in analytic]
     bad = [e for e in errors if not e.error <= tol]
     if bad:
         lines = [
-            f"{e.name}{list(e.index)}: backward says {e.analytic:.9g}, differences say {e.numeric:.9g} (error {e.error:.2g})"
+            f"{e.name}{list(e.index)}: backward says {e.analytic:.9g}, differences say {e.numeric:.9g} "
+            f"(error {e.error:.2g})"
             for e in bad
         ]
         raise AssertionError(f"{layer!r}: gradient check failed (tolerance {tol:g})\n  " + "\n  ".join(lines))

@@ -90,13 +90,13 @@ class Trace:
         return f"Trace({counts}, {self.makespan:.3g} s)"
 
     def select(self, *, rank=None, lane=None, name=None) -> list[Span]:
-        """Spans of one rank, lane or name (a name also matches as the part before `#` or `[`)."""
+        """Spans of one rank, lane or name (a name also matches as the part before `[`)."""
         return [
             s
             for s in self.spans
             if (rank is None or s.rank == rank)
             and (lane is None or s.lane == lane)
-            and (name is None or name in (s.name, s.name.partition("#")[0], s.name.partition("[")[0]))
+            and (name is None or name in (s.name, s.name.partition("[")[0]))
         ]
 
     def total(self, *, rank=None, lane=None, name=None) -> float:
@@ -105,7 +105,9 @@ class Trace:
 
     def window(self, start: float, end: float = float("inf")) -> Trace:
         """Return what lies wholly between two moments [s], shifted so that `start` is 0: one step out of a run."""
-        spans = [s._replace(start=s.start - start, end=s.end - start) for s in self if start <= s.start and s.end <= end]
+        spans = [
+            s._replace(start=s.start - start, end=s.end - start) for s in self if start <= s.start and s.end <= end
+        ]
         messages = [
             m._replace(sent=m.sent - start, arrived=m.arrived - start)
             for m in self.messages

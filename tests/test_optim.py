@@ -66,5 +66,5 @@ def test_precision_stays(dtype):
 def test_bad_values_are_named():
     with pytest.raises(ValueError, match="momentum is 1"):
         Momentum(1.0)
-    with pytest.raises(ValueError, match="lr is -0.1"):
+    with pytest.raises(ValueError, match=r"lr is -0\.1"):
         Optimizer([], SGD(), -0.1)

@@ -6,7 +6,7 @@ Nothing here knows of layers, models or optimizers.
 from .collectives import ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
 from .network import Network
-from .protocol import ANY, CommError, Communicator, CommTimeoutError, RankError, Work
+from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
 
 __all__ = [
     "ANY",

@@ -6,6 +6,8 @@ the number of ranks), and states its messages and bytes.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..backend import get_xp
 from .protocol import REDUCTIONS, check_op, check_output
 
@@ -20,7 +22,7 @@ def shares(n: int, size: int) -> list[slice]:
     """
     base, extra = divmod(n, size)
     cuts = [r * base + min(r, extra) for r in range(size + 1)]
-    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(cuts)]
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):

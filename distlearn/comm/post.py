@@ -1,51 +1,58 @@
 """What simulated ranks share during a run: letters, posted receives, meetings, and the handles that wait for them.
 
-The rule of time: a letter that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and* the
-receive has been posted; a synchronous send ends at that moment, too. A collective ends one network cost after the last
-rank came to its meeting.
+The rule of time: a letter that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and*
+the receive has been posted; a synchronous send ends at that moment, too. A collective ends one network cost after the
+last rank came to its meeting.
+
+A letter, a slot and a meeting are *events*: their attribute `when` is None until it is settled at which virtual time
+they happen. A fibre that waits for an event is blocked until then (`Post.wait_for`), and woken by `Post.settle`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from typing import TYPE_CHECKING
 
 from ..trace import Message
 from .protocol import CommError
-from .scheduler import Fibre, Scheduler
+from .scheduler import Fibre, Scheduler, Waits
+
+if TYPE_CHECKING:
+    from .sim import SimWorld
 
 
 class Letter:
-    """A message on its way."""
+    """A message on its way; it happens when it is received."""
 
-    __slots__ = ("arrival", "dtype", "nbytes", "payload", "received", "sender", "sent", "seq", "size", "source")
+    __slots__ = ("arrival", "nbytes", "payload", "sender", "sent", "seq", "source", "when")
 
     def __init__(self, source, sender, payload, nbytes, sent, arrival, seq):
         self.source, self.sender, self.payload, self.nbytes = source, sender, payload, nbytes
         self.sent, self.arrival, self.seq = sent, arrival, seq
-        self.received = None  # virtual time at which the receiver took it
+        self.when = None
 
 
 class Slot:
-    """A posted receive."""
+    """A posted receive; it happens when the data is there."""
 
-    __slots__ = ("done", "out", "posted", "problem", "waiter")
+    __slots__ = ("out", "posted", "problem", "waiter", "when")
 
     def __init__(self, out, posted, waiter):
         self.out, self.posted, self.waiter = out, posted, waiter
-        self.done = None  # virtual time at which the data is there
+        self.when = None
         self.problem = None  # what was wrong with the message, raised in the receiver
 
 
 class Meeting:
-    """One collective call under way: who came, when, with what."""
+    """One collective call under way: who came, when, with what; it happens when all have come and it has ended."""
 
-    __slots__ = ("came", "end", "left", "results", "what", "whats")
+    __slots__ = ("came", "left", "results", "whats", "when")
 
     def __init__(self):
-        self.came: dict[int, tuple[float, object]] = {}
-        self.whats: dict[int, tuple] = {}
-        self.results = None
-        self.end = None
+        self.came: dict[int, tuple[float, object]] = {}  # rank -> (time, payload)
+        self.whats: dict[int, tuple] = {}  # rank -> the call's name and arguments, which must agree
+        self.results = None  # by rank
+        self.when = None
         self.left = 0
 
 
@@ -63,6 +70,7 @@ class Post:
         self.sequence = 0
 
     def new_context(self) -> int:
+        """Number a new communicator: messages of different ones never meet."""
         self.contexts += 1
         return self.contexts
 
@@ -79,17 +87,28 @@ class Post:
     def deliver(self, letter: Letter, slot: Slot) -> None:
         """Copy the data over, settle when it was there, and wake whoever waits for that."""
         when = letter.arrival if letter.arrival > slot.posted else slot.posted
-        letter.received = slot.done = when
         x, out = letter.payload, slot.out
         if x.dtype != out.dtype or x.size != out.size:
             slot.problem = f"expected {out.size} {out.dtype}, but the message holds {x.size} {x.dtype}"
         else:
             out.reshape(-1)[...] = x.reshape(-1)
         letter.payload = None
-        for fibre, waits_for in ((slot.waiter, slot), (letter.sender, letter)):
-            waits = fibre.waits
-            if waits is not None and getattr(waits, "event", None) is waits_for:
-                self.scheduler.wake(fibre, when if when > fibre.now else fibre.now)
+        self.settle(slot, when, slot.waiter)
+        self.settle(letter, when, letter.sender)
+
+    def settle(self, event, when: float, fibre: Fibre) -> None:
+        """Let `event` happen at `when`, and wake the fibre if it waits for that."""
+        event.when = when
+        waits = fibre.waits
+        if waits is not None and waits.event is event:
+            self.scheduler.wake(fibre, when if when > fibre.now else fibre.now)
+
+    def wait_for(self, fibre: Fibre, event, text) -> None:
+        """Block the fibre until `event` has happened; `text` (or what it returns) says what it waits for."""
+        if event.when is None:
+            self.scheduler.block(fibre, Waits(event, text))
+        elif event.when > fibre.now:
+            fibre.now = event.when
 
     def check_empty(self) -> None:
         """Raise if a message was sent that nobody received."""
@@ -103,95 +122,97 @@ class Post:
             )
 
 
-class Waits:
-    """Why a fibre is blocked: the event that will wake it, and how to say so."""
+class _SimWork:
+    """A handle on an event, for one rank."""
 
-    __slots__ = ("event", "text")
+    __slots__ = ("_comm", "_event")
 
-    def __init__(self, event, text):
-        self.event, self.text = event, text
+    def __init__(self, comm, event):
+        self._comm, self._event = comm, event
 
-    def __call__(self) -> str:
-        return self.text() if callable(self.text) else self.text
+    def _wait_for(self, text) -> None:
+        self._comm._post.wait_for(self._comm._fibre, self._event, text)
+
+    def done(self) -> bool:
+        """Look, which takes a moment of virtual time."""
+        self._comm._poll()
+        return self._event.when is not None and self._event.when <= self._comm._fibre.now
 
 
-class SendWork:
-    __slots__ = ("_comm", "_dest", "_eager", "_letter", "_snapshot", "_tag", "_x")
+class SendWork(_SimWork):
+    """A send under way.
 
-    def __init__(self, comm, letter, dest, tag, eager, x=None):
-        self._comm, self._letter, self._dest, self._tag, self._eager = comm, letter, dest, tag, eager
-        self._x = x
+    Parameters
+    ----------
+    comm : SimComm
+    letter : Letter
+    call : str
+        The call, as messages show it.
+    eager : bool
+        The message is buffered: nobody waits for its receiver.
+    x : array, optional
+        Look at `wait` whether this array is still what it was.
+    """
+
+    __slots__ = ("_call", "_eager", "_snapshot", "_x")
+
+    def __init__(self, comm, letter, call, eager, x=None):
+        super().__init__(comm, letter)
+        self._call, self._eager, self._x = call, eager, x
         self._snapshot = None if x is None else x.copy()
 
-    def wait(self):
-        letter, comm = self._letter, self._comm
-        fibre = comm._fibre
+    def wait(self) -> None:
+        """Block until it is received."""
         if not self._eager:
-            if letter.received is None:
-                text = f"send(dest={self._dest}, tag={self._tag}) of {letter.nbytes} bytes"
-                comm._post.scheduler.block(fibre, Waits(letter, text))
-            elif letter.received > fibre.now:
-                fibre.now = letter.received
+            self._wait_for(lambda: f"{self._call} of {self._event.nbytes} bytes")
         if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
-            raise CommError(
-                f"rank {comm.rank}: the array given to isend(dest={self._dest}, tag={self._tag}) was changed before wait()"
-            )
+            raise CommError(f"rank {self._comm.rank}: the array given to i{self._call} was changed before wait()")
         self._snapshot = None
 
     def done(self) -> bool:
-        self._comm._poll()
-        return self._eager or (self._letter.received is not None and self._letter.received <= self._comm._fibre.now)
+        """Look, which takes a moment of virtual time."""
+        return super().done() or self._eager
 
 
-class RecvWork:
-    __slots__ = ("_comm", "_slot", "_source", "_tag")
+class RecvWork(_SimWork):
+    """A receive under way."""
+
+    __slots__ = ("_source", "_tag")
 
     def __init__(self, comm, slot, source, tag):
-        self._comm, self._slot, self._source, self._tag = comm, slot, source, tag
+        super().__init__(comm, slot)
+        self._source, self._tag = source, tag
 
     def wait(self):
-        slot, comm = self._slot, self._comm
-        fibre = comm._fibre
-        if slot.done is None:
-            text = f"recv(source={self._source}, tag={self._tag}) of {slot.out.nbytes} bytes"
-            comm._post.scheduler.block(fibre, Waits(slot, text))
-        elif slot.done > fibre.now:
-            fibre.now = slot.done
+        """Block until the data is there; return the buffer."""
+        slot = self._event
+        self._wait_for(lambda: f"recv(source={self._source}, tag={self._tag}) of {slot.out.nbytes} bytes")
         if slot.problem:
-            raise ValueError(f"rank {comm.rank}: recv(source={self._source}, tag={self._tag}) {slot.problem}")
+            raise ValueError(f"rank {self._comm.rank}: recv(source={self._source}, tag={self._tag}) {slot.problem}")
         return slot.out
 
-    def done(self) -> bool:
-        self._comm._poll()
-        return self._slot.done is not None and self._slot.done <= self._comm._fibre.now
 
+class MeetingWork(_SimWork):
+    """A collective under way; with `into`, the result is copied there."""
 
-class MeetingWork:
-    __slots__ = ("_comm", "_into", "_meeting", "_seq")
+    __slots__ = ("_into", "_seq")
 
     def __init__(self, comm, meeting, seq, into=None):
-        self._comm, self._meeting, self._seq, self._into = comm, meeting, seq, into
+        super().__init__(comm, meeting)
+        self._seq, self._into = seq, into
 
     def wait(self):
-        comm, meeting = self._comm, self._meeting
-        fibre = comm._fibre
-        if meeting.end is None:
-            text = lambda: f"{meeting.whats[comm.rank][0]} ({len(meeting.came)} of {comm.size} ranks are there)"  # noqa: E731
-            comm._post.scheduler.block(fibre, Waits(meeting, text))
-        elif meeting.end > fibre.now:
-            fibre.now = meeting.end
+        """Block until it has ended; return this rank's result."""
+        comm, meeting = self._comm, self._event
+        self._wait_for(lambda: f"{meeting.whats[comm.rank][0]} ({len(meeting.came)} of {comm.size} ranks are there)")
         result = meeting.results[comm.rank]
         meeting.left += 1
         if meeting.left == comm.size:
-            comm._post.meetings.pop((comm._context, self._seq), None)
+            del comm._post.meetings[comm._context, self._seq]
         if self._into is None:
             return result
         self._into[...] = result
         return self._into
-
-    def done(self) -> bool:
-        self._comm._poll()
-        return self._meeting.end is not None and self._meeting.end <= self._comm._fibre.now
 
 
 class UntouchedWork:
@@ -204,6 +225,7 @@ class UntouchedWork:
         self.done = work.done
 
     def wait(self):
+        """Block until it has ended; return the array."""
         if self._snapshot is None:
             return self._x  # waited for before
         if not same_bytes(self._x, self._snapshot):
@@ -214,5 +236,4 @@ class UntouchedWork:
 
 def same_bytes(x, y) -> bool:
     """Compare bit for bit, so that NaN equals itself."""
-    as_bytes = lambda q: q.reshape(-1).view("u1")  # noqa: E731
-    return x.size == 0 or bool((as_bytes(x) == as_bytes(y)).all())
+    return x.size == 0 or bool((x.reshape(-1).view("u1") == y.reshape(-1).view("u1")).all())

@@ -1,9 +1,9 @@
 """The simulator's engine: fibres that pass a baton, the one with the earliest virtual clock first.
 
-Every rank is a greenlet, so a rank's code is plain blocking Python and a hand-over costs about a microsecond. One rank
-runs at a time, until it blocks; then the ready rank with the smallest (time, rank) runs. A blocked rank is made ready by
-`wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs of the
-same program are the same, bit for bit.
+Every rank is a greenlet, so a rank's code is plain blocking Python and a hand-over costs about a microsecond. One
+rank runs at a time, until it blocks; then the ready rank with the smallest (time, rank) runs. A blocked rank is made
+ready by `wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs
+of the same program are the same, bit for bit.
 
 The greenlet that called `run` is the hub: it starts ranks, and gets control back when one ends or when none is ready.
 """
@@ -21,6 +21,18 @@ from .protocol import CommError, RankError
 
 class DeadlockError(CommError):
     """Every rank waits for another, so nothing will ever happen again."""
+
+
+class Waits:
+    """Why a fibre is blocked: the event that will wake it, and how to say so."""
+
+    __slots__ = ("_text", "event")
+
+    def __init__(self, event, text):
+        self.event, self._text = event, text
+
+    def __str__(self) -> str:
+        return self._text() if callable(self._text) else self._text
 
 
 class Fibre:
@@ -44,12 +56,15 @@ class Fibre:
         self.now = 0.0  # virtual seconds
         self.nic_free = 0.0  # when its network card has put the last message on the wire
         self.comm_free = 0.0  # when its last collective ends
-        self.waits: Callable[[], str] | None = None  # describes what it is blocked on; None while it is not
+        self.waits: Waits | None = None  # what it is blocked on; None while it is not
         self.ticket = 0  # number of its newest entry in the queue; older ones are void
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
         self.result = None
         self.greenlet: greenlet | None = None
+
+
+_ITS_TURN = Waits(None, "its turn")
 
 
 class Scheduler:
@@ -87,7 +102,7 @@ class Scheduler:
 
         def body(fibre):
             try:
-                self._hub.switch()  # started here, not from another fibre: a greenlet inherits its starter's stack depth
+                self._hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
                 fibre.since = time.perf_counter()
                 fibre.result = main(fibre)
             except GreenletExit:
@@ -120,7 +135,7 @@ class Scheduler:
         fibre.ticket += 1
         heapq.heappush(self._queue, (when, fibre.rank, fibre.ticket))
 
-    def block(self, fibre: Fibre, waits: Callable[[], str]) -> None:
+    def block(self, fibre: Fibre, waits: Waits) -> None:
         """Give the baton away until somebody wakes `fibre`; its clock then stands at the time it was woken for."""
         if self._stopping:
             raise GreenletExit
@@ -141,7 +156,7 @@ class Scheduler:
     def yield_until(self, fibre: Fibre, when: float) -> None:
         """Let everybody whose clock stands before `when` go first."""
         self.wake(fibre, when)
-        self.block(fibre, lambda: "its turn")
+        self.block(fibre, _ITS_TURN)
 
     def _next(self) -> Fibre | None:
         """Take the fibre that is ready first off the queue and set its clock."""
@@ -167,9 +182,7 @@ class Scheduler:
 def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     """Say what every rank waits for, with the line of the user's code that waits."""
     stuck = [f for f in fibres if not f.greenlet.dead]
-    lines = [
-        f"rank {f.rank} waits for {f.waits() if f.waits else 'nothing'}{user_line(f.greenlet)}" for f in stuck[:limit]
-    ]
+    lines = [f"rank {f.rank} waits for {f.waits}{user_line(f.greenlet)}" for f in stuck[:limit]]
     if len(stuck) > limit:
         lines.append(f"and {len(stuck) - limit} more ranks wait")
     ended = [str(f.rank) for f in fibres if f.greenlet.dead]

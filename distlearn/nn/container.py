@@ -51,8 +51,8 @@ class Sequential(Layer):
         dy : array
         saved : list
         on_grad : callable, optional
-            `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of it
-            may start. Parameters come in reverse order; a tied one after its last use.
+            `on_grad(param)` is called as soon as a parameter's gradient is complete, when its communication may start.
+            Parameters come in reverse order; a tied one after its last use.
         clock : Clock, optional
             Gets one span per layer.
         """

@@ -1,4 +1,4 @@
-"""Initial values of parameters: always drawn by NumPy, so that every rank and every device starts from the same bits."""
+"""Initial values of parameters: drawn by NumPy, so that every rank and every device starts from the same bits."""
 
 from __future__ import annotations
 

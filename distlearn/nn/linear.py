@@ -36,7 +36,7 @@ class Linear(Layer):
     K. He, X. Zhang, S. Ren, J. Sun (2015), Delving deep into rectifiers, ICCV, section 2.2, for the initial weights.
     """
 
-    def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=math.sqrt(2), input_gradient=True):
+    def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=2**0.5, input_gradient=True):
         for name, value in (("d_in", d_in), ("d_out", d_out)):
             if not value >= 1:
                 raise ValueError(f"Linear: {name} is {value!r}, expected 1 or more")

@@ -65,7 +65,7 @@ class SoftmaxCrossEntropy:
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         if n < max(1, len(logits)):
             raise ValueError(f"SoftmaxCrossEntropy: n is {n}, expected at least the {len(logits)} rows given")
-        if len(labels) and not (0 <= int(labels.min()) and int(labels.max()) < logits.shape[1]):
+        if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[1]):
             raise ValueError(
                 f"SoftmaxCrossEntropy: labels run from {int(labels.min())} to {int(labels.max())}, "
                 f"expected class indices from 0 to {logits.shape[1] - 1}"

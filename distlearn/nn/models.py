@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from .activation import ACTIVATIONS
 from .container import Sequential
 from .linear import Linear
 
 
-def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> Sequential:  # noqa: N802
+def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> Sequential:
     """Build a multi-layer perceptron: dense layers with an activation between them.
 
     Parameters
@@ -33,7 +34,7 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
         raise ValueError(f"MLP: activation is {activation!r}, expected one of {', '.join(map(repr, ACTIVATIONS))}")
     gain = math.sqrt(2) if activation == "relu" else 1.0
     layers = []
-    for i, (d_in, d_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (d_in, d_out) in enumerate(pairwise(sizes)):
         if i:
             layers.append(ACTIVATIONS[activation]())
         layers.append(Linear(d_in, d_out, [seed, i], dtype=dtype, gain=gain, input_gradient=i > 0))

@@ -1,8 +1,8 @@
 """Buckets: gradients as views into a few flat arrays, so that one call moves many of them.
 
 A message costs alpha seconds however small it is, and a model has many small parameters; a single call for everything
-could not start before the last gradient is there. Buckets of `cap_bytes` lie between: few calls, and the first one starts
-while backward still runs. Parameters go into buckets in reverse order, in which backward completes them.
+could not start before the last gradient is there. Buckets of `cap_bytes` lie between: few calls, and the first one
+starts while backward still runs. Parameters go into buckets in reverse order, in which backward completes them.
 """
 
 from __future__ import annotations

@@ -32,12 +32,13 @@ class DataParallel:
 
     Notes
     -----
-    Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages per bucket.
+    Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages each.
     The loss rides along in the last bucket. Saves what the model saves.
 
     References
     ----------
-    S. Li et al. (2020), PyTorch Distributed: experiences on accelerating data parallel training, VLDB 13(12), section 3.2.
+    S. Li et al. (2020), PyTorch Distributed: experiences on accelerating data parallel training, VLDB 13(12),
+    section 3.2.
     """
 
     def __init__(self, comm, model, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):

@@ -33,7 +33,8 @@ def cut(n, size, uneven):
 def model_of(kind):
     if kind == "tied":
         shared = Linear(6, 6, 5, dtype="float64")
-        return Sequential(Linear(7, 6, 4, dtype="float64"), shared, Tanh(), shared, Tanh(), Linear(6, 4, 6, dtype="float64"))
+        first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
+        return Sequential(first, shared, Tanh(), shared, Tanh(), last)
     model = MLP((7, 9, 6, 4), "sigmoid", seed=2, dtype="float64")
     if kind == "frozen":
         model.params[2].frozen = True
@@ -64,9 +65,9 @@ def test_equals_serial(size, kind, uneven, overlap):
     assert_same_as_serial(world, lambda comm: train(comm, kind, uneven=uneven and comm.size > 1, overlap=overlap))
 
 
-@given(size=st.integers(1, 6), batch=st.integers(1, 30), cap=st.sampled_from([1, 100, 300, 1e9]), seed=st.integers(0, 99))
+@given(size=st.integers(1, 6), batch=st.integers(1, 30), cap=st.sampled_from([1, 100, 300, 1e9]))
 @settings(max_examples=40, deadline=None)
-def test_equals_serial_for_any_batch_and_bucket(size, batch, cap, seed):
+def test_equals_serial_for_any_batch_and_bucket(size, batch, cap):
     world = SimWorld(size)
     want = SimWorld(1).run(train, batch=batch, steps=3)[0]
     for result in world.run(train, batch=batch, steps=3, cap_bytes=cap):
@@ -131,7 +132,8 @@ def wide(comm, overlap):
 
 
 def test_buckets_hold_views_in_reverse_order():
-    params = [Param(np.ones((2, 3)), "a"), Param(np.ones(4), "b"), Param(np.ones(5), "c"), Param(np.ones(1, "float32"), "d")]
+    params = [Param(np.ones((2, 3)), "a"), Param(np.ones(4), "b"), Param(np.ones(5), "c")]
+    params.append(Param(np.ones(1, "float32"), "d"))
     buckets = make_buckets(params, cap_bytes=80, extra=1)
     assert [[p.name for p in b.params] for b in buckets] == [["d"], ["c", "b"], ["a"]]
     assert [b.flat.size for b in buckets] == [1, 9, 7]
