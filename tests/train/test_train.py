@@ -93,7 +93,7 @@ def test_evaluate_counts_right_answers_on_every_rank():
 
 def test_divergence_is_noticed_at_once():
     with np.errstate(all="ignore"), pytest.raises(RankError, match=r"loss became .* at step") as caught:
-        SimWorld(2).run(train, FAST.but(lr=1e305, hidden=()))
+        SimWorld(2).run(train, FAST.but(lr=1e38, hidden=(), dtype="float32"))
     assert isinstance(caught.value.original, DivergedError)
 
 
