@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
-from . import show, style
+from . import show
 from .check import Check
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
@@ -47,21 +47,16 @@ class Lab:
         Number of the lab, two digits.
     engines : int
         How many engines the lab starts at once.
-
-    Attributes
-    ----------
-    colors : tuple of str
-        The line colours, in order.
     """
-
-    colors = style.COLORS
 
     def __init__(self, number: str, engines: int = 0):
         if not (isinstance(number, str) and number.isdigit() and len(number) == 2):
             raise ValueError(f"Lab({number!r}): expected the number of the lab as two digits, such as Lab('07')")
+        from ..viz import use_style  # loads matplotlib
+
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
-        style.use()
+        use_style()
         cores = _cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
