@@ -1,0 +1,9 @@
+"""Checks of engines."""
+
+
+def engines():
+    return []
+
+
+def leftovers():
+    return []
