@@ -1,18 +1,16 @@
 """Data parallelism on two real ranks: efficiency against one rank, next to PyTorch's DistributedDataParallel.
 
-MLP 784-256-128-10, float32, SGD, global batch 1,024, one BLAS thread per rank. Efficiency is T(1) / (2 T(2)), the median
-over rounds that measure both in the same processes (`data_parallel_rank`).
+MLP 784-256-128-10, float32, SGD, global batch 1,024, one BLAS thread per rank. Efficiency is T(1) / (2 T(2)), the
+median over rounds that measure both in the same processes (`data_parallel_rank`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from statistics import median
 
-from distlearn.world.mpi import mpiexec
+from distlearn.world.launching import count_cores, launch
 
 from . import quick, record
 
@@ -21,20 +19,10 @@ STEPS = 20
 
 def measure(rounds: int) -> dict[str, list[float]]:
     """Run the two ranks; return seconds per step, by side, round by round."""
-    command = [
-        *mpiexec(),
-        "-n",
-        "2",
-        sys.executable,
-        "-m",
-        "tests.benchmarks.data_parallel_rank",
-        str(rounds),
-        str(STEPS),
-    ]
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    done = subprocess.run(
-        command, env=os.environ | one_thread, capture_output=True, text=True, encoding="utf-8", timeout=600, check=True
-    )
+    command = ["python", "-m", "tests.benchmarks.data_parallel_rank", rounds, STEPS]
+    done = launch(2, command, threads=1, timeout=600, capture=True)
+    if done.returncode:
+        raise RuntimeError(f"the ranks of the benchmark failed:\n{done.stderr}")
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return json.loads(line.removeprefix("RESULT "))
 
@@ -48,11 +36,14 @@ def efficiency(times: dict, side: str) -> float | None:
 
 def records():
     """Efficiency of both, and the parallel step of one against the other."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     times = measure(5 if quick() else 25)
     ours, peer = times["ours parallel"], times.get("torch parallel")
     ratio = median(b / a for a, b in zip(ours, peer, strict=True)) if peer else None
-    cores = os.cpu_count() or 1
-    note = "" if cores >= 2 else f"two ranks on {cores} core: not a measurement of parallel efficiency"
+    cores = count_cores()
+    note = f"{cores} cores" + (
+        f", load {busy:.1f} before the run: other programs took part of them" if busy > 0.3 else ""
+    )
     return [
         record(
             "parallel efficiency of 2 ranks, MLP, batch 1,024 (peer: torch DDP)",

@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from itertools import pairwise
 
 import numpy as np
 
@@ -44,12 +45,12 @@ def our_step(comm):
 
 
 def torch_step(rank: int, size: int):
-    """Return a function that makes the same step in PyTorch (with DistributedDataParallel if there are several ranks)."""
+    """Return a function that makes the same step in PyTorch, with DistributedDataParallel on several ranks."""
     import torch
 
     torch.manual_seed(0)
     layers = []
-    for i, (d_in, d_out) in enumerate(zip(SIZES, SIZES[1:], strict=False)):
+    for i, (d_in, d_out) in enumerate(pairwise(SIZES)):
         layers += [torch.nn.ReLU()] * (i > 0) + [torch.nn.Linear(d_in, d_out)]
     model = torch.nn.Sequential(*layers)
     if size > 1:
