@@ -15,7 +15,7 @@ TIMEOUT = (5, 30)  # seconds to connect, and of silence in a transfer
 
 
 class _BrokenError(Exception):
-    """A transfer that ended too early or otherwise than it should; trying again may help."""
+    """A transfer that broke off or fell silent; asking for the rest may help."""
 
 
 class _ChecksumError(Exception):
@@ -151,16 +151,12 @@ class _Downloader:
                 if have and response.status_code == 416:
                     return  # there is nothing beyond what is here: the checksum decides whether that is the file
                 response.raise_for_status()
-                start = _start(response)
-                if start not in (0, have):
-                    self._discard()
-                    raise _BrokenError(f"asked for the bytes from {have} on, got others ({start})")
-                self._store(response, start)
+                self._store(response, have if response.status_code == 206 else 0)
         except (TransferError, requests.ReadTimeout) as error:
             raise _BrokenError(f"broke off after {self._size()} bytes ({_short(error)})") from error
 
     def _store(self, response, start: int) -> None:
-        """Write the body behind the first `start` bytes, with a progress bar, and see that all of it came."""
+        """Write the body behind the first `start` bytes, with a progress bar. urllib3 raises if it is too short."""
         from tqdm.auto import tqdm
 
         length = response.headers.get("Content-Length", "")
@@ -171,8 +167,6 @@ class _Downloader:
             for piece in response.raw.stream(1 << 16, decode_content=False):
                 out.write(piece)
                 progress.update(len(piece))
-        if total is not None and self._size() < total:
-            raise _BrokenError(f"broke off after {self._size()} of {total} bytes")
 
     def _check(self) -> None:
         """Refuse a file whose checksum is not the published one, so that the next attempt starts afresh."""
@@ -191,14 +185,6 @@ class _Downloader:
 def _is_final(status: int) -> bool:
     """Say whether asking again is useless: the client's fault, but neither a timeout nor too many requests."""
     return 400 <= status < 500 and status not in (408, 429)
-
-
-def _start(response) -> int:
-    """Where the body of a response begins in the file; -1 if it does not say."""
-    if response.status_code != 206:
-        return 0
-    first = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
-    return int(first) if first.isdigit() else -1
 
 
 def _short(error: Exception) -> str:

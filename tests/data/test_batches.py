@@ -185,10 +185,8 @@ def test_a_wrong_epoch_is_refused_at_the_call():
 
 @pytest.mark.gpu
 def test_batches_of_an_array_on_the_gpu_stay_there():
-    from distlearn.backend import has_gpu, to_device, to_numpy
+    from distlearn.backend import to_device, to_numpy
 
-    if not has_gpu():
-        pytest.skip("no GPU")
     x, y = numbered(10)
     on_gpu = Batches(to_device(x, "gpu"), to_device(y, "gpu"), 4, rank=1, size=2)
     for found, expected in zip(on_gpu.epoch(1), Batches(x, y, 4, rank=1, size=2).epoch(1), strict=True):

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from distlearn.data import Batches, Dataset, load
+from distlearn.data import Batches, Dataset, load, loading
 from distlearn.data import raw as raw_module
 
 
@@ -124,6 +124,7 @@ def test_arrays_are_read_only_and_shared_between_calls():
         data.x_train -= 0.5
     assert load("digits") is data
     assert load("digits", seed=3) is not data
+    assert len(loading._last) == 1  # the last one alone: data sets can be large
 
 
 def test_a_data_set_can_be_pickled():
