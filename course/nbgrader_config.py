@@ -1,14 +1,20 @@
 """How nbgrader handles this course. Run its commands in this folder."""
 
+import os
+import sys
+
 from nbgrader.converters import Autograde, GenerateAssignment
 
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, RunGradedCells
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, SkipDemonstrations
 
 
 def steps(converter, name):
     """The steps that nbgrader itself takes."""
     return list(converter.class_traits()[name].default())
 
+
+# nbgrader calls `alembic` by name: let it find the one beside this Python where the environment is not activated.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
 c = get_config()
 
@@ -18,10 +24,9 @@ c.CourseDirectory.release_directory = "../labs"  # the students' side is part of
 # The source holds a sample prediction; the student's copy holds none.
 c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
 
-# Cells tagged "engines" are demonstrations that start processes: nothing graded needs them, so grading skips them.
-# Graded cells lose their tags first, or a student could have their checks skipped.
-c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), RunGradedCells]
-c.Execute.skip_cells_with_tag = "engines"
+# Grading skips the demonstrations (cells tagged "engines" or "real-run"): nothing graded needs them. It skips no
+# others, whatever tags a student gives to the checks.
+c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), SkipDemonstrations]
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
 c.Execute.allow_errors = True  # a wrong answer must not stop the cells below it
 c.OverwriteCells.add_missing_cells = True  # a check that was deleted comes back

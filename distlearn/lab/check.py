@@ -194,7 +194,9 @@ class Check:
         return text, where, f"{type(error).__name__}: {error}\n  {where}"
 
     def _add(self, tone, name, text="", advice="") -> None:
-        self.lines.append(Line(tone, name, text, advice))
+        line = Line(tone, name, text, advice)
+        if line not in self.lines or tone == GOOD:  # the same mistake on every rank is told once
+            self.lines.append(line)
 
 
 class _Stdout:

@@ -1,8 +1,8 @@
 """Two steps that the course adds to nbgrader's, named in course/nbgrader_config.py.
 
-`ClearPredictions` empties the sample predictions when the students' copies are made. `RunGradedCells` sees to it that
-a graded cell is run: nbclient skips cells by tag, a cell that is skipped raises nothing, and what raises nothing earns
-full points.
+`ClearPredictions` empties the sample predictions when the students' copies are made. `SkipDemonstrations` leaves out
+cells that cost grading much time and no points, and sees to it that nothing else is left out: a graded cell that is
+skipped raises nothing, and what raises nothing earns full points.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from __future__ import annotations
 import ast
 
 from nbgrader.preprocessors import NbGraderPreprocessor
+
+DEMONSTRATIONS = {"engines", "real-run"}
+SKIP = "skip-execution"
+"""The tag that nbclient obeys."""
 
 
 class ClearPredictions(NbGraderPreprocessor):
@@ -22,13 +26,16 @@ class ClearPredictions(NbGraderPreprocessor):
         return cell, resources
 
 
-class RunGradedCells(NbGraderPreprocessor):
-    """Take all tags off the cells that earn points, so that none can be skipped."""
+class SkipDemonstrations(NbGraderPreprocessor):
+    """Have cells tagged `engines` or `real-run` skipped while grading, and no others."""
 
     def preprocess_cell(self, cell, resources, cell_index):
         """Handle one cell."""
-        if "nbgrader" in cell.metadata:
-            cell.metadata.pop("tags", None)
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag != SKIP]
+        if "nbgrader" not in cell.metadata and DEMONSTRATIONS & set(tags):
+            tags.append(SKIP)
+        if tags or "tags" in cell.metadata:
+            cell.metadata["tags"] = tags
         return cell, resources
 
 
