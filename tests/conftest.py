@@ -15,14 +15,6 @@ ORDER = ("mpi", "engines", "notebook")
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
 
 
-def pytest_addoption(parser):
-    parser.addoption("--ui", action="store_true", help="also run the tests in a real browser")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "ui: drives JupyterLab in a real browser (make ui)")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _ipython_directory(tmp_path_factory):
     """Keep the files of engines and kernels out of the user's ~/.ipython."""
@@ -39,18 +31,13 @@ def order(item) -> int:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     items.sort(key=order)
-    skip_gpu = skip_ui = None
-    if any(item.get_closest_marker("gpu") for item in items):
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu:
         from distlearn.backend import has_gpu
 
-        skip_gpu = None if has_gpu() else pytest.mark.skip(reason="needs a GPU")
-    if not config.getoption("--ui"):
-        skip_ui = pytest.mark.skip(reason="needs a browser: make ui")
-    for item in items:
-        if skip_gpu and item.get_closest_marker("gpu"):
-            item.add_marker(skip_gpu)
-        if skip_ui and item.get_closest_marker("ui"):
-            item.add_marker(skip_ui)
+        if not has_gpu():
+            for item in gpu:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
 
 
 def left_behind() -> list[str]:

@@ -36,7 +36,7 @@ HEAVY = {
     "matplotlib": ("viz", "lab.desk", "lab.style"),  # a lab shows figures and sets their defaults
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "rich": ("cli.console",),
+    "rich": ("cli.console", "viz.tables"),
     "sklearn": ("data",),
     "torch": (),
 }

@@ -74,13 +74,18 @@ def diagnose(quick: bool = False, report: Callable[[str], None] | None = None) -
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--quick", is_flag=True, help="Leave out starting engines (some seconds).")
-def doctor(as_json, quick):
+@click.option("--sweep", is_flag=True, help="First end the engines whose owner is gone.")
+def doctor(as_json, quick, sweep):
     """Check this machine, and print the line that mends whatever is wrong.
 
     Exit status 0 when a lab can run (warnings do not count), 1 when it cannot.
     """
     from ..console import status
 
+    if sweep:
+        from ...world import reaper
+
+        click.echo(f"ended {len(reaper.sweep())} cluster(s) whose owner was gone", err=True)
     with status("looking at ...", shown=not as_json) as update:
         diagnosis = diagnose(quick, report=lambda name: update(f"looking at: {name}"))
     if as_json:

@@ -64,12 +64,10 @@ def packages() -> Check:
 
 
 def cores() -> int:
-    """Cores that this process may use: fewer than the machine has under `taskset` or in a container."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _first_line("/sys/fs/cgroup/cpu.max").split()
-    if len(quota) == 2 and quota[0] != "max":
-        count = min(count, max(1, round(int(quota[0]) / int(quota[1]))))
-    return count
+    """Return how many cores this process may use."""
+    from ...world.launching import count_cores
+
+    return count_cores()
 
 
 def _first_line(path: str) -> str:
@@ -131,7 +129,7 @@ def threads() -> Check:
         return Check("threads", f"{found}: more threads than cores slow every product down", "warning", fix)
     if per_process * ENGINES <= have or per_process == 1:
         return Check("threads", found)
-    found += f"; engines take 1 thread each, but a bare mpiexec -n {ENGINES} would take {per_process * ENGINES} in all"
+    found += f"; engines share the cores, a bare mpiexec -n {ENGINES} would take {per_process * ENGINES} threads in all"
     return Check("threads", found, "info", environment_line("OMP_NUM_THREADS", 1) + "   # before a bare mpiexec")
 
 

@@ -13,14 +13,15 @@ from importlib import metadata
 from pathlib import Path
 
 from .check import Check
-from .machine import ENGINES, environment_line, pip
+from .machine import ENGINES, cores, environment_line, pip
 
 HELLO = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
 total = comm.allreduce(comm.rank + 1)
 if comm.rank == 0:
-    print("hello", comm.size, total, MPI.Get_library_version().split(",")[0].splitlines()[0])
+    name, version = MPI.get_vendor()
+    print("hello", comm.size, total, name, ".".join(map(str, version)))
 """
 HELLO_SECONDS = 60
 
@@ -78,11 +79,11 @@ def last_line(*texts: str) -> str:
     return lines[-1] if lines else "no message"
 
 
-def find_mpiexec() -> str | None:
-    """Return the mpiexec beside this Python (that of the wheel), else the one on PATH."""
-    name = "mpiexec.exe" if sys.platform == "win32" else "mpiexec"
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which("mpiexec")
+def find_mpiexec() -> str:
+    """Return the mpiexec that engines are started with."""
+    from ...world.launching import find_mpiexec as find
+
+    return find()
 
 
 def mpi() -> list[Check]:
@@ -93,36 +94,35 @@ def mpi() -> list[Check]:
         return [
             Check("MPI", f"{' and '.join(wheels)} are installed; each overwrites the other's mpiexec", "problem", fix)
         ]
-    mpiexec = find_mpiexec()
-    if mpiexec is None:
-        fix = "winget install Microsoft.msmpi" if sys.platform == "win32" else pip("install --force-reinstall mpich")
-        return [Check("MPI", f"no mpiexec beside {sys.executable}, none on PATH", "problem", fix)]
-    hello = say_hello(mpiexec, 2, "MPI")
-    if hello.verdict == "problem":
-        return [hello]
-    return [hello, say_hello(mpiexec, ENGINES, "MPI, more ranks")]
-
-
-def say_hello(mpiexec: str, n: int, name: str) -> Check:
-    """Start n ranks that add up their numbers."""
-    from .machine import cores
-
     try:
-        done = run([mpiexec, "-n", str(n), sys.executable, "-c", HELLO], seconds=HELLO_SECONDS)
+        mpiexec = find_mpiexec()
+    except RuntimeError as error:
+        return [Check("MPI", str(error), "problem", pip("install --force-reinstall mpich"))]
+    hello = say_hello(2, f"{mpiexec}: ")
+    return [hello] if hello.verdict == "problem" else [hello, say_hello(ENGINES)]
+
+
+def say_hello(n: int, where: str = "") -> Check:
+    """Start n ranks that add up their numbers, the way that the labs start them."""
+    from ...world.launching import launch
+
+    name, again = f"MPI, {n} ranks", pip("install --force-reinstall mpich mpi4py")
+    try:
+        done = launch(n, ["python", "-c", HELLO], timeout=HELLO_SECONDS, capture=True)
     except subprocess.TimeoutExpired:
         fix = environment_line("UCX_TLS", "tcp,self") + "   # if a firewall or VPN blocks MPI on this machine"
-        return Check(name, f"{n} ranks did not answer within {HELLO_SECONDS} s ({mpiexec})", "problem", fix)
+        return Check(name, f"{where}no answer within {HELLO_SECONDS:.0f} s", "problem", fix)
     words = done.stdout.split()
     if done.returncode or words[:1] != ["hello"]:
-        return Check(name, f"{n} ranks: {last_line(done.stdout, done.stderr)} ({mpiexec})", "problem", mpi_fix(done))
+        return Check(name, f"{where}{last_line(done.stdout, done.stderr)}", "problem", mpi_fix(done))
+    library, right = " ".join(words[3:]), n * (n + 1) // 2
     if words[1] != str(n):
-        found = (
-            f"{n} ranks each believe to be alone: {mpiexec} and mpi4py's library ({' '.join(words[3:])}) do not match"
-        )
-        return Check(name, found, "problem", pip("install --force-reinstall mpich mpi4py"))
-    if name == "MPI":
-        return Check(name, f"{' '.join(words[3:])}, {n} ranks say hello ({mpiexec})")
-    return Check(name, f"{n} ranks run on {cores()} cores{' (oversubscribed)' if n > cores() else ''}")
+        found = f"{where}the ranks believe to be alone: mpiexec is not that of mpi4py's {library}"
+        return Check(name, found, "problem", again)
+    if words[2] != str(right):
+        return Check(name, f"{where}{library}: the sum is {words[2]} instead of {right}", "problem", again)
+    over = f" on {cores()} cores" if n > cores() else ""
+    return Check(name, f"{where}{library}, they answer{over}")
 
 
 def mpi_fix(done) -> str:
