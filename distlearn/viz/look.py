@@ -56,7 +56,6 @@ _SETTINGS = {
     "lines.linewidth": 2,
     "lines.markersize": 5.5,
     "savefig.dpi": 160,
-    "svg.fonttype": "none",
     "text.color": INK,
     "xtick.color": MUTED,
     "xtick.labelcolor": INK,
