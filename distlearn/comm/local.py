@@ -1,4 +1,8 @@
-"""LocalComm: the communicator of a lone process. Collectives return what they are given; there is nobody to send to."""
+"""Communicators without messages.
+
+`LocalComm` is that of a lone process: collectives return what they are given; there is nobody to send to. `NoComm` is
+that of ranks which nothing connects: they know their number, and any attempt to communicate says what is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import pickle
 from ..trace import WallClock
 from .protocol import (
     ANY,
+    CommError,
     DoneWork,
     check_buffer,
     check_op,
@@ -134,3 +139,27 @@ class LocalComm:
     def split(self, color, key=0):
         """Return a communicator of this rank, or None for color None."""
         return None if color is None else LocalComm(self.clock, self.report)
+
+
+class NoComm:
+    """A rank among others without anything to reach them by: for work that needs no messages.
+
+    Parameters
+    ----------
+    rank, size : int
+    clock : Clock
+    report : callable
+    why : str
+        Ends the error message of every operation.
+    """
+
+    def __init__(self, rank, size, clock, report, why: str):
+        self.rank, self.size, self.clock, self.report, self._why = rank, size, clock, report, why
+
+    def __repr__(self) -> str:
+        return f"NoComm(rank {self.rank} of {self.size})"
+
+    def __getattr__(self, name):
+        if not hasattr(LocalComm, name):
+            raise AttributeError(f"NoComm has no attribute {name!r}")
+        raise CommError(f"rank {self.rank}: {name} needs a connection between the ranks: {self._why}")

@@ -11,6 +11,9 @@ through host memory (`staging`).
 from __future__ import annotations
 
 import pickle
+import platform
+import time
+import zlib
 
 import numpy as np
 
@@ -77,6 +80,42 @@ class MPIComm:
             self.clock.poke = self.activity.poke
         self._report = ignore_report if report is None or self.rank else report
         self._object_tags = (self.raw.Get_attr(MPI.TAG_UB) + 1) // 2  # from here on: messages that hold pickled objects
+
+    @classmethod
+    def begin(cls, raw, report=None, **options) -> MPIComm:
+        """Make the communicator of a run: when it returns, all ranks are there and their clocks stand at 0.
+
+        Ranks of one machine have the same second 0, at which the last one came; between machines it differs by what a
+        barrier takes.
+        """
+        comm = cls(raw, report=report, **options)
+        node = zlib.crc32(platform.node().encode())
+        came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
+        if (came[:, 0] == node).all():
+            zero = float(came[:, 1].max())
+        else:
+            comm.barrier()
+            zero = time.perf_counter()
+        comm.clock.start_at(zero)
+        comm.clock.trace.spans.clear()
+        return comm
+
+    def end(self) -> None:
+        """Wait until all ranks have ended, and raise if a message was left lying.
+
+        Raises
+        ------
+        CommError
+            If a message was sent to this rank that it never received.
+        """
+        spans = len(self.clock.trace.spans)
+        self.barrier()
+        del self.clock.trace.spans[spans:]
+        status = self.mpi.Status()
+        if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+            nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self._object_tags
+            message = f"the message of {nbytes} bytes from rank {status.Get_source()}, tag {tag}"
+            raise CommError(f"rank {self.rank} never received {message}")
 
     def __repr__(self) -> str:
         return f"MPIComm(rank {self.rank} of {self.size})"

@@ -55,7 +55,7 @@ class MPIWork:
         comm.activity.pending.add(self)
 
     def __str__(self) -> str:
-        return f"{self._call()} of {self._nbytes} bytes"
+        return f"{self._call()} of {self._nbytes} bytes" if self._nbytes else self._call()
 
     def _call(self) -> str:
         return self._name
