@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import backend
 from . import show
-from .check import Check
+from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
 
@@ -126,9 +126,9 @@ class Lab:
 
     # -- checks and failures ----------------------------------------------------------------------------------------
 
-    def check(self, title: str) -> Check:
-        """Return the checks of one exercise, to be used in a `with` statement."""
-        return Check(title)
+    def check(self, title: str, hints: bool = True) -> Check:
+        """Return the checks of one exercise, to be used in a `with` statement; see `Check`."""
+        return Check(title, hints)
 
     @contextmanager
     def expect(self, error, match: str = ""):
@@ -158,7 +158,8 @@ class Lab:
             if match not in str(e):
                 raise
             caught.error = e
-            show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, str(e))], GOOD))
+            text = e.title if isinstance(e, CheckFailed) else str(e)  # the check has shown its table already
+            show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, text)], GOOD))
             return
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
         raise NothingFailed(f"this cell is here to fail with {names}, but it ran to its end")

@@ -7,7 +7,7 @@ import re
 
 from .source import Problem, Source
 
-MIN_CELLS, MAX_CELLS, MAX_LINES = 30, 70, 20
+MIN_CELLS, MAX_CELLS, MAX_LINES, MAX_WIDTH = 30, 70, 20, 100
 SETUP = 'import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nlab = dl.Lab("{number}"'
 LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
 
@@ -59,12 +59,15 @@ def sections(lab: Source):
 
 
 def sizes(lab: Source):
-    """Number of cells, and lines per cell."""
+    """Number of cells, lines per cell, and their width: what is wider is cut off on a laptop's screen."""
     if not MIN_CELLS <= len(lab.cells) <= MAX_CELLS:
         yield Problem(None, f"{len(lab.cells)} cells, expected {MIN_CELLS} to {MAX_CELLS}")
     for cell in lab.code:
         if cell.code_lines > MAX_LINES:
             yield Problem(cell, f"{cell.code_lines} lines of code, {MAX_LINES} at the most: move some to the library")
+        wide = max(map(len, cell.source.splitlines()), default=0)
+        if wide > MAX_WIDTH:
+            yield Problem(cell, f"a line of {wide} characters, {MAX_WIDTH} at the most")
         if cell.tree is None:
             yield Problem(cell, "is not valid Python")
 
@@ -83,6 +86,8 @@ def predictions(lab: Source):
                 yield Problem(cell, f"prediction {key!r} is asked for twice")
             if answer is None or (isinstance(answer, ast.Constant) and answer.value is ...):
                 yield Problem(cell, f"prediction {key!r} has no sample answer=")
+            elif not re.search(r"^\s*answer=", cell.source, re.MULTILINE):
+                yield Problem(cell, f"answer= of prediction {key!r} is to begin a line, or students overlook it")
             asked[key] = cell
     if not asked:
         yield Problem(None, "no prediction")
