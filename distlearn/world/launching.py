@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from .reaper import shared_memory
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -134,7 +136,11 @@ def kill_tree(pid: int) -> None:
         family = [*root.children(recursive=True), root]
     except psutil.NoSuchProcess:
         return
+    shared = shared_memory(family)
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, timeout=5)
+    for path in shared:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..comm.protocol import CommTimeoutError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world")
+OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 
@@ -45,7 +45,7 @@ class Outcome:
     ended : float
         When, on the run's clock.
     error : str
-        Type and text of the exception; how the process died.
+        Type and text of the exception; how the process died; why it is silent, if that is known.
     frames : list of Frame
         Where it raised, or where it was when it was interrupted; outermost first.
     waits_for : str
@@ -125,6 +125,8 @@ def _place(frame: Frame) -> tuple[str, str]:
 
 def where(outcome: Outcome) -> str:
     """Say in a few words where a rank was."""
+    if outcome.status == "silent" and outcome.error:
+        return outcome.error
     mine = users(outcome.frames)
     place = ""
     if mine:
@@ -174,7 +176,7 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "")
         first, kind, text = late[0], RankTimeoutError, _too_late(late, len(outcomes), timeout)
     else:
         first = silent[0]
-        text = f"does not react any more; it {where(first)}"
+        text = f"does not react any more: it {where(first)}"
     others = [f"rank {o.rank} {where(o)}" for o in outcomes if o.status == "interrupted" and kind is RankError]
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
     if silent:
