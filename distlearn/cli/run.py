@@ -8,11 +8,15 @@ import os
 import reprlib
 import subprocess
 import sys
+import traceback
+from contextlib import contextmanager
 
 import click
 
-from ..comm import CommError, SimWorld
+from ..comm import CommError, RankError, SimWorld
+from ..world import LocalWorld
 from .console import plain_errors, say
+from .ranks import blas_threads
 
 
 def find_function(spec: str):
@@ -109,9 +113,22 @@ def run(function, arguments, world, size, threads, timeout):
         raise click.UsageError(f"--world local is one rank, not {size}; use sim, mpi or engines")
     if world == "mpi":
         sys.exit(_launch(function, arguments, size, threads, timeout))
-    with plain_errors(CommError, ValueError), _world(world, size, threads, timeout) as place:
+    with plain_errors(CommError, ValueError), blas_threads(threads), _world(world, size, threads, timeout) as place:
         _ship_by_value(call)
-        show(place.run(call, *args, **kwargs))
+        with _users_traceback(place):
+            results = place.run(call, *args, **kwargs)
+    show(results)
+
+
+@contextmanager
+def _users_traceback(place):
+    """Show where the user's function raised; engines say it themselves."""
+    try:
+        yield
+    except RankError as error:
+        if isinstance(place, (LocalWorld, SimWorld)) and error.original is not None:
+            traceback.print_exception(error.original)
+        raise
 
 
 def _run_as_rank(call, args, kwargs, timeout) -> None:
@@ -137,11 +154,11 @@ def _launch(function, arguments, size, threads, timeout) -> int:
 
 def _world(world, size, threads, timeout):
     """Make the world."""
-    from ..world import EngineWorld, LocalWorld
-
     if world == "sim":
         return SimWorld(size)
     if world == "engines":
+        from ..world import EngineWorld
+
         return EngineWorld(size, threads=threads, timeout=timeout)
     return LocalWorld()
 
@@ -158,7 +175,9 @@ def _ship_by_value(call) -> None:
 
 def show(results) -> None:
     """Print what each rank returned, if anything."""
-    short = reprlib.Repr(maxstring=200, maxother=200, maxlist=10, maxdict=10)
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 200
+    short.maxlist = short.maxtuple = short.maxdict = 10
     for rank, result in enumerate(results):
         if result is not None:
             say(f"rank {rank}: {short.repr(result)}")
