@@ -224,8 +224,9 @@ def test_bad_input(call, tmp_path, words, expected):
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 
-def test_divergence_is_one_line(call):
-    result = call(*SMALL, "--lr", "1e30", "--world", "sim", "--size", "2")
+@pytest.mark.parametrize("world", ["sim", pytest.param("mpi", marks=pytest.mark.mpi)])
+def test_divergence_is_one_line(call, world):
+    result = call(*SMALL, "--lr", "1e30", "--world", world, "--size", "2")
     assert result.exit_code == 1
     assert "training diverged; try a smaller learning rate" in result.output
     assert "Traceback" not in result.output
