@@ -150,7 +150,7 @@ class EngineWorld:
         KeyboardInterrupt
             After the ranks were interrupted, too.
         """
-        __tracebackhide__ = True  # IPython then shows the user's line and the error, not our frames
+        __tracebackhide__ = True  # for pytest and debuggers
         payload = _pack(fn, args, kwargs)
         self._revive()
         timeout = self.timeout if timeout is None else timeout

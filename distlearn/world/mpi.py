@@ -98,9 +98,8 @@ class MPIWorld:
         text = text_of_error(error, self.rank)
         if self.size == 1:
             raise RankError(0, text, original=error) from error
-        time.sleep(
-            min(0.3 * self.rank, 1.5)
-        )  # an error that all make is told by the lowest rank, before the others can
+        # an error that all make is told by the lowest rank, before the others can
+        time.sleep(min(0.3 * self.rank, 1.5))
         told = "".join(traceback.format_exception(error))
         sys.stderr.write(f"{told}RankError: rank {self.rank}: {text}\n")
         sys.stderr.flush()

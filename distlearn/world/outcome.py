@@ -182,9 +182,7 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "")
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
     if silent:
         text += f"\n{_ranks(silent)} could not be interrupted."
-    error = kind(first.rank, text + (f"\n{note}" if note else ""), original)
-    error.__cause__ = original
-    return error
+    return kind(first.rank, text + (f"\n{note}" if note else ""), original)
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:

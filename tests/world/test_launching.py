@@ -68,7 +68,8 @@ def test_bad_number_of_ranks(n):
 
 @pytest.mark.mpi
 def test_ranks_run_and_report_failure():
-    code = "import os, sys; print(os.environ['OMP_NUM_THREADS'], os.environ['MINE']); sys.exit(3)"
+    code = "import os, sys, time; print(os.environ['OMP_NUM_THREADS'], os.environ['MINE'], flush=True); "
+    code += "time.sleep(1); sys.exit(3)"  # the first to fail ends the other
     done = launch(2, ["python", "-c", code], threads=7, env={"MINE": "x"}, timeout=30, capture=True)
     assert done.stdout.split() == ["7", "x"] * 2
     assert done.returncode != 0

@@ -46,13 +46,14 @@ def clients():
 
 
 def gone(said, seconds=15.0) -> bool:
-    """Whether all processes of a cluster, and its folder, disappear within some seconds."""
+    """Whether all processes of a cluster, its reaper, and its folder disappear within some seconds."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not reaper.marked(said["folder"]) and not Path(said["folder"]).exists():
-            return not living([*said["pids"], said["reaper"]])
+    pids = [*said["pids"], said["reaper"]]
+    while reaper.marked(said["folder"]) or living(pids) or Path(said["folder"]).exists():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.1)
-    return False
+    return True
 
 
 def test_everything_carries_the_mark(clients):
