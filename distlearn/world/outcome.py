@@ -209,3 +209,8 @@ def _too_late(late, size, timeout) -> str:
         head += f", nor has {_ranks(late[1:]).lower()}" if len(late) == 2 else f", nor have {_ranks(late[1:]).lower()}"
     lines = [f"  rank {o.rank} {where(o)}" for o in late]
     return "\n".join([head + back + ":", *lines])
+
+
+def surface(error: BaseException):
+    """Raise what happened on a rank; its own traceback is in the message below."""
+    raise error
