@@ -139,7 +139,11 @@ class Reaper:
     def __init__(self, folder: Path):
         command = [sys.executable, "-P", __file__, str(folder)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # whoever reads the owner's output must not wait for us
+            start_new_session=True,
         )
 
     @property
