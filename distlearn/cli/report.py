@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 import time
+from pathlib import Path
+from typing import NamedTuple
 
 from .console import console, say
 from .output import draw, write_json
 from .presets import PRESETS
 
 
-def report(runs, settings, dataset, preset, folder) -> None:
+class Experiment(NamedTuple):
+    """What all runs of one command have in common."""
+
+    settings: object
+    dataset: object
+    preset: str | None
+    folder: Path
+    load: float
+    """Programs that wanted a core before the first run."""
+
+
+def load_average() -> float:
+    """Return how many programs wanted a core in the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def report(runs, about: Experiment) -> None:
     """Print the table, write the files."""
-    largest = runs[-1]
+    largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
     from .. import viz
 
-    for line in title(settings, dataset):
+    for line in title(about.settings, about.dataset):
         say(line, style="bold")
     console().print(viz.table(rows))
-    for line in notes(runs, preset):
+    for line in notes(runs, about):
         say(line)
-    write_json(folder / "history.json", as_dict(runs, rows, settings, dataset))
+    write_json(folder / "history.json", as_dict(runs, rows, about))
     made = [folder / "history.json", largest.trace.save(folder / "trace.json")]
     histories = {run.place.label: run.history for run in runs}
     seconds = {run.place.size: run.history.last.seconds for run in runs}
@@ -63,12 +82,13 @@ def title(settings, dataset) -> list[str]:
     ]
 
 
-def notes(runs, preset) -> list[str]:
+def notes(runs, about: Experiment) -> list[str]:
     """Say what a reader must know to read the table rightly."""
-    lines = _about_simulation(runs[-1].place) if runs[-1].place.world == "sim" else _about_cores(runs)
+    simulated = runs[-1].place.world == "sim"
+    lines = _about_simulation(runs[-1].place) if simulated else _about_cores(runs, about.load)
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
-    return lines + ([PRESETS[preset].note] if preset else [])
+    return lines + ([PRESETS[about.preset].note] if about.preset else [])
 
 
 def _about_simulation(place) -> list[str]:
@@ -79,7 +99,7 @@ def _about_simulation(place) -> list[str]:
     ]
 
 
-def _about_cores(runs) -> list[str]:
+def _about_cores(runs, load) -> list[str]:
     from ..world.launching import count_cores
 
     place, cores = runs[-1].place, count_cores()
@@ -88,20 +108,28 @@ def _about_cores(runs) -> list[str]:
     lines = [f"World {place.world}: {threads}{also}; {cores} cores. Time is training alone, without evaluation."]
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
+    if load > cores / 2:
+        lines.append(f"Before the first run other programs kept {load:.1f} of {cores} cores busy: trust no time.")
     return lines
 
 
-def as_dict(runs, rows, settings, dataset) -> dict:
+def as_dict(runs, rows, about: Experiment) -> dict:
     """Everything about the runs, for history.json."""
     import numpy as np
 
     from .. import __version__
 
+    settings, dataset = about.settings, about.dataset
     splits = {name: len(x) for name, x, _ in dataset.splits()}
     return {
         "distlearn": __version__,
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": {"node": platform.node(), "python": platform.python_version(), "numpy": np.__version__},
+        "machine": {
+            "node": platform.node(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "load": about.load,
+        },
         "data": {"name": dataset.name, "source": dataset.source, **splits},
         "settings": settings.as_dict(),
         "runs": [

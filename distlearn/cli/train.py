@@ -104,7 +104,7 @@ def train(preset, size, sizes, out, force, **options):
     mpiexec -n 4 distlearn train --data mnist
     """
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
-    from .report import report
+    from .report import Experiment, load_average, report
 
     with plain_errors(ValueError, OSError):
         settings = _settings(options)
@@ -115,12 +115,13 @@ def train(preset, size, sizes, out, force, **options):
             return
         dataset = check_data(settings, places)
     folder = make_folder(_folder(out, settings, places), force)
+    about = Experiment(settings, dataset, preset, folder, load=load_average())
     if ranks:
-        train_as_rank(places[0], settings, lambda runs: report(runs, settings, dataset, preset, folder))
+        train_as_rank(places[0], settings, lambda runs: report(runs, about))
         return
     from .ranks import run_training
 
-    report([run_training(place, settings) for place in places], settings, dataset, preset, folder)
+    report([run_training(place, settings) for place in places], about)
 
 
 def _settings(options) -> Settings:
