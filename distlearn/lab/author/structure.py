@@ -150,7 +150,7 @@ def engines(lab: Source):
         needs = "EngineWorld(" in cell.source or re.search(r"^%%?px\b", cell.source, re.MULTILINE)
         if needs and "engines" not in cell.tags:
             yield Problem(cell, "needs engines, but is not tagged `engines`")
-        for tag in {"engines", "real-run"} & set(cell.tags):
+        for tag in {"engines", "real-run", "slow"} & set(cell.tags):
             if cell.grader:
                 yield Problem(cell, f"is tagged `{tag}`, which grading skips, but it is part of an exercise")
 
