@@ -109,7 +109,7 @@ def _about_cores(runs, load) -> list[str]:
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:
-        lines.append(f"Before the first run other programs kept {load:.1f} of {cores} cores busy: trust no time.")
+        lines.append(f"Before the first run {load:.1f} other programs wanted the {cores} cores: trust no time.")
     return lines
 
 

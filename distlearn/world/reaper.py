@@ -27,6 +27,7 @@ from pathlib import Path
 import psutil
 
 MARK = "DISTLEARN_CLUSTER"
+MPI_FILES = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
 
 
 def marked(folder) -> list[psutil.Process]:
@@ -75,7 +76,7 @@ def shared_memory(processes) -> set[str]:
     for process in processes:
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-            found |= {line.split(None, 5)[-1] for line in lines if "/dev/shm/mpich_shm" in line}
+            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in MPI_FILES)}
     return found
 
 
