@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import importlib
-import re
 from collections import Counter
 from typing import NamedTuple
 
 import nbformat
 
-from distlearn.lab.author.source import BEGIN_SOLUTION, END_SOLUTION
+from distlearn.lab.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
 
 
 class Student(NamedTuple):
@@ -63,36 +61,16 @@ def sliced(notebook):
     nothing is lost by it.)
     """
     notebook = copy.deepcopy(notebook)
-    code = [c for c in notebook.cells if c.cell_type == "code"]
-    trees = {
-        c.id: ast.parse("" if c.source.startswith("%%") else re.sub(r"(?m)^\s*[%!].*$", "", c.source)) for c in code
-    }
-    kept = {c.id for c in code if graded_id(c)} | {code[0].id}
+    code = [cell for cell in map(Cell, range(len(notebook.cells)), notebook.cells) if cell.is_code]
+    kept = {c.id for c in code if c.grader} | {code[0].id}
     while True:
-        used = {n.id for i in kept for n in ast.walk(trees[i]) if isinstance(n, ast.Name)}
-        more = {i for i, tree in trees.items() if i not in kept and bound(tree) & used}
+        used = set().union(*(c.uses for c in code if c.id in kept))
+        more = {c.id for c in code if c.id not in kept and c.binds & used}
         if not more:
             break
         kept |= more
     notebook.cells = [c for c in notebook.cells if c.cell_type != "code" or c.id in kept]
     return notebook
-
-
-def bound(tree) -> set[str]:
-    """Names that a cell gives a value to, outside of functions and classes."""
-    names, todo = set(), list(tree.body)
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-            continue
-        if isinstance(node, ast.alias):
-            names.add((node.asname or node.name).partition(".")[0])
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        if not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            todo += ast.iter_child_nodes(node)
-    return names
 
 
 def checks(notebook) -> set[str]:
