@@ -12,12 +12,26 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
     ----------
     shape : tuple of int
     std : float
-    rng : numpy.random.Generator or int, optional
-        An integer is a seed; None is seed 0.
+    rng : numpy.random.Generator, int, sequence of int, or "zeros", optional
+        An integer, or some, are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as memory that
+        was never written costs neither time nor space.
     dtype : dtype
     """
+    values = np.zeros(shape, dtype)
+    if isinstance(rng, str):
+        if rng != "zeros":
+            raise ValueError(f"rng is {rng!r}, expected a Generator, a seed, or 'zeros'")
+        return values
     rng = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(0 if rng is None else rng)
-    return rng.normal(0.0, std, shape).astype(dtype)
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, PIECE):  # in pieces: 38 million float64 would be 300 MB for nothing
+        part = flat[start : start + PIECE]
+        part[...] = rng.normal(0.0, std, part.size)
+    return values
+
+
+PIECE = 1 << 20
+"""Values drawn at a time; the sequence is the same for any size."""
 
 
 def zeros(shape, dtype="float32") -> np.ndarray:
