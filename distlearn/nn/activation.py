@@ -89,8 +89,8 @@ class Softmax(Layer):
 
     .. math:: y_j = \frac{e^{x_j}}{\sum_k e^{x_k}}, \qquad dx = y \odot \bigl(dy - \textstyle\sum_k dy_k y_k\bigr)
 
-    The largest score is subtracted first, so that no exponential overflows. For training a classifier use `SoftmaxCrossEntropy` on the
-    scores instead: it is cheaper and more accurate than the two apart.
+    The largest score is subtracted first, so that no exponential overflows. For training a classifier use
+    `SoftmaxCrossEntropy` on the scores instead: it is cheaper and more accurate than the two apart.
 
     Shapes: (..., classes) to the same. About 5 flops an element. Saves `y`.
 

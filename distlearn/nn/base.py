@@ -101,8 +101,8 @@ class Layer:
         """Return the layer as it is used for prediction; most layers are the same for both and return themselves.
 
         Training or predicting is a property of the object that is called, not a switch that could be forgotten:
-        `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so it is
-        never out of date and costs nothing to make.
+        `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so
+        it is never out of date and costs nothing to make.
 
         Returns
         -------
@@ -132,7 +132,7 @@ class Layer:
         return 2 * self.flops(shape)
 
     def bytes_moved(self, shape: tuple[int, ...], itemsize: int = 4) -> int:
-        """Bytes that `forward` must at least move: it reads its input and parameters once and writes its output once."""
+        """Bytes that `forward` must at least move: input and parameters read once, output written once."""
         values = math.prod(shape) + math.prod(self.output_shape(shape))
         return itemsize * values + sum(p.nbytes for p in self.params)
 
@@ -234,8 +234,8 @@ def move(model: Layer, convert) -> Layer:
     ----------
     model : Layer
     convert : callable
-        Such as `lambda a: to_device(a, "gpu")`, or a change of precision. Do it before an optimizer or a strategy is made:
-        both hold on to the arrays they were given.
+        Such as `lambda a: to_device(a, "gpu")`, or a change of precision. Do it before an optimizer or a strategy is
+        made: both hold on to the arrays they were given.
     """
     for p in model.params:
         p.data = convert(p.data)

@@ -94,8 +94,8 @@ class Sequential(Container):
         dy : array
         saved : list
         on_grad : callable, optional
-            `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of it
-            may start. Parameters come in reverse order; a tied one after its last use.
+            `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of
+            it may start. Parameters come in reverse order; a tied one after its last use.
         clock : Clock, optional
             Gets one span per layer.
         """
@@ -127,8 +127,8 @@ class Sequential(Container):
 class Parallel(Container):
     """Branches side by side: each takes the same input, and their outputs are joined along the last axis.
 
-    An Inception module is one; so are the two towers of the first AlexNet. Branches are independent, so they can run on different
-    ranks.
+    An Inception module is one; so are the two towers of the first AlexNet. Branches are independent, so they can run
+    on different ranks.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ class Parallel(Container):
 
     Notes
     -----
-    Shapes: (batch, ..., c) to (batch, ..., c_1 + c_2 + ...); the branches' outputs agree in all axes but the last. Saves what the
-    branches save.
+    Shapes: (batch, ..., c) to (batch, ..., c_1 + c_2 + ...); the branches' outputs agree in all axes but the last.
+    Saves what the branches save.
 
     References
     ----------
@@ -225,13 +225,14 @@ class Siamese(Container):
 
     Notes
     -----
-    Shapes: (batch, 2, ...) to (batch, 2, ...): the two images of a pair lie side by side, so a batch of pairs can be cut into
-    micro-batches and shards as any other. The body sees them as one batch of 2 n images. Saves what the body saves.
+    Shapes: (batch, 2, ...) to (batch, 2, ...): the two images of a pair lie side by side, so a batch of pairs can be
+    cut into micro-batches and shards as any other. The body sees them as one batch of 2 n images. Saves what the body
+    saves.
 
     References
     ----------
-    J. Bromley, I. Guyon, Y. LeCun, E. Säckinger, R. Shah (1993), Signature verification using a "siamese" time delay neural
-    network, NIPS.
+    J. Bromley, I. Guyon, Y. LeCun, E. Säckinger, R. Shah (1993), Signature verification using a "siamese" time delay
+    neural network, NIPS.
     """
 
     def __init__(self, body: Layer):
@@ -261,8 +262,8 @@ class Siamese(Container):
 class Recompute(Container):
     """A layer that forgets what it saved and computes it again when backward needs it: memory for time.
 
-    Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square root, for one more
-    forward pass.
+    Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
+    root, for one more forward pass.
 
     Parameters
     ----------
@@ -270,8 +271,8 @@ class Recompute(Container):
 
     Notes
     -----
-    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input alone, and where random generators
-    stood, so that `Dropout` drops the same values again.
+    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input alone, and where random
+    generators stood, so that `Dropout` drops the same values again.
 
     References
     ----------

@@ -23,14 +23,14 @@ class Dropout(Layer):
     p : float
         Share of zeros, from 0 to below 1.
     rng : numpy.random.Generator, int or sequence of int, optional
-        Draws the masks; an integer, or some, are a seed. Two runs from the same seed drop the same values. Ranks that should drop
-        different ones need different seeds.
+        Draws the masks; an integer, or some, are a seed. Two runs from the same seed drop the same values. Ranks that
+        should drop different ones need different seeds.
 
     Notes
     -----
-    Shapes: any to the same. 2 flops an element. Saves the mask (a byte an element). The generator is the only thing that a
-    forward pass changes; `Recompute` puts it back before it runs forward again. On a GPU masks come from a generator there
-    that is seeded from this one: reproducible, but not the CPU's masks.
+    Shapes: any to the same. 2 flops an element. Saves the mask (a byte an element). The generator is the only thing
+    that a forward pass changes; `Recompute` puts it back before it runs forward again. On a GPU masks come from a
+    generator there that is seeded from this one: reproducible, but not the CPU's masks.
 
     References
     ----------

@@ -24,8 +24,9 @@ class Embedding(Layer):
 
     Notes
     -----
-    Shapes: (batch, ...) array of int to (batch, ..., d_out). No flops forward, one addition a value backward; there is no gradient of the
-    input. Saves the symbols. Most rows of dW are zero, and a framework that sends them all wastes bandwidth.
+    Shapes: (batch, ...) array of int to (batch, ..., d_out). No flops forward, one addition a value backward; there
+    is no gradient of the input. Saves the symbols. Most rows of dW are zero, and a framework that sends them all
+    wastes bandwidth.
 
     References
     ----------
@@ -41,7 +42,7 @@ class Embedding(Layer):
     def forward(self, x):
         if x.dtype.kind not in "iu":
             raise TypeError(f"{describe(self)}: expected symbols as integers, got an array of {x.dtype}")
-        if x.size and not (0 <= int(x.min()) and int(x.max()) < self.n_symbols):
+        if x.size and not (int(x.min()) >= 0 and int(x.max()) < self.n_symbols):
             raise ValueError(
                 f"{describe(self)}: symbols run from {int(x.min())} to {int(x.max())}, expected 0 to {self.n_symbols - 1}"
             )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+
+HE = math.sqrt(2)
+"""Gain that suits ReLU: half of the values are lost, so the others must carry twice the variance."""
 
 
 def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
@@ -13,8 +18,8 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
     shape : tuple of int
     std : float
     rng : numpy.random.Generator, int, sequence of int, or "zeros", optional
-        An integer, or some, are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as memory that
-        was never written costs neither time nor space.
+        An integer, or some, are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as
+        memory that was never written costs neither time nor space.
     dtype : dtype
     """
     values = np.zeros(shape, dtype)

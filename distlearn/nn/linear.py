@@ -19,8 +19,8 @@ class Linear(Layer):
     d_in, d_out : int
         Number of inputs and outputs.
     rng : numpy.random.Generator or int, optional
-        Draws the weights; an integer is a seed, "zeros" draws nothing. Give every layer its own, so that splitting a model
-        changes no weight.
+        Draws the weights; an integer is a seed, "zeros" draws nothing. Give every layer its own, so that splitting a
+        model changes no weight.
     dtype : dtype
     gain : float
         Weights are drawn from N(0, gain^2 / d_in): sqrt(2) suits ReLU (He), 1 suits sigmoid and tanh (LeCun).
@@ -29,9 +29,8 @@ class Linear(Layer):
 
     Notes
     -----
-    Shapes: (batch, d_in) to (batch, d_out); further axes between the two, such as time, count as more rows. Forward: 2 batch
-    d_in d_out flops; backward twice that (once, without the
-    input's gradient). Saves `x`.
+    Shapes: (batch, d_in) to (batch, d_out); further axes between the two, such as time, count as more rows. Forward:
+    2 batch d_in d_out flops; backward twice that (once, without the input's gradient). Saves `x`.
 
     References
     ----------

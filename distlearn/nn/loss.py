@@ -117,7 +117,8 @@ class ContrastiveLoss:
     .. math:: L = \frac1n \sum_i \tfrac12 \left[ s_i \, d_i^2 + (1 - s_i) \max(0, m - d_i)^2 \right],
               \qquad d_i = \lVert a_i - b_i \rVert
 
-    s is 1 for a similar pair and 0 for a different one. Where d = 0 the push has no direction, and its gradient is taken as 0.
+    s is 1 for a similar pair and 0 for a different one. Where d = 0 the push has no direction, and its gradient is
+    taken as 0.
 
     Parameters
     ----------

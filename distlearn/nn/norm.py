@@ -47,7 +47,8 @@ class BatchNorm(_Scaled):
 
     .. math:: dx = \frac{\gamma}{\sqrt{\sigma^2 + \epsilon}} \left( dy - \overline{dy} - \hat x \, \overline{dy \, \hat x} \right)
 
-    Means run over all axes but the last. `eval()` gives the layer for prediction, which uses the running mean and variance.
+    Means run over all axes but the last. `eval()` gives the layer for prediction, which uses the running mean and
+    variance.
 
     Parameters
     ----------
@@ -61,10 +62,10 @@ class BatchNorm(_Scaled):
     -----
     Shapes: (..., channels) to the same. About 8 flops an element, 11 backward. Saves x hat and 1 / sigma.
 
-    The running statistics are frozen parameters: saved and broadcast like any, and left alone by optimizers. They move in `backward`,
-    once for every batch that is learned from; `forward` changes nothing, so recomputation does not count a batch twice. Under data
-    parallelism every rank normalises its own part of the batch and keeps its own running statistics, so the result differs from
-    serial training.
+    The running statistics are frozen parameters: saved and broadcast like any, and left alone by optimizers. They
+    move in `backward`, once for every batch that is learned from; `forward` changes nothing, so recomputation does
+    not count a batch twice. Under data parallelism every rank normalises its own part of the batch and keeps its own
+    running statistics, so the result differs from serial training.
 
     References
     ----------
@@ -204,7 +205,8 @@ class LocalResponseNorm(Layer):
 
     References
     ----------
-    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks, NIPS, section 3.3.
+    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
+    NIPS, section 3.3.
     """
 
     def __init__(self, n=5, *, k=2.0, alpha=1e-4, beta=0.75):

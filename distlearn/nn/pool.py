@@ -12,8 +12,8 @@ from .base import Layer, check_shape, describe
 class _Pool(Layer):
     """A window of `size` moves by `stride` over the image, first down, then across.
 
-    A window's maximum is the maximum of its columns' maxima (and so with the mean), so the two axes are reduced one after the other: k + k
-    passes over the data instead of k k.
+    A window's maximum is the maximum of its columns' maxima (and so with the mean), so the two axes are reduced one
+    after the other: k + k passes over the data instead of k k.
     """
 
     def __init__(self, size, stride=None, *, padding=0, ceil=False):
@@ -72,7 +72,8 @@ class MaxPool(_Pool):
 
     .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
 
-    The gradient goes to the pixel that was the largest; among equals to the one in the upper row of the leftmost column.
+    The gradient goes to the pixel that was the largest; among equals to the one in the upper row of the leftmost
+    column.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ class MaxPool(_Pool):
 
     Notes
     -----
-    Shapes: (n, h, w, c) to (n, oh, ow, c) with oh = floor((h + 2 p - k) / s) + 1 (rounded up with `ceil`). kh kw comparisons an
-    output. Saves for either axis which of the k candidates won, one byte or less an element.
+    Shapes: (n, h, w, c) to (n, oh, ow, c) with oh = floor((h + 2 p - k) / s) + 1 (rounded up with `ceil`). kh kw
+    comparisons an output. Saves for either axis which of the k candidates won, one byte or less an element.
 
     References
     ----------

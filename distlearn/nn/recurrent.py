@@ -1,7 +1,8 @@
 """Recurrent layers: the same weights at every step of a sequence.
 
-Sequences are (batch, time, values). What does not depend on the step before, the product with the inputs, is one large matrix
-product for all steps; only the product with the hidden state goes step by step. Layers are stacked by `Sequential`.
+Sequences are (batch, time, values). What does not depend on the step before, the product with the inputs, is one
+large matrix product for all steps; only the product with the hidden state goes step by step. Layers are stacked by
+`Sequential`.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ class RNN(_Recurrent):
 
     Notes
     -----
-    Shapes: (batch, time, d_in) to (batch, time, d_hidden), the state after every step. Forward: 2 batch time (d_in + d_hidden)
-    d_hidden flops, backward twice that. Saves x and h. The factors U that pile up over time make gradients vanish or explode:
-    clip them.
+    Shapes: (batch, time, d_in) to (batch, time, d_hidden), the state after every step. Forward: 2 batch time (d_in +
+    d_hidden) d_hidden flops, backward twice that. Saves x and h. The factors U that pile up over time make gradients
+    vanish or explode: clip them.
 
     References
     ----------
@@ -98,7 +99,7 @@ class RNN(_Recurrent):
 
     def forward(self, x):
         h = self._from_inputs(x)
-        xp, U = get_xp(h), self.U.data  # noqa: N806
+        xp, U = get_xp(h), self.U.data
         for t in range(h.shape[1]):
             if t:
                 h[:, t] += ops.matmul(h[:, t - 1], U)
@@ -137,13 +138,14 @@ class GRU(_Recurrent):
 
     Notes
     -----
-    Shapes: (batch, time, d_in) to (batch, time, d_hidden), the state after every step. W is (d_in, 3 d_hidden), U (d_hidden,
-    3 d_hidden), b (3 d_hidden), in the order r, z, n; c is (d_hidden). Forward: 6 batch time (d_in + d_hidden) d_hidden flops, backward twice
-    that. Saves x, the gates, h, and h U_n.
+    Shapes: (batch, time, d_in) to (batch, time, d_hidden), the state after every step. W is (d_in, 3 d_hidden), U
+    (d_hidden, 3 d_hidden), b (3 d_hidden), in the order r, z, n; c is (d_hidden). Forward: 6 batch time (d_in +
+    d_hidden) d_hidden flops, backward twice that. Saves x, the gates, h, and h U_n.
 
     References
     ----------
-    K. Cho et al. (2014), Learning phrase representations using RNN encoder-decoder for statistical machine translation, EMNLP.
+    K. Cho et al. (2014), Learning phrase representations using RNN encoder-decoder for statistical machine
+    translation, EMNLP.
     """
 
     gates = 3
@@ -159,7 +161,7 @@ class GRU(_Recurrent):
         xp, n = get_xp(x), self.d_hidden
         rz, new = gates[..., : 2 * n], gates[..., 2 * n :]
         h, candidates = (xp.empty((*x.shape[:2], n), gates.dtype) for _ in range(2))
-        U, c = self.U.data, self.c.data  # noqa: N806
+        U, c = self.U.data, self.c.data
         state = xp.zeros((len(x), n), gates.dtype)
         for t in range(x.shape[1]):
             from_state = ops.matmul(state, U)
@@ -180,11 +182,10 @@ class GRU(_Recurrent):
         xp, n = get_xp(dy), self.d_hidden
         r, z = gates[..., :n], gates[..., n : 2 * n]
         to_new, to_update, to_reset = self._slopes(gates, h, candidates, xp)
-        # dr dz dn, with d(h U_n) before them: the first three columns are the gradient of h U, the last three that of x W + b
-        grads = xp.empty((*x.shape[:2], 4 * n), dy.dtype)
-        U = self.U.data  # noqa: N806
-        back = xp.ascontiguousarray(xp.concatenate([U[:, 2 * n :], U[:, : 2 * n]], axis=1).T)
-        for t in range(x.shape[1] - 1, -1, -1):
+        # dr dz dn, with d(h U_n) before them: the first three columns are the gradient of h U, the last three that of
+        x W + b grads = xp.empty((*x.shape[:2], 4 * n), dy.dtype) U = self.U.data back =
+        xp.ascontiguousarray(xp.concatenate([U[:, 2 * n :], U[:, : 2 * n]], axis=1).T) for t in range(x.shape[1] - 1,
+        -1, -1):
             dh, step = dy[:, t], grads[:, t]
             dn = xp.multiply(dh, to_new[:, t], out=step[:, 3 * n :])
             xp.multiply(dh, to_update[:, t], out=step[:, 2 * n : 3 * n])

@@ -1,8 +1,8 @@
 """An array that behaves like a GPU's without a GPU, and counts what is done with it.
 
-CuPy refuses to mix its arrays with NumPy's, and so does `StrictArray`: whatever would copy between host and device without
-saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every operation passes through
-one place, operations can be counted there: `count_operations`.
+CuPy refuses to mix its arrays with NumPy's, and so does `StrictArray`: whatever would copy between host and device
+without saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
+operation passes through one place, operations can be counted there: `count_operations`.
 """
 
 from __future__ import annotations

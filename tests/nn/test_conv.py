@@ -8,7 +8,7 @@ from distlearn.nn.conv import direct, fft, im2col, winograd
 from distlearn.nn.conv.geometry import Geometry
 
 
-def by_definition(x, W, b, stride, padding, dilation, groups):  # noqa: N803
+def by_definition(x, W, b, stride, padding, dilation, groups):
     """The sum as it stands in the docstring, one output value at a time."""
     (n, h, w, _), (kh, kw, c, k) = x.shape, W.shape
     oh = (h + 2 * padding - dilation * (kh - 1) - 1) // stride + 1
@@ -102,9 +102,9 @@ RUNS = {
 )
 def test_work_and_depth_are_what_is_counted(algorithm, m, sizes):
     n, c_in, c_out, h, w = sizes
-    x, W = np.ones((n, h, w, c_in)), np.ones((3, 3, c_in, c_out))  # noqa: N806
+    x, W = np.ones((n, h, w, c_in)), np.ones((3, 3, c_in, c_out))
     options = {"m": m} if algorithm == "winograd" else {}
-    counted = count_operations(lambda x, W: RUNS[algorithm](x, W, Geometry((3, 3), padding=(1, 1)), **options), x, W)  # noqa: N803
+    counted = count_operations(lambda x, W: RUNS[algorithm](x, W, Geometry((3, 3), padding=(1, 1)), **options), x, W)
     cost = conv_cost(algorithm, *sizes, m=m)
     assert counted.multiply_adds + counted.transforms == pytest.approx(cost.work, rel=1e-6)
     if algorithm == "direct":  # the code adds the nine places one after the other, not as a tree

@@ -1,8 +1,8 @@
 """Work and depth of the four ways to convolve: how many operations, and how long the longest chain of them is.
 
-Work divided by the number of processors, and depth, both bound the time from below. `conv_cost` counts what the algorithms of
-this package compute (a test compares it with counted operations); `printed_conv_cost` gives the formulas as a lecture prints
-them, misprints included, so that the two can be held against each other.
+Work divided by the number of processors, and depth, both bound the time from below. `conv_cost` counts what the
+algorithms of this package compute (a test compares it with counted operations); `printed_conv_cost` gives the
+formulas as a lecture prints them, misprints included, so that the two can be held against each other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     With P = n ceil(h / m) ceil(w / m) tiles of alpha = m + r - 1 pixels a side:
 
     - direct, im2col: work n c_in c_out h w k^2, depth 1 + ceil(log2(c_in k^2))
-    - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex multiply-add is 4
+    - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
+      multiply-add is 4
       real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out) + 4 H (W / 2 + 1) n c_in c_out, depth
       2 per level of the transforms there and back, 2 for a complex product, and ceil(log2 c_in)
     - winograd: work c_in c_out (alpha r^2 + alpha^2 r) + P c_in (2 alpha^3) + P c_out (alpha^2 m + alpha m^2)
@@ -91,9 +92,9 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
 
     Notes
     -----
-    The table has, for Winograd, alpha = m - r + 1 (tiles are m + r - 1 wide: for m = 2 it would be 0), no factor alpha^2 on the
-    products, and the three transforms once instead of once per kernel, per input tile and per output tile. Where alpha is
-    not positive its logarithm is taken as 0.
+    The table has, for Winograd, alpha = m - r + 1 (tiles are m + r - 1 wide: for m = 2 it would be 0), no factor
+    alpha^2 on the products, and the three transforms once instead of once per kernel, per input tile and per output
+    tile. Where alpha is not positive its logarithm is taken as 0.
     """
     _check(algorithm, k, m)
     if algorithm in ("direct", "im2col"):

@@ -9,7 +9,7 @@ from ...backend import get_xp
 from .geometry import Geometry
 
 
-def forward(x, W, geometry: Geometry):  # noqa: N803
+def forward(x, W, geometry: Geometry):
     """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
     x = geometry.pad(x)
     y = 0
@@ -18,10 +18,10 @@ def forward(x, W, geometry: Geometry):  # noqa: N803
     return y, x
 
 
-def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):  # noqa: N803
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     x, xp = saved, get_xp(dy)
-    dW = xp.empty_like(W)  # noqa: N806
+    dW = xp.empty_like(W)
     dx = xp.zeros_like(x) if need_dx else None
     flat = dy.reshape(-1, dy.shape[-1])
     for u, v, place in _places(x, geometry):

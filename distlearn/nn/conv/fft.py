@@ -5,8 +5,8 @@
 work: transforms h w log2(h w) (n c_in + c_in c_out + n c_out), products h w n c_in c_out (complex)
 depth: 2 ceil(log2(h w)) + ceil(log2 c_in)
 
-The transform is circular, so images must be padded to at least their own size; what wraps around falls outside the output.
-A stride computes all outputs and throws most away.
+The transform is circular, so images must be padded to at least their own size; what wraps around falls outside the
+output. A stride computes all outputs and throws most away.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def fast_length(n: int) -> int:
         n += 1
 
 
-def forward(x, W, geometry: Geometry):  # noqa: N803
+def forward(x, W, geometry: Geometry):
     """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
     x = geometry.pad(x)
     xp, size = get_xp(x), tuple(map(fast_length, x.shape[1:3]))
@@ -39,13 +39,13 @@ def forward(x, W, geometry: Geometry):  # noqa: N803
     return xp.ascontiguousarray(y), (images, kernels, x.shape, size)
 
 
-def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):  # noqa: N803
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     images, kernels, (_, h, w, _), size = saved
     (ey, ex), (dily, dilx) = geometry.extent, geometry.dilation
     gradients = _of_images(_spread(dy, geometry.stride, axis=1), size)
     spectra = images.swapaxes(-1, -2) @ gradients.conj()
-    dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[:ey:dily, :ex:dilx]  # noqa: N806
+    dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[:ey:dily, :ex:dilx]
     if not need_dx:
         return None, dW
     dx = _to_images(gradients @ kernels.swapaxes(-1, -2), size)[:, :h, :w]

@@ -37,7 +37,7 @@ class Geometry(NamedTuple):
         return x[:, py : h - py, px : w - px]
 
 
-def input_gradient(forward, dy, W, geometry: Geometry):  # noqa: N803
+def input_gradient(forward, dy, W, geometry: Geometry):
     r"""Gradient of a convolution of stride 1 with respect to its input: again a convolution.
 
     .. math:: dx_{i, j, c} = \sum_{u, v, k} dy_{i - u, j - v, k} \, W_{u, v, c, k}

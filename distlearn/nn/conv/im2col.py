@@ -2,9 +2,10 @@
 
     windows (n oh ow, kh kw c_in)  @  kernels (kh kw c_in, c_out)  =  output (n oh ow, c_out)
 
-The same work and depth as the direct algorithm, in the one operation that every processor is best at. The matrix of windows
-is kh kw times as large as the image; so it is made block by block, each as large as a core's cache, and made again for the
-backward pass: copying it costs a tenth of the product, and memory is what a large network runs out of first.
+The same work and depth as the direct algorithm, in the one operation that every processor is best at. The matrix of
+windows is kh kw times as large as the image; so it is made block by block, each as large as a core's cache, and made
+again for the backward pass: copying it costs a tenth of the product, and memory is what a large network runs out of
+first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NARROW = 16
 """Windows whose rows have fewer contiguous values than this are copied column by column instead."""
 
 
-def forward(x, W, geometry: Geometry):  # noqa: N803
+def forward(x, W, geometry: Geometry):
     """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
     x = geometry.pad(x)
     xp, matrix = get_xp(x), W.reshape(-1, W.shape[-1])
@@ -28,10 +29,10 @@ def forward(x, W, geometry: Geometry):  # noqa: N803
     return y, x
 
 
-def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):  # noqa: N803
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     x, xp = saved, get_xp(dy)
-    dW = xp.zeros_like(W)  # noqa: N806
+    dW = xp.zeros_like(W)
     matrix = dW.reshape(-1, W.shape[-1])
     dy = xp.ascontiguousarray(dy)
     for block, columns in _window_matrices(x, geometry, *dy.shape[1:3]):
@@ -74,7 +75,7 @@ def _window_matrices(x, geometry, oh, ow):
         yield block, matrix.reshape(width, -1).T if narrow else matrix.reshape(-1, width)
 
 
-def _scatter(dy, x, W, geometry):  # noqa: N803
+def _scatter(dy, x, W, geometry):
     """Gradient of the padded input for any stride: every window's gradient is added where the window was."""
     xp, (sy, sx), (dily, dilx) = get_xp(dy), geometry.stride, geometry.dilation
     kh, kw, c, k = W.shape

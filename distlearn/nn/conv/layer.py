@@ -52,16 +52,16 @@ class Conv2d(Layer):
 
     Notes
     -----
-    Shapes: (n, h, w, c_in) to (n, oh, ow, c_out) with oh = floor((h + 2 p - d (kh - 1) - 1) / s) + 1; W is (kh, kw, c_in / groups,
-    c_out). Forward: 2 n oh ow c_out kh kw c_in / groups flops (what the direct algorithm computes; `conv_cost` has the
-    others'), backward twice that. Saves the padded input (fft: its spectrum).
+    Shapes: (n, h, w, c_in) to (n, oh, ow, c_out) with oh = floor((h + 2 p - d (kh - 1) - 1) / s) + 1; W is (kh, kw,
+    c_in / groups, c_out). Forward: 2 n oh ow c_out kh kw c_in / groups flops (what the direct algorithm computes;
+    `conv_cost` has the others'), backward twice that. Saves the padded input (fft: its spectrum).
 
     References
     ----------
-    Y. LeCun, L. Bottou, Y. Bengio, P. Haffner (1998), Gradient-based learning applied to document recognition, section II.
-    K. Chellapilla, S. Puri, P. Simard (2006), High performance convolutional neural networks for document processing (im2col).
-    M. Mathieu, M. Henaff, Y. LeCun (2014), Fast training of convolutional networks through FFTs, ICLR.
-    A. Lavin, S. Gray (2016), Fast algorithms for convolutional neural networks, CVPR (Winograd).
+    Y. LeCun, L. Bottou, Y. Bengio, P. Haffner (1998), Gradient-based learning applied to document recognition,
+    section II. K. Chellapilla, S. Puri, P. Simard (2006), High performance convolutional neural networks for document
+    processing (im2col). M. Mathieu, M. Henaff, Y. LeCun (2014), Fast training of convolutional networks through FFTs,
+    ICLR. A. Lavin, S. Gray (2016), Fast algorithms for convolutional neural networks, CVPR (Winograd).
 
     Examples
     --------
@@ -123,8 +123,8 @@ class Conv2d(Layer):
         _, run = ALGORITHMS[algorithm]
         groups = zip(*map(self._split, (_single(dy), _single(self.W.data), self.W.grad)), saved, strict=True)
         parts = []
-        for dy_part, W, grad, s in groups:  # noqa: N806
-            dx, dW = run(dy_part, s, W, self.geometry, need_dx=self.input_gradient)  # noqa: N806
+        for dy_part, W, grad, s in groups:
+            dx, dW = run(dy_part, s, W, self.geometry, need_dx=self.input_gradient)
             grad += dW.astype(grad.dtype, copy=False)
             parts.append(dx)
         if not self.input_gradient:
@@ -167,8 +167,9 @@ class Conv2d(Layer):
 def choose_algorithm(layer: Conv2d, shape) -> str:
     """Name the algorithm that "auto" uses for an input of `shape`.
 
-    im2col throughout, except for kernels so large that spectra win: measured, as the benchmark's table shows. Winograd's fewer
-    multiplications do not pay on a CPU in NumPy: its transforms are limited by memory, and its rounding is worse.
+    im2col throughout, except for kernels so large that spectra win: measured, as the benchmark's table shows.
+    Winograd's fewer multiplications do not pay on a CPU in NumPy: its transforms are limited by memory, and its
+    rounding is worse.
     """
     kh, kw = layer.geometry.size
     large = kh * kw >= 81 and layer.geometry.stride == (1, 1) and min(layer.c_in, layer.c_out) // layer.groups >= 16

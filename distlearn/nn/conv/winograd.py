@@ -2,9 +2,9 @@ r"""Convolution with 3 x 3 kernels in fewer multiplications, by computing m x m 
 
 .. math:: Y = A^\top \left[ (G g G^\top) \odot (B^\top d B) \right] A
 
-d is a tile of alpha x alpha pixels with alpha = m + r - 1, g a kernel of r x r = 3 x 3, Y a tile of m x m outputs. A tile takes
-alpha^2 multiplications instead of m^2 r^2: 16 instead of 36 for F(2 x 2, 3 x 3), 36 instead of 144 for F(4 x 4, 3 x 3). Summed over
-channels, the products are alpha^2 matrix products of (tiles, c_in) with (c_in, c_out).
+d is a tile of alpha x alpha pixels with alpha = m + r - 1, g a kernel of r x r = 3 x 3, Y a tile of m x m outputs. A
+tile takes alpha^2 multiplications instead of m^2 r^2: 16 instead of 36 for F(2 x 2, 3 x 3), 36 instead of 144 for F(4
+x 4, 3 x 3). Summed over channels, the products are alpha^2 matrix products of (tiles, c_in) with (c_in, c_out).
 
 The price is in the transforms, in memory, and in rounding: the constants of the larger F amplify errors some tenfold.
 
@@ -78,7 +78,7 @@ def algorithm(m: int):
     return functools.partial(forward, m=m), functools.partial(backward, m=m)
 
 
-def forward(x, W, geometry: Geometry, *, m: int = 2):  # noqa: N803
+def forward(x, W, geometry: Geometry, *, m: int = 2):
     """Convolve images (n, h, w, c_in) with kernels (3, 3, c_in, c_out), stride 1."""
     xp, t = get_xp(x), Transforms.make(m, x)
     oh, ow = geometry.output(*x.shape[1:3])
@@ -93,7 +93,7 @@ def forward(x, W, geometry: Geometry, *, m: int = 2):  # noqa: N803
     return xp.ascontiguousarray(y), x
 
 
-def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):  # noqa: N803
+def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     r"""Return the gradients (dx or None, dW): that of the kernels is the transposed chain.
 
     .. math:: dW = G^\top \left[ (B^\top d B) \odot (A \, dY A^\top) \right] G
@@ -108,7 +108,7 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):  # 
         part = tiles_of_dy[block].transpose(2, 4, 0, 1, 3, 5).reshape(m, m, -1, k)
         products = _two_sided(t.AT.T, part).reshape(len(t.BT) ** 2, -1, k)
         kernels = kernels + _pixels(tiles, t).swapaxes(-1, -2) @ products
-    dW = _two_sided(t.G.T, kernels.reshape(*t.BT.shape, c, k))  # noqa: N806
+    dW = _two_sided(t.G.T, kernels.reshape(*t.BT.shape, c, k))
     if not need_dx:
         return None, dW
     return input_gradient(functools.partial(forward, m=m), dy, W, geometry), dW
