@@ -37,7 +37,7 @@ class Linear(Layer):
     K. He, X. Zhang, S. Ren, J. Sun (2015), Delving deep into rectifiers, ICCV, section 2.2, for the initial weights.
     """
 
-    def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=2**0.5, input_gradient=True):
+    def __init__(self, d_in, d_out, rng=None, *, dtype="float32", gain=init.HE, input_gradient=True):
         check_positive("Linear", d_in=d_in, d_out=d_out)
         self.d_in, self.d_out, self.input_gradient = d_in, d_out, input_gradient
         self.W = Param(init.normal((d_in, d_out), gain / math.sqrt(d_in), rng, dtype), "W")

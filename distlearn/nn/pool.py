@@ -211,7 +211,7 @@ class GlobalAvgPool(Layer):
         return x.mean(axis=(1, 2), dtype=x.dtype), x.shape
 
     def backward(self, dy, saved):
-        n, h, w, c = saved
+        _, h, w, _ = saved
         dx = get_xp(dy).empty(saved, dy.dtype)
         dx[...] = (dy / (h * w))[:, None, None, :]
         return dx

@@ -182,10 +182,11 @@ class GRU(_Recurrent):
         xp, n = get_xp(dy), self.d_hidden
         r, z = gates[..., :n], gates[..., n : 2 * n]
         to_new, to_update, to_reset = self._slopes(gates, h, candidates, xp)
-        # dr dz dn, with d(h U_n) before them: the first three columns are the gradient of h U, the last three that of
-        x W + b grads = xp.empty((*x.shape[:2], 4 * n), dy.dtype) U = self.U.data back =
-        xp.ascontiguousarray(xp.concatenate([U[:, 2 * n :], U[:, : 2 * n]], axis=1).T) for t in range(x.shape[1] - 1,
-        -1, -1):
+        # d(h U_n), dr, dz, dn side by side: the first three are the gradient of h U, the last three that of x W + b
+        grads = xp.empty((*x.shape[:2], 4 * n), dy.dtype)
+        U = self.U.data
+        back = xp.ascontiguousarray(xp.concatenate([U[:, 2 * n :], U[:, : 2 * n]], axis=1).T)
+        for t in range(x.shape[1] - 1, -1, -1):
             dh, step = dy[:, t], grads[:, t]
             dn = xp.multiply(dh, to_new[:, t], out=step[:, 3 * n :])
             xp.multiply(dh, to_update[:, t], out=step[:, 2 * n : 3 * n])

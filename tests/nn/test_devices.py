@@ -1,4 +1,4 @@
-"""The same code on arrays that refuse implicit conversion to NumPy, as CuPy's do, and on CuPy's where there is a GPU."""
+"""The same code on arrays that refuse implicit conversion to NumPy, as CuPy's do, and on a GPU where there is one."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.backend import get_xp, has_gpu, to_device
-from distlearn.nn import StrictArray, move
+from distlearn.nn import StrictArray
 
 from .cases import LAYERS, label
 
@@ -17,8 +17,10 @@ def on(device, layer, x):
     convert = StrictArray if device == "strict" else lambda a: to_device(a, "gpu")
     layer = copy.deepcopy(layer)
     for part in nn.walk(layer):
-        part.params = [p for p in vars(part).values() if isinstance(p, nn.Param)] or part.params
-    return move(layer, lambda a: convert(a.copy())), convert(x.copy())
+        for p in vars(part).values():  # also what `params` leaves out
+            if isinstance(p, nn.Param):
+                p.data, p.grad = convert(p.data.copy()), convert(p.grad.copy())
+    return layer, convert(x.copy())
 
 
 DEVICES = ["strict", pytest.param("gpu", marks=[pytest.mark.gpu, pytest.mark.skipif(not has_gpu(), reason="no GPU")])]

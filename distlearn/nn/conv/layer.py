@@ -83,7 +83,7 @@ class Conv2d(Layer):
         algorithm="auto",
         bias=True,
         dtype="float32",
-        gain=math.sqrt(2),
+        gain=init.HE,
         input_gradient=True,
     ):
         check_positive("Conv2d", c_in=c_in, c_out=c_out, groups=groups)
