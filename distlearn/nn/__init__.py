@@ -8,12 +8,31 @@ from .dropout import Dropout
 from .embedding import Embedding
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
-from .models import MLP
+from .memory import Memory, memory_report
+from .models import (
+    MLP,
+    MODELS,
+    AlexNet,
+    Fire,
+    GoogLeNet,
+    GRULanguageModel,
+    Inception,
+    LeNet,
+    NarrowAlexNet,
+    NarrowGoogLeNet,
+    NarrowSqueezeNet,
+    SiameseNet,
+    SmallCNN,
+    SqueezeNet,
+    build,
+)
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
+from .profile import Profile, profile, profile_sweep, skinny_products
 from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .strict import StrictArray, count_operations
+from .summary import Summary, summary
 
 __all__ = [
     "ACTIVATIONS",
@@ -21,7 +40,9 @@ __all__ = [
     "GRU",
     "LOSSES",
     "MLP",
+    "MODELS",
     "RNN",
+    "AlexNet",
     "AvgPool",
     "BatchNorm",
     "ContrastiveLoss",
@@ -29,34 +50,54 @@ __all__ = [
     "Cost",
     "Dropout",
     "Embedding",
+    "Fire",
     "Flatten",
+    "GRULanguageModel",
     "GlobalAvgPool",
+    "GoogLeNet",
     "Identity",
+    "Inception",
     "Layer",
     "LayerNorm",
+    "LeNet",
     "Linear",
     "LocalResponseNorm",
     "MaxPool",
     "MeanSquaredError",
+    "Memory",
+    "NarrowAlexNet",
+    "NarrowGoogLeNet",
+    "NarrowSqueezeNet",
     "Parallel",
     "Param",
+    "Profile",
     "ReLU",
     "Recompute",
     "Reshape",
     "Residual",
     "Sequential",
     "Siamese",
+    "SiameseNet",
     "Sigmoid",
+    "SmallCNN",
     "Softmax",
     "SoftmaxCrossEntropy",
+    "SqueezeNet",
     "StrictArray",
+    "Summary",
     "Tanh",
+    "build",
     "choose_algorithm",
     "conv_cost",
     "count_operations",
+    "memory_report",
     "move",
     "nbytes",
     "parameter_count",
     "printed_conv_cost",
+    "profile",
+    "profile_sweep",
+    "skinny_products",
+    "summary",
     "walk",
 ]

@@ -68,6 +68,7 @@ class Sequential(Container):
 
     Examples
     --------
+    >>> from distlearn.nn import Linear, ReLU
     >>> model = Sequential(Linear(4, 8, 0), ReLU(), Linear(8, 3, 1))
     >>> [p.name for p in model.params]
     ['0.W', '0.b', '2.W', '2.b']
@@ -102,7 +103,8 @@ class Sequential(Container):
         uses = _count_uses(self.layers) if on_grad is not None else {}
         for layer, (s, shape) in zip(reversed(self.layers), reversed(saved), strict=True):
             with _span(clock, layer, "backward", shape):
-                dy = layer.backward(dy, s)
+                if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
+                    dy = layer.backward(dy, s)
             if on_grad is None:
                 continue
             for p in reversed(layer.params):
@@ -145,6 +147,7 @@ class Parallel(Container):
 
     Examples
     --------
+    >>> from distlearn.nn import Linear
     >>> Parallel(Linear(4, 3), Linear(4, 2)).output_shape((8, 4))
     (8, 5)
     """

@@ -44,7 +44,8 @@ class Embedding(Layer):
             raise TypeError(f"{describe(self)}: expected symbols as integers, got an array of {x.dtype}")
         if x.size and not (int(x.min()) >= 0 and int(x.max()) < self.n_symbols):
             raise ValueError(
-                f"{describe(self)}: symbols run from {int(x.min())} to {int(x.max())}, expected 0 to {self.n_symbols - 1}"
+                f"{describe(self)}: symbols run from {int(x.min())} to {int(x.max())}, "
+                f"expected 0 to {self.n_symbols - 1}"
             )
         return self.W.data[x], x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -37,6 +38,11 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
 
 PIECE = 1 << 20
 """Values drawn at a time; the sequence is the same for any size."""
+
+
+def seeds(seed: int | None):
+    """Give the layers of a model their seeds: (seed, 0), (seed, 1), ...; None leaves all weights zero, for counting."""
+    return itertools.repeat("zeros") if seed is None else ([seed, i] for i in itertools.count())
 
 
 def zeros(shape, dtype="float32") -> np.ndarray:

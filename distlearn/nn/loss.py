@@ -155,8 +155,8 @@ class ContrastiveLoss:
         n = len(y) if n is None else n
         if y.ndim != 3 or y.shape[1] != 2 or similar.shape != y.shape[:1]:
             raise ValueError(
-                f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, expected (batch, 2, d) "
-                "and (batch,)"
+                f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, "
+                "expected (batch, 2, d) and (batch,)"
             )
         _check_n("ContrastiveLoss", n, len(y))
         xp = get_xp(y)

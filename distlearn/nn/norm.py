@@ -45,7 +45,8 @@ class BatchNorm(_Scaled):
 
     .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \hat x + \beta
 
-    .. math:: dx = \frac{\gamma}{\sqrt{\sigma^2 + \epsilon}} \left( dy - \overline{dy} - \hat x \, \overline{dy \, \hat x} \right)
+    .. math:: dx = \frac{\gamma}{\sqrt{\sigma^2 + \epsilon}}
+              \left( dy - \overline{dy} - \hat x \, \overline{dy \, \hat x} \right)
 
     Means run over all axes but the last. `eval()` gives the layer for prediction, which uses the running mean and
     variance.
@@ -143,7 +144,8 @@ class LayerNorm(_Scaled):
 
     .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \odot \hat x + \beta
 
-    .. math:: dx = \frac{1}{\sqrt{\sigma^2 + \epsilon}} \left( g - \overline{g} - \hat x \, \overline{g \, \hat x} \right),
+    .. math:: dx = \frac{1}{\sqrt{\sigma^2 + \epsilon}}
+              \left( g - \overline{g} - \hat x \, \overline{g \, \hat x} \right),
               \qquad g = \gamma \odot dy
 
     Parameters

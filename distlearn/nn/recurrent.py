@@ -75,7 +75,8 @@ class RNN(_Recurrent):
 
     Backward goes through time, from the last step to the first:
 
-    .. math:: da_t = (dy_t + da_{t+1} U^\top) \odot (1 - h_t^2), \quad dW = \sum_t x_t^\top da_t, \quad dU = \sum_t h_{t-1}^\top da_t
+    .. math:: da_t = (dy_t + da_{t+1} U^\top) \odot (1 - h_t^2), \quad
+              dW = \sum_t x_t^\top da_t, \quad dU = \sum_t h_{t-1}^\top da_t
 
     Parameters
     ----------

@@ -184,7 +184,7 @@ def _geometry(size, stride, padding, dilation) -> Geometry:
         extent = Geometry(size, dilation=dilation).extent
         if stride != (1, 1) or any(e % 2 == 0 for e in extent):
             raise ValueError(
-                f"Conv2d: padding 'same' needs stride 1 and an odd extent, got stride {stride} and an extent of {extent}"
+                f"Conv2d: padding 'same' needs stride 1 and an odd extent, got stride {stride} and extent {extent}"
             )
         padding = tuple(e // 2 for e in extent)
     return Geometry(size, stride, ops.pair(padding, "Conv2d: padding", least=0), dilation)
