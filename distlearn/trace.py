@@ -136,8 +136,7 @@ class Trace:
         """Seconds in which `rank` communicated while it computed nothing: what overlapping could still hide."""
         comm = _union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
         compute = _union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
-        hidden = sum(max(0.0, min(e, f) - max(s, t)) for s, e in comm for t, f in compute)
-        return sum(e - s for s, e in comm) - hidden
+        return sum(e - s for s, e in comm) - _common(comm, compute)
 
     def to_chrome(self) -> dict:
         """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""
@@ -194,6 +193,18 @@ def _union(intervals):
         else:
             merged.append([start, end])
     return merged
+
+
+def _common(a, b) -> float:
+    """Length of what two lists of disjoint intervals, both in order, have in common."""
+    total, i, j = 0.0, 0, 0
+    while i < len(a) and j < len(b):
+        total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
 
 
 class WallClock:

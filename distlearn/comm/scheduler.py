@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -112,6 +113,7 @@ class Scheduler:
 
         for fibre in self.fibres:
             fibre.greenlet = greenlet(lambda f=fibre: body(f), parent=self._hub)
+            fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
             fibre.greenlet.switch()
             self.wake(fibre, 0.0)
         try:

@@ -29,6 +29,7 @@ class CheckFailed(AssertionError):
 
     def __init__(self, card: Card, place: str = ""):
         super().__init__(card.text())
+        self.title = card.title
         self._lines = [f"CheckFailed: {card.title}"] + ([place] if place else [])
 
     def _render_traceback_(self) -> list[str]:
@@ -43,6 +44,8 @@ class Check:
     ----------
     title : str
         Name of the exercise.
+    hints : bool
+        Point to the hints below when something fails.
 
     Examples
     --------
@@ -54,8 +57,8 @@ class Check:
       ✓ y  float64 (3,)
     """
 
-    def __init__(self, title: str):
-        self.title = title
+    def __init__(self, title: str, hints: bool = True):
+        self.title, self.hints = title, hints
         self.lines: list[Line] = []
         self._returned_none = ""
         self._stack = contextlib.ExitStack()
@@ -174,7 +177,7 @@ class Check:
         graded = [line for line in self.lines if line.tone != NOTE]
         good = sum(line.tone == GOOD for line in graded)
         title = f"{self.title}: {good} of {len(graded)} checks passed"
-        foot = "" if self.ok else "Stuck? Three hints are folded below this cell."
+        foot = "" if self.ok or not self.hints else "Stuck? Three hints are folded below this cell."
         return Card(title, self.lines, GOOD if self.ok else BAD, foot)
 
     def _explain(self, error) -> tuple[str, str, str]:
@@ -194,7 +197,9 @@ class Check:
         return text, where, f"{type(error).__name__}: {error}\n  {where}"
 
     def _add(self, tone, name, text="", advice="") -> None:
-        self.lines.append(Line(tone, name, text, advice))
+        line = Line(tone, name, text, advice)
+        if line not in self.lines or tone == GOOD:  # the same mistake on every rank is told once
+            self.lines.append(line)
 
 
 class _Stdout:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
-from . import show, style
-from .check import Check
+from . import show
+from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
 
@@ -47,21 +47,16 @@ class Lab:
         Number of the lab, two digits.
     engines : int
         How many engines the lab starts at once.
-
-    Attributes
-    ----------
-    colors : tuple of str
-        The line colours, in order.
     """
-
-    colors = style.COLORS
 
     def __init__(self, number: str, engines: int = 0):
         if not (isinstance(number, str) and number.isdigit() and len(number) == 2):
             raise ValueError(f"Lab({number!r}): expected the number of the lab as two digits, such as Lab('07')")
+        from ..viz import use_style  # loads matplotlib
+
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
-        style.use()
+        use_style()
         cores = _cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
@@ -131,9 +126,9 @@ class Lab:
 
     # -- checks and failures ----------------------------------------------------------------------------------------
 
-    def check(self, title: str) -> Check:
-        """Return the checks of one exercise, to be used in a `with` statement."""
-        return Check(title)
+    def check(self, title: str, hints: bool = True) -> Check:
+        """Return the checks of one exercise, to be used in a `with` statement; see `Check`."""
+        return Check(title, hints)
 
     @contextmanager
     def expect(self, error, match: str = ""):
@@ -163,7 +158,8 @@ class Lab:
             if match not in str(e):
                 raise
             caught.error = e
-            show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, str(e))], GOOD))
+            text = e.title if isinstance(e, CheckFailed) else str(e)  # the check has shown its table already
+            show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, text)], GOOD))
             return
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
         raise NothingFailed(f"this cell is here to fail with {names}, but it ran to its end")

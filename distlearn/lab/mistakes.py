@@ -6,6 +6,8 @@ which says whether `x` equals the reference within the tolerance of the check.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 
@@ -66,7 +68,7 @@ def _factor(name, got, want, right, factors) -> str:
         return ""
     if np.isclose(k, -1):
         return f"the sign of {name} is flipped"
-    known = _named_factor(abs(k), factors)
+    known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
     if not known and big.sum() < 2:
         return ""  # any two numbers are multiples of each other: says nothing
     flipped = ", and its sign is flipped" if k < 0 else ""
@@ -77,17 +79,18 @@ def _factor(name, got, want, right, factors) -> str:
     return f"your {name} is {times} the reference{known or _length_factor(abs(k), got)}{flipped}"
 
 
-def _named_factor(k, factors) -> str:
+def _named_factor(k, factors, gradient) -> str:
     """Find the number of the exercise that explains the factor k."""
     for label, n in factors.items():
         if n == 1:
             continue
         said = f", and there are {n:g} {label}" if label.endswith("s") else f", and the {label} is {n:g}"
-        by = "the global batch" if "rank" in label or "worker" in label else f"the {label}"
+        workers = "rank" in label or "worker" in label
+        by = "the global batch" if gradient and workers else "their number" if label.endswith("s") else f"the {label}"
         if np.isclose(k, n):
             return f"{said}: did you divide by {by}?"
         if np.isclose(k, 1 / n):
-            return f"{said}: did you divide by it once too often (a mean of means)?"
+            return f"{said}: did you divide once too often (a mean of means)?"
         if np.isclose(k, n**2):
             return f"{said} ({n:g} squared): multiplied twice?"
     return ""

@@ -190,6 +190,13 @@ def test_nothing_is_left_behind():
     assert threading.active_count() == threads
 
 
+def test_the_callers_context_holds_on_every_rank():
+    with np.errstate(divide="raise"), pytest.raises(RankError, match="rank 0: FloatingPointError"):
+        SimWorld(2).run(lambda comm: np.ones(1) / np.zeros(1))
+    with np.errstate(divide="ignore"):
+        assert SimWorld(1).run(lambda comm: float((np.ones(1) / np.zeros(1))[0])) == [np.inf]
+
+
 def test_worlds_nest():
     def inner(comm):
         return float(comm.all_reduce(np.array([comm.rank + 1.0]))[0])

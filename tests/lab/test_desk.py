@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from distlearn.lab import Lab, desk, style
+from distlearn.lab import Lab, desk
 
 
 def test_setup_prints_one_line_and_seeds_nothing(capsys):
@@ -34,20 +34,6 @@ def test_crowding_is_told():
     (threads,) = desk._crowding(2, 2, "2")
     assert "4 threads on 2 cores" in threads
     assert len(desk._crowding(4, 1, "4")) == 2
-
-
-def lightness(color):
-    """CIE L* of a hexadecimal colour."""
-    rgb = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    rgb = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
-    return 116 * (0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]) ** (1 / 3) - 16
-
-
-def test_colours_survive_greyscale():
-    first = sorted(map(lightness, style.COLORS[:4]))
-    assert min(np.diff(first)) > 12
-    assert first[-1] < 80, "still visible on white"
-    assert len(set(map(str, style.LINES))) == len(style.COLORS), "beyond four, the line style tells"
 
 
 def test_figures_carry_their_text(capsys):

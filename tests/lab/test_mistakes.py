@@ -85,16 +85,22 @@ def test_names_the_mistake(words, case):
 
 
 @pytest.mark.parametrize(
-    ("got", "words"),
+    ("name", "got", "words"),
     [
-        (4 * X, "your T is 4 times the reference, and there are 4 ranks: did you divide by the global batch"),
-        (X / 4, "your T is 1/4 of the reference, and there are 4 ranks: did you divide by it once too often"),
-        (16 * X, "there are 4 ranks (4 squared)"),
-        (32 * X, "the batch size is 32: did you divide by the batch size"),
+        (
+            "gradient",
+            4 * X,
+            "your gradient is 4 times the reference, and there are 4 ranks: did you divide by the global",
+        ),
+        ("dW", 4 * X, "there are 4 ranks: did you divide by the global batch?"),
+        ("mean", 4 * X, "your mean is 4 times the reference, and there are 4 ranks: did you divide by their number?"),
+        ("dW", X / 4, "your dW is 1/4 of the reference, and there are 4 ranks: did you divide once too often"),
+        ("dW", 16 * X, "there are 4 ranks (4 squared)"),
+        ("dW", 32 * X, "the batch size is 32: did you divide by the batch size?"),
     ],
 )
-def test_names_the_factor(got, words):
-    assert words in compare("T", got, X, factors={"ranks": 4, "batch size": 32}).mistake
+def test_names_the_factor(name, got, words):
+    assert words in compare(name, got, X, factors={"ranks": 4, "batch size": 32}).mistake
 
 
 def test_one_number_is_a_multiple_of_any_other():
