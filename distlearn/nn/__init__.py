@@ -2,6 +2,7 @@
 
 from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
 from .base import Layer, Param, move, nbytes, parameter_count, walk
+from .compress import Clustered, Compressed, cluster, share_weights
 from .container import Parallel, Recompute, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
 from .dropout import Dropout
@@ -29,6 +30,7 @@ from .models import (
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .profile import Profile, profile, profile_sweep, skinny_products
+from .quantize import quantize
 from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .strict import StrictArray, count_operations
@@ -45,6 +47,8 @@ __all__ = [
     "AlexNet",
     "AvgPool",
     "BatchNorm",
+    "Clustered",
+    "Compressed",
     "ContrastiveLoss",
     "Conv2d",
     "Cost",
@@ -88,6 +92,7 @@ __all__ = [
     "Tanh",
     "build",
     "choose_algorithm",
+    "cluster",
     "conv_cost",
     "count_operations",
     "memory_report",
@@ -97,6 +102,8 @@ __all__ = [
     "printed_conv_cost",
     "profile",
     "profile_sweep",
+    "quantize",
+    "share_weights",
     "skinny_products",
     "summary",
     "walk",

@@ -208,7 +208,9 @@ class Product(NamedTuple):
 def skinny_products(
     batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, dtype="float32", xp=np
 ) -> list[Product]:
-    """Time (batch, d_in) @ (d_in, d_out) for several batch sizes: a small batch reads the whole matrix for a few products.
+    """Time (batch, d_in) @ (d_in, d_out) for several batch sizes.
+
+    A small batch reads the whole matrix for a few products.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from distlearn.data import load
 
+from distlearn.data import load
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, MixedPrecision, Momentum, Optimizer
 
@@ -46,12 +46,11 @@ def test_the_scale_grows_after_good_steps():
 
 def test_the_loss_scale_rescues_gradients_that_half_precision_would_lose():
     logits, labels = np.array([[20.0, 0.0]], "float16"), np.array([0])
-    assert SoftmaxCrossEntropy()(logits, labels)[1][0, 1] < 1e-8
+    assert SoftmaxCrossEntropy()(logits, labels)[1][0, 1] == 0
     optimizer = MixedPrecision([halves(0.0)], SGD(), 0.1, scale=2.0**15)
-    value, dy = optimizer.scaled(SoftmaxCrossEntropy())(logits, labels)
+    _, dy = optimizer.scaled(SoftmaxCrossEntropy())(logits, labels)
     assert dy.dtype == np.float16
     assert dy[0, 1] == pytest.approx(2.0**15 * np.exp(-20), rel=0.01)
-    assert value == pytest.approx(np.exp(-20), rel=0.01)
 
 
 def test_training_in_half_precision_reaches_what_single_precision_reaches():
