@@ -1,12 +1,14 @@
 """Layers, losses and models; they know nothing of ranks and communication."""
 
 from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
+from .allocator import keep_memory
 from .base import Layer, Param, move, nbytes, parameter_count, walk
 from .compress import Clustered, Compressed, cluster, share_weights
 from .container import Parallel, Recompute, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
 from .dropout import Dropout
 from .embedding import Embedding
+from .gru import GRU
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .memory import Memory, memory_report
@@ -31,10 +33,12 @@ from .norm import BatchNorm, LayerNorm, LocalResponseNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .profile import Profile, profile, profile_sweep, skinny_products
 from .quantize import quantize
-from .recurrent import GRU, RNN
+from .recurrent import RNN
 from .shape import Flatten, Identity, Reshape
 from .strict import StrictArray, count_operations
 from .summary import Summary, summary
+
+keep_memory()
 
 __all__ = [
     "ACTIVATIONS",
@@ -95,6 +99,7 @@ __all__ = [
     "cluster",
     "conv_cost",
     "count_operations",
+    "keep_memory",
     "memory_report",
     "move",
     "nbytes",

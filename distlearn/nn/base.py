@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-
-import numpy as np
 
 from ..backend import get_xp
+from .ops import matmul
 
 
-@dataclass(eq=False)
 class Param:
     """A learned array and its gradient.
 
@@ -21,6 +18,8 @@ class Param:
         Unique within a model after `Sequential` has put the layer's name in front ("1.W").
     frozen : bool
         A frozen parameter takes part in forward and backward, but no optimizer changes it.
+    grad : array, optional
+        Zeros by default.
 
     Attributes
     ----------
@@ -29,14 +28,34 @@ class Param:
         A strategy may replace it by a view into a flat bucket.
     """
 
-    data: np.ndarray
-    name: str = ""
-    frozen: bool = False
-    grad: np.ndarray = field(default=None, repr=False)
+    def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
+        self.data, self.name, self.frozen = data, name, frozen
+        self._grad = get_xp(data).zeros_like(data) if grad is None else grad
+        self._stale = False
 
-    def __post_init__(self):
-        if self.grad is None:
-            self.grad = get_xp(self.data).zeros_like(self.data)
+    @property
+    def grad(self):
+        """The gradient collected since it was last cleared."""
+        if self._stale:
+            self._grad[...] = 0
+            self._stale = False
+        return self._grad
+
+    @grad.setter
+    def grad(self, value):
+        self._grad, self._stale = value, False
+
+    def zero_grad(self) -> None:
+        """Clear the gradient; zeros are written only if something reads it before a product overwrites it."""
+        self._stale = True
+
+    def add_product(self, a, b) -> None:
+        """Add the matrix product `a @ b` to the gradient; into a cleared one it is written without a detour."""
+        if self._stale:
+            self._stale = False
+            matmul(a, b, out=self._grad)
+        else:
+            self._grad += matmul(a, b)
 
     @property
     def size(self) -> int:
@@ -47,6 +66,10 @@ class Param:
     def nbytes(self) -> int:
         """Bytes of the data (the gradient takes as many again)."""
         return self.data.nbytes
+
+    def __repr__(self) -> str:
+        frozen = ", frozen" if self.frozen else ""
+        return f"Param({self.name!r}, {tuple(self.data.shape)} {self.data.dtype}{frozen})"
 
 
 class Layer:

@@ -6,7 +6,6 @@ import math
 
 from . import init, ops
 from .base import Layer, Param, check_dtype, check_positive, check_shape
-from .ops import add_matmul
 
 
 class Linear(Layer):
@@ -54,7 +53,7 @@ class Linear(Layer):
     def backward(self, dy, saved):
         x, shape = saved.reshape(-1, self.d_in), saved.shape
         dy = dy.reshape(-1, self.d_out)
-        add_matmul(x.T, dy, self.W.grad)
+        self.W.add_product(x.T, dy)
         self.b.grad += ops.column_sums(dy)
         return ops.matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
 

@@ -27,11 +27,6 @@ def matmul(a, b, out=None):
     return xp.matmul(a, b, out=out)
 
 
-def add_matmul(a, b, out) -> None:
-    """Add the matrix product `a @ b` to `out`, in place."""
-    get_xp(out).add(out, matmul(a, b), out=out)
-
-
 def column_sums(x):
     """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns."""
     flat = x.reshape(-1, x.shape[-1])

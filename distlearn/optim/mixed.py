@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import get_xp
 from ..nn.base import Param
 from .clip import clip_by_norm
-from .rule import Rule
+from .rule import Rule, pieces
 
 
 class MixedPrecision:
@@ -95,7 +95,8 @@ class MixedPrecision:
             clip_by_norm(self.master, self.clip_norm)
         lr = self.lr(self.steps)
         for m, p, state in zip(self.master, self.params, self.states, strict=True):
-            self.rule.update(m.data, m.grad, state, lr, self.steps)
+            for data, grad, part in pieces(self.rule, m.data, m.grad, state):
+                self.rule.update(data, grad, part, lr, self.steps)
             p.data[...] = m.data
         self.steps += 1
         self._good += 1
@@ -106,4 +107,4 @@ class MixedPrecision:
     def zero_grad(self) -> None:
         """Clear the gradients."""
         for p in self.params:
-            p.grad[...] = 0
+            p.zero_grad()

@@ -137,6 +137,7 @@ class LARS(Momentum):
     """
 
     trust: float = 0.001
+    whole = True
 
     def update(self, data, grad, state, lr, step):
         """Scale the layer's rate by its norms, accelerate, move."""

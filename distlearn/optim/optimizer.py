@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..nn.base import Param
 from .clip import clip_by_norm
-from .rule import Rule
+from .rule import Rule, pieces
 
 
 class Optimizer:
@@ -58,10 +58,11 @@ class Optimizer:
             clip_by_norm(self.params, self.clip_norm)
         lr = self.lr(self.steps)
         for p, state in zip(self.params, self.states, strict=True):
-            self.rule.update(p.data, p.grad, state, lr, self.steps)
+            for data, grad, part in pieces(self.rule, p.data, p.grad, state):
+                self.rule.update(data, grad, part, lr, self.steps)
         self.steps += 1
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
         for p in self.params:
-            p.grad[...] = 0
+            p.zero_grad()

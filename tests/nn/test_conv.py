@@ -43,7 +43,8 @@ def test_every_algorithm_is_the_definition(algorithm, stride, padding, dilation,
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "tol"), [("direct", 1e-6), ("im2col", 1e-6), ("fft", 1e-6), ("winograd2", 1e-6), ("winograd4", 1e-5)]
+    ("algorithm", "tol"),
+    [("direct", 1e-6), ("im2col", 1e-6), ("wide", 1e-6), ("fft", 1e-6), ("winograd2", 1e-6), ("winograd4", 1e-5)],
 )
 def test_single_precision_stays_single_and_rounds_little(algorithm, tol):
     x = np.random.default_rng(0).normal(size=(2, 14, 14, 32))
