@@ -25,13 +25,13 @@ _FASHION = {
 
 PRESETS = {
     "fashion-sigmoid": Preset(
-        {**_FASHION, "batch_size": 32, "evaluate_every": 20},
+        {**_FASHION, "batch_size": 32, "evaluate_every": 10},
         "60 iterations here are 60 passes over the training images in mini-batches of 32. Read as 60 gradients of the "
         "whole training set (--preset fashion-sigmoid-full), they leave the network where it began: at this learning "
         "rate a network of sigmoids needs thousands of steps.",
     ),
     "fashion-sigmoid-full": Preset(
-        {**_FASHION, "batch_size": 10**9, "evaluate_every": 20},
+        {**_FASHION, "batch_size": 10**9, "evaluate_every": 10},
         "60 iterations here are 60 gradients of the whole training set: the reading that parallelises best, because a "
         "rank computes long between two messages. The network has hardly learned anything after so few steps; for "
         "accuracy see --preset fashion-sigmoid.",

@@ -25,7 +25,7 @@ from .mpi_collectives import Collectives
 from .mpi_messages import Messages
 from .mpi_work import Activity
 from .protocol import CommError, CommTimeoutError, ignore_report
-from .waiting import RankClock, poll
+from .waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 
 
 def world_comm():
@@ -84,10 +84,13 @@ class MPIComm(Messages, Collectives):
         self.clock = RankClock(self.rank) if clock is None else clock
         self.timeout, self.strict = timeout, strict
         self.activity = Activity() if activity is None else activity
+        self.spin = CROWDED_SPIN_SECONDS
         if isinstance(self.clock, RankClock):
             self.clock.poke = self.activity.poke
         self._report = ignore_report if report is None or self.rank else report
-        self._object_tags = (self.raw.Get_attr(MPI.TAG_UB) + 1) // 2  # from here on: messages that hold pickled objects
+        self._object_tags = (
+            MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1
+        ) // 2  # from here on: messages that hold pickled objects
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
@@ -99,7 +102,9 @@ class MPIComm(Messages, Collectives):
         comm = cls(raw, report=report, **options)
         node = zlib.crc32(platform.node().encode())
         came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
-        if (came[:, 0] == node).all():
+        neighbours = int((came[:, 0] == node).sum())
+        comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
+        if neighbours == comm.size:
             zero = float(came[:, 1].max())
         else:
             comm.barrier()
@@ -137,7 +142,7 @@ class MPIComm(Messages, Collectives):
     def block(self, done, what, nbytes: int = 0) -> None:
         """Wait until `done()`; `what`, when printed, says what for."""
         self.activity.waits_for = what
-        if not poll(done, nbytes, self.timeout):
+        if not poll(done, nbytes, self.timeout, self.spin):
             raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
         self.activity.waits_for = None
 
@@ -155,5 +160,6 @@ class MPIComm(Messages, Collectives):
         if color is None:
             return None
         part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
+        part.spin = self.spin
         part._report = self._report  # the bar belongs to rank 0 of the world, whatever its rank here
         return part

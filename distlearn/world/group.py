@@ -187,5 +187,4 @@ def read_stack(path: str) -> list[Frame]:
                 number, _, function = rest.strip().partition(" in ")
                 own = any(f"/{module.replace('.', '/')}" in name for module in OWN_MODULES)
                 frames.insert(0, Frame(name, int(number), function, "", own))
-    ours = [k for k, frame in enumerate(frames) if frame.own and frame.function == "_call"]
-    return frames[ours[0] + 1 :] if ours else frames
+    return frames

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ..comm.waiting import count_cores
 from .reaper import shared_memory
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -42,17 +43,6 @@ def is_hydra(mpiexec: str) -> bool:
     """Say whether an mpiexec is MPICH's."""
     done = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=30, check=False)
     return "HYDRA" in done.stdout
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use: of the machine, of its affinity mask, of its container."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # no container, or no limit ("max")
-        pass
-    return cores
 
 
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:

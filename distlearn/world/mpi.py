@@ -74,6 +74,7 @@ class MPIWorld:
         """
         bar = Bar() if self.progress is True and self.rank == 0 else None
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
+        self.trace = Trace()
         comm = MPIComm.begin(self._world.Dup(), report, **self._options)
         try:
             value = fn(comm, *args, **kwargs)
@@ -84,7 +85,7 @@ class MPIWorld:
             if bar is not None:
                 bar.close()
         spans = comm.clock.trace.spans
-        own, self.trace = list(spans), Trace()
+        own = list(spans)
         gathered = comm.gather_obj((value, own))
         results = comm.broadcast_obj([v for v, _ in gathered] if gathered else None)
         parts = [part for _, part in gathered] if gathered else [own]
@@ -97,10 +98,11 @@ class MPIWorld:
         text = text_of_error(error, self.rank)
         if self.size == 1:
             raise RankError(0, text, original=error) from error
-        time.sleep(
-            min(0.02 * self.rank, 0.5)
-        )  # an error that all make is told by the lowest rank, before the others can
-        traceback.print_exception(error, file=sys.stderr)
-        print(f"RankError: rank {self.rank}: {text}", file=sys.stderr, flush=True)
+        # an error that all make is told by the lowest rank, before the others can
+        time.sleep(min(0.3 * self.rank, 1.5))
+        told = "".join(traceback.format_exception(error))
+        sys.stderr.write(f"{told}RankError: rank {self.rank}: {text}\n")
+        sys.stderr.flush()
+        time.sleep(0.2)  # mpiexec drops what it has not passed on when the ranks end
         self._world.Abort(1)
         os._exit(1)  # Abort may return before it strikes

@@ -224,8 +224,9 @@ def test_bad_input(call, tmp_path, words, expected):
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
 
 
-def test_divergence_is_one_line(call):
-    result = call(*SMALL, "--lr", "1e30", "--world", "sim", "--size", "2")
+@pytest.mark.parametrize("world", ["sim", pytest.param("mpi", marks=pytest.mark.mpi)])
+def test_divergence_is_one_line(call, world):
+    result = call(*SMALL, "--lr", "1e30", "--world", world, "--size", "2")
     assert result.exit_code == 1
     assert "training diverged; try a smaller learning rate" in result.output
     assert "Traceback" not in result.output
@@ -328,3 +329,10 @@ def test_progress_lines(capsys):
     assert len(err) == 11
     assert err[0] == "2 ranks: step 1 of 100, loss 1"
     assert "samples/s" in err[-1]
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.1, False), (50.0, True)])
+def test_a_busy_machine_is_told(call, monkeypatch, load, said):
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    assert ("trust no time" in call(*SMALL).output) == said
+    assert "trust no time" not in call(*SMALL, "--world", "sim").output
