@@ -1,7 +1,7 @@
 """Checks a launch's geometry and arguments against the kernel's parameters, as CuPy would pass them to a card.
 
-CuPy hands over whatever it is given: a float64 array for a `float*`, or one argument too few, is garbage on the card. The
-kernel's own parameter types are known here (the compiler spelled them out), so such mistakes are errors with a name.
+CuPy hands over whatever it is given: a float64 array for a `float*`, or one argument too few, is garbage on the card.
+The kernel's own parameter types are known here (the compiler spelled them out), so such mistakes are errors with a name.
 """
 
 from __future__ import annotations
@@ -128,4 +128,6 @@ def _check_array(where, code, array):
 def _describe(arg):
     if isinstance(arg, np.ndarray):
         return f"an array of {arg.dtype}, shape {arg.shape}"
-    return f"a {type(arg).__module__.replace('builtins', 'Python').replace('numpy', 'NumPy')} {type(arg).__name__} ({arg!r})"
+    module = type(arg).__module__
+    origin = {"builtins": "Python", "numpy": "NumPy"}.get(module, module)
+    return f"a {origin} {type(arg).__name__} ({arg!r})"

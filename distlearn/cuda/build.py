@@ -36,7 +36,7 @@ HINTS = [
 
 
 class Build(NamedTuple):
-    """What was built: a program (checked) or a library (fast), the parameters' types, the sites of a checked program."""
+    """What was built: a program (checked) or a library (fast); the parameters' types; a checked program's sites."""
 
     path: Path
     signature: list[str]

@@ -27,10 +27,10 @@ HELP = (
 )
 
 COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno"]
-# Compile only: the hooks that these flags ask for are the checker's own, no sanitizer library is linked.
-HOOKS = ["-fsanitize=bounds,integer-divide-by-zero", "-fsanitize-coverage=trace-pc"]
-# -O1 keeps one access of the source one access of the program; tail calls would lose return addresses.
-CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-asynchronous-unwind-tables", "-Wframe-larger-than=98304"]
+# -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; and a loop
+# without end must not be optimised away, which C++ would allow.
+CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables"]
+FRAME = 98304  # bytes of local variables that a function may have
 FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
 
 
@@ -49,17 +49,22 @@ class Compiler(NamedTuple):
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
             return [*flags, "-mcpu=native" if self.kind != "zig" and not _is_x86() else "-march=native"]
-        flags += HOOKS
+        # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
+        flags += ["-fsanitize=bounds,integer-divide-by-zero", f"-Wframe-larger-than={FRAME}"]
         if sys.platform == "win32":  # clang refuses the flag for this target, its inner compiler does not
             flags += ["-Xclang", "-fsanitize=thread", "-gdwarf-4"]
         else:
             flags += ["-fsanitize=thread", "-fPIE"]
         if self.kind == "gcc":
-            return [*flags, "-Werror=frame-larger-than=98304", "--param", "tsan-distinguish-volatile=1"]
-        # clang leaves out the read of `x += 1`, and would merge neighbouring operations into vector ones.
+            # The last two: code inlined from the emulator's headers keeps the line it was called from.
+            flags += ["-fsanitize-coverage=trace-pc", f"-Werror=frame-larger-than={FRAME}"]
+            return [*flags, "--param", "tsan-distinguish-volatile=1", "-gstatement-frontiers", "-ginline-points"]
+        # clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
+        # operations into vector ones.
+        flags += ["-fsanitize-coverage=trace-pc,no-prune", "-Werror=frame-larger-than"]
         options = ["-tsan-instrument-read-before-write", "-tsan-distinguish-volatile"]
         flags += [word for option in options for word in ("-mllvm", option)]
-        return [*flags, "-Werror=frame-larger-than", "-fno-vectorize", "-fno-slp-vectorize"]
+        return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 
     def link_flags(self) -> list[str]:
         """Return what linking a checked program takes."""

@@ -11,7 +11,8 @@ KINDS = [
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash",
 ]  # fmt: skip
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
- MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION, CRASH) = range(18)  # fmt: skip
+ MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
+ CRASH) = range(18)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "write", "atomic update", "read"]
 
@@ -108,47 +109,39 @@ def _element(raw, region) -> str:
 
 
 def _message(raw, region, site, other, who) -> str:
-    kind = raw["kind"]
-    verb = VERBS[raw["access"]]
+    kind, block, offset, extra = raw["kind"], tuple(raw["block"]), raw["offset"], raw["extra"]
+    verb, they = VERBS[raw["access"]], tuple(raw["other_thread"])
     if kind == OUT_OF_BOUNDS:
         if region is None:
-            return f"{who} {verb} {raw['size']} bytes at address {raw['offset']:#x}, which is near none of the arrays"
-        item = max(region["item"], 1)
-        has = f"{region['bytes'] // item} elements" if item > 1 else f"{region['bytes']} bytes"
-        return f"{who} {verb} {_element(raw, region)}, byte offset {raw['offset']}, but it has {has} ({region['bytes']} bytes)"
+            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, which is near none of the arrays"
+        item, size = max(region["item"], 1), region["bytes"]
+        has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
+        return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
     if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
-        they = f"thread {tuple(raw['other_thread'])} of block {tuple(raw['other_block'])}"
         missing = "blocks run in any order" if kind == RACE_BLOCKS else "no barrier lies between"
-        past = PAST[raw["other_access"]]
-        return f"{who} {verb} {_element(raw, region)}, which clashes with the {past} by {they} at line {other.line}: {missing}"
-    if kind == UNINITIALISED:
-        return f"{who} {verb} {_element(raw, region)}, which no thread of its block has written"
-    if kind == READ_ONLY:
-        return f"{who} {verb} {_element(raw, region)}, which is const for this kernel"
-    if kind == MISALIGNED:
-        return f"{who} {verb} {raw['size']} bytes at byte offset {raw['offset']} of {region['name']}, not a multiple of {raw['size']}"
-    if kind == DIVERGENT_BARRIER:
-        they = tuple(raw["other_thread"])
-        return f"some threads wait at this barrier, thread {they} of block {tuple(raw['block'])} at the one in line {other.line}"
-    if kind == EXITED:
-        return f"{raw['extra']} threads of block {tuple(raw['block'])} had returned before this barrier"
+        clash = f"the {PAST[raw['other_access']]} by thread {they} of block {tuple(raw['other_block'])} at line {other.line}"
+        return f"{who} {verb} {_element(raw, region)}, which clashes with {clash}: {missing}"
     if kind == STUCK:
         lanes = int(raw["text"].split()[1], 16)
         names = ", ".join(str(i) for i in range(32) if lanes >> i & 1)
+        why = f"lanes {names} of its mask never come" if lanes else "the lanes of its mask came for different things"
         tail = f"; others wait at line {other.line}" if other.line else ""
-        who_else = (
-            f"lanes {names} of its mask never come to it"
-            if lanes
-            else "the lanes of its mask came for different things"
+        return f"{who} waits at a warp operation for ever: {why}{tail}"
+    if region is not None:
+        return (
+            f"{who} {verb} {_element(raw, region)}, "
+            + {
+                UNINITIALISED: "which no thread of its block has written",
+                READ_ONLY: "which is const for this kernel",
+                MISALIGNED: f"{raw['size']} bytes that do not begin at a multiple of {raw['size']}",
+            }[kind]
         )
-        return f"{who} waits at a warp operation for ever: {who_else}{tail}"
-    if kind == MISSING_LANE:
-        return f"lane {raw['extra']} ({who}) reads lane {raw['offset']}, which takes no part: its value is undefined"
-    if kind == LANE_NOT_IN_MASK:
-        return f"{who} calls a warp operation with mask {raw['extra'] & 0xFFFFFFFF:#010x}, which leaves itself out"
-    if kind == ARRAY_INDEX:
-        return f"{who} uses index {raw['offset']} of an array of type {raw['text']}"
     return {
+        DIVERGENT_BARRIER: f"some threads of block {block} wait at this barrier, thread {they} at the one in line {other.line}",
+        EXITED: f"{extra} threads of block {block} had returned before this barrier",
+        MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
+        LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
+        ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
         DIVISION: f"{who} divides an integer by zero",
         ENDLESS: f"{who} was still running when the time limit ended the launch",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",

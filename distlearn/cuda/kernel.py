@@ -18,9 +18,9 @@ from distlearn.cuda.report import Report, make_report
 class RawKernel:
     """A kernel in CUDA C that runs where its arrays are: on a GPU, or on this machine's processor.
 
-    The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy arrays
-    it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays, and
-    a kernel that goes astray raises `KernelError` instead of taking Python with it.
+    The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
+    arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
+    and a kernel that goes astray raises `KernelError` instead of taking Python with it.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class RawKernel:
 
         In the checked build such variables begin afresh at every launch.
         """
-        declared = {n for n in source.global_names(self.code)}
+        declared = set(source.global_names(self.code))
         if name not in declared:
             raise KernelError(
                 f"the source has no __constant__ or __device__ variable {name!r}, only {sorted(declared)}"

@@ -19,8 +19,8 @@ def summary(report) -> str:
     """Return the line of totals."""
     intensity = report.arithmetic_intensity
     return (
-        f"{report.flops:,} flop, {count(report.bytes_moved, 'B')} moved for {count(report.bytes_requested, 'B')} requested, "
-        f"{intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
+        f"{report.flops:,} flop, {count(report.bytes_moved, 'B')} moved for {count(report.bytes_requested, 'B')} "
+        f"requested, {intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
     )
 
 

@@ -146,9 +146,8 @@ class Report:
         ]  # fmt: skip
         if len(found) != 1:
             known = "; ".join(f"{s.access} {s.array} line {s.line}" for s in self.sites)
-            raise LookupError(
-                f"{len(found)} sites match array {array!r}, access {access}, line {line}; there are: {known}"
-            )
+            wanted = f"array {array!r}, access {access}, line {line}"
+            raise LookupError(f"{len(found)} sites match {wanted}; there are: {known}")
         return found[0]
 
     def __str__(self):
@@ -185,8 +184,8 @@ def make_report(
     shared = sum(r["bytes"] for r in regions if r["space"] == 1)
     if shared > SHARED_LIMIT:
         message = (
-            f"a block uses {shared} bytes of shared memory ({shared_mem} of them dynamic), more than the {SHARED_LIMIT} "
-            "that every card gives without asking; on a card, set max_dynamic_shared_size_bytes"
+            f"a block uses {shared} bytes of shared memory ({shared_mem} of them dynamic), more than the "
+            f"{SHARED_LIMIT} that every card gives without asking; on a card, set max_dynamic_shared_size_bytes"
         )
         report.errors.append(Finding("shared-memory-limit", 0, 0, "", (0, 0, 0), (0, 0, 0), message))
     return report

@@ -23,9 +23,12 @@ FLOP = re.compile(
 )
 FUSED = re.compile(r"fn?m(?:add|sub)")
 MATHS = re.compile(
-    r"_?(exp|exp2|expm1|log|log2|log10|log1p|sin|cos|tan|asin|acos|atan|sinh|cosh|tanh|asinh|acosh|atanh|sqrt|cbrt"
+    r"(exp|exp2|expm1|log|log2|log10|log1p|sin|cos|tan|asin|acos|atan|sinh|cosh|tanh|asinh|acosh|atanh|sqrt|cbrt"
     r"|erf|erfc|tgamma|lgamma|pow|fmod|atan2|hypot)f?$"
 )
+LABEL = re.compile(r"^([\w.$]+):")
+JUMP = re.compile(r"^\s*(j[a-z]+|b|b\.[a-z]+|cbn?z|tbn?z)\s+(?:[^\s,]+,\s*)*([\w.$*%]+)\s*(?:#.*)?$")
+LEAVE = re.compile(r"^\s*(ret|retq|ud2|brk|br)\b")
 BASIC_BLOCK = "__sanitizer_cov_trace_pc"
 COPIES = {"memcpy": "__tsan_memcpy", "memmove": "__tsan_memmove", "memset": "__tsan_memset"}
 
@@ -61,8 +64,8 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     sites: list[list] = [[0, 0, "", 0]]
     known: dict[tuple, int] = {}
     files: dict[str, str] = {}
+    flow: list[tuple] = []
     line = column = 0
-    block: list | None = None
     for text in assembly.split("\n"):
         if "/DEFAULTLIB:libclang_rt" in text:  # Windows: asks the linker for the library that we replace
             continue
@@ -80,23 +83,22 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
             if callee in COPIES:
                 text = text.replace(callee, COPIES[callee], 1)
                 callee = COPIES[callee]
-            out.append(text)
-            out.append(f"{label}{len(ids)}:")
+            out += [text, f"{label}{len(ids)}:"]
             key = (line, column, callee) if callee != BASIC_BLOCK else (line, column, callee, len(ids))
             if key not in known:
                 known[key] = len(sites)
                 sites.append([line, column, callee, 0])
             ids.append(known[key])
             if callee == BASIC_BLOCK:
-                block = sites[ids[-1]]
-            elif block is not None:
-                block[3] += 2 if callee in ("fma", "fmaf") else bool(MATHS.match(callee))
+                flow.append(("block", ids[-1]))
+            elif flops := 2 if callee in ("fma", "fmaf") else int(bool(MATHS.match(callee))):
+                flow.append(("flops", flops))
             continue
-        elif word.startswith((".cfi_startproc", ".type")):  # a new function: its first block has not begun
-            block = None
-        elif block is not None and FLOP.match(text):
-            block[3] += 2 if FUSED.search(text) else 1
+        else:
+            flow += _flow(text)
         out.append(text)
+    for site, flops in count_flops(flow).items():
+        sites[site][3] = flops
     section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
     out += [section, "\t.p2align 3", f"\t.globl {prefix}emu_sites", f"{prefix}emu_sites:"]
     out += [f"\t.quad {label}{i}" for i in range(len(ids))]
@@ -104,3 +106,45 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     for name, value in (("emu_n_sites", len(ids)), ("emu_n_site_ids", len(sites))):
         out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", f"\t.long {value}"]
     return "\n".join(out) + "\n", [SourceSite(*s) for s in sites]
+
+
+def _flow(text: str) -> list[tuple]:
+    """Return what an instruction means for the order of execution, or for the count of operations."""
+    if FLOP.match(text):
+        return [("flops", 2 if FUSED.search(text) else 1)]
+    if match := LABEL.match(text):
+        return [("label", match[1])]
+    if match := JUMP.match(text):
+        return [("jump", match[2], match[1] in ("jmp", "b"))]
+    return [("leave",)] if LEAVE.match(text) else []
+
+
+def count_flops(flow: list[tuple]) -> dict[int, int]:
+    """Return the operations that belong to each basic block which a hook counts.
+
+    The compiler cuts blocks further after it has placed the hooks (around checks of an index, say) and moves the pieces
+    about. All pieces that can be reached from a hook without passing another belong to it.
+    """
+    labels = {event[1]: i for i, event in enumerate(flow) if event[0] == "label"}
+    totals = {}
+    for start, event in enumerate(flow):
+        if event[0] != "block":
+            continue
+        total, seen, todo = 0, set(), [start + 1]
+        while todo:
+            at = todo.pop()
+            while at < len(flow) and at not in seen:
+                seen.add(at)
+                what = flow[at]
+                if what[0] in ("block", "leave"):
+                    break
+                if what[0] == "flops":
+                    total += what[1]
+                elif what[0] == "jump":
+                    if what[1] in labels:
+                        todo.append(labels[what[1]])
+                    if what[2]:
+                        break
+                at += 1
+        totals[event[1]] = total
+    return totals

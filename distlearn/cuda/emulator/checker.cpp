@@ -306,11 +306,11 @@ void emu_sync_warp(unsigned mask) {
     check_mask(mask, HERE);
     warp_operation(SYNC, mask, 0, 0, HERE);
 }
-uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool own) {
-    check_mask(mask, HERE);
-    const Fibre* f = warp_operation(SHUFFLE, mask, value, source, HERE);
+uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool own, void* pc) {
+    check_mask(mask, pc);
+    const Fibre* f = warp_operation(SHUFFLE, mask, value, source, pc);
     if (!f->valid && !own) {
-        Finding* n = report(MISSING_LANE, site_of(HERE), 0, -1);
+        Finding* n = report(MISSING_LANE, site_of(pc), 0, -1);
         if (n) n->offset = source, n->extra = f->linear % WARP;
     }
     return f->result;
@@ -319,9 +319,9 @@ unsigned emu_vote(unsigned mask, int value) {
     check_mask(mask, HERE);
     return (unsigned)warp_operation(VOTE, mask, value, 0, HERE)->result;
 }
-unsigned emu_match(unsigned mask, uint64_t value) {
-    check_mask(mask, HERE);
-    return (unsigned)warp_operation(MATCH, mask, value, 0, HERE)->result;
+unsigned emu_match(unsigned mask, uint64_t value, void* pc) {
+    check_mask(mask, pc);
+    return (unsigned)warp_operation(MATCH, mask, value, 0, pc)->result;
 }
 void emu_fence() { fenced[fenced.n - 1] = interval; }
 void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }

@@ -28,13 +28,13 @@ inline void warp_released(Block&, int, unsigned, WarpOp) {}
 
 static __attribute__((noinline)) int emu_barrier(int value) { return (int)emu::barrier(value, nullptr); }
 static __attribute__((noinline)) void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
-static __attribute__((noinline)) uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool) {
+static __attribute__((noinline)) uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
     return emu::warp_operation(emu::SHUFFLE, mask, value, source, nullptr)->result;
 }
 static __attribute__((noinline)) unsigned emu_vote(unsigned mask, int value) {
     return (unsigned)emu::warp_operation(emu::VOTE, mask, value, 0, nullptr)->result;
 }
-static __attribute__((noinline)) unsigned emu_match(unsigned mask, uint64_t value) {
+static __attribute__((noinline)) unsigned emu_match(unsigned mask, uint64_t value, void*) {
     return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
 }
 static inline int emu_lane() { return emu::the_block.current->linear % emu::WARP; }

@@ -1,8 +1,8 @@
-// vectors.h -- float4 and its kin. The union makes the compiler copy one as a whole, so that a float4 load is seen as
-// one access of 16 bytes, as on the card.
+// vectors.h -- float4 and its kin. A float4 load must be seen as one access of 16 bytes, as on the card. Left to
+// themselves compilers split the copy of a struct into what is used of it, so the copy is made to copy a vector.
 #pragma once
 
-#define EMU_CONSTRUCTORS(N, ...)                                       \
+#define EMU_CONSTRUCTORS(N)                                            \
     N() = default;                                                     \
     constexpr N(const N& o) : whole(o.whole) {}                        \
     __attribute__((always_inline)) N& operator=(const N& o) { whole = o.whole; return *this; }
