@@ -1,7 +1,7 @@
 """Checks a launch's geometry and arguments against the kernel's parameters, as CuPy would pass them to a card.
 
 CuPy hands over whatever it is given: a float64 array for a `float*`, or one argument too few, is garbage on the card.
-The kernel's own parameter types are known here (the compiler spelled them out), so such mistakes are errors with a name.
+The kernel's own parameter types are known here (the compiler spelled them out), so such mistakes become errors.
 """
 
 from __future__ import annotations

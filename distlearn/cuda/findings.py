@@ -119,7 +119,8 @@ def _message(raw, region, site, other, who) -> str:
         return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
     if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
         missing = "blocks run in any order" if kind == RACE_BLOCKS else "no barrier lies between"
-        clash = f"the {PAST[raw['other_access']]} by thread {they} of block {tuple(raw['other_block'])} at line {other.line}"
+        rival = f"thread {they} of block {tuple(raw['other_block'])} at line {other.line}"
+        clash = f"the {PAST[raw['other_access']]} by {rival}"
         return f"{who} {verb} {_element(raw, region)}, which clashes with {clash}: {missing}"
     if kind == STUCK:
         lanes = int(raw["text"].split()[1], 16)
@@ -137,7 +138,7 @@ def _message(raw, region, site, other, who) -> str:
             }[kind]
         )
     return {
-        DIVERGENT_BARRIER: f"some threads of block {block} wait at this barrier, thread {they} at the one in line {other.line}",
+        DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in line {other.line}",
         EXITED: f"{extra} threads of block {block} had returned before this barrier",
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",

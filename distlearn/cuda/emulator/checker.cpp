@@ -36,6 +36,7 @@ static const char* signature;
 static uint64_t accesses;
 static bool stop, timed_out;
 static double started;
+static const void* last_block;  // where the running thread was when it last entered a basic block
 
 constexpr uintptr_t STACK_RESERVE = 48 * 1024;  // left for library functions and for the checker itself
 constexpr uint32_t PATIENCE = 1 << 18;          // basic blocks that a thread may run before others get a turn
@@ -136,6 +137,7 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
 static void on_block(const void* pc) {  // a thread enters a basic block
     Fibre* f = the_block.current;
     if (!f) return;
+    last_block = pc;
     static uint32_t steps, run;
     static Fibre* runner;
     if (__builtin_expect(!(++steps & 0xffff), 0) && (now() - started) * 1e3 > time_limit_ms) timed_out = true;
@@ -208,7 +210,7 @@ static void on_crash(int) {  // the kernel has damaged its own stack, say: repor
     static bool twice;
     if (!twice && the_block.current) {
         twice = true;
-        report(CRASH, traffic.n ? traffic[traffic.n - 1].site : 0, 0, -1);
+        report(CRASH, site_of(last_block), 0, -1);
         write_report(accesses, now() - started);
     }
     _exit(4);

@@ -55,7 +55,7 @@ template <class To, class From> static inline To bits(From from) {
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
-template <class A, class B> auto common(A a, B b) -> decltype(true ? a : b);
+template <class A, class B> using Common = decltype(true ? A() : B());
 
 // `extern __shared__ T x[]`: whatever its type, an array that begins where dynamic shared memory begins.
 template <class T> struct DynamicShared {

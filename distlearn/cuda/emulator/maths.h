@@ -48,12 +48,12 @@ template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 template <class T> static inline bool signbit(T x) { return __builtin_signbit(x); }
 
-template <class A, class B> static inline auto max(A a, B b) -> decltype(emu::common(a, b)) {
-    typedef decltype(emu::common(a, b)) T;
+template <class A, class B> static inline emu::Common<A, B> max(A a, B b) {
+    typedef emu::Common<A, B> T;
     return (T)a < (T)b ? (T)b : (T)a;
 }
-template <class A, class B> static inline auto min(A a, B b) -> decltype(emu::common(a, b)) {
-    typedef decltype(emu::common(a, b)) T;
+template <class A, class B> static inline emu::Common<A, B> min(A a, B b) {
+    typedef emu::Common<A, B> T;
     return (T)b < (T)a ? (T)b : (T)a;
 }
 
