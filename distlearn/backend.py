@@ -68,7 +68,9 @@ def to_device(x, device="cpu"):
     if device != "gpu" and not isinstance(device, int):
         raise ValueError(f"to_device: device is {device!r}, expected 'cpu', 'gpu' or the index of a GPU")
     if not has_gpu():
-        raise RuntimeError(f"to_device: device {device!r} was asked for, but no usable GPU was found (see `distlearn doctor`)")
+        raise RuntimeError(
+            f"to_device: device {device!r} was asked for, but no usable GPU was found (see `distlearn doctor`)"
+        )
     import cupy
 
     with cupy.cuda.Device(cupy.cuda.runtime.getDevice() if device == "gpu" else device):

@@ -86,26 +86,41 @@ class Trace:
     __hash__ = None
 
     def __repr__(self) -> str:
-        return f"Trace({len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks, {self.makespan:.3g} s)"
+        counts = f"{len(self.spans)} spans, {len(self.messages)} messages, {len(self.ranks)} ranks"
+        return f"Trace({counts}, {self.makespan:.3g} s)"
 
     def select(self, *, rank=None, lane=None, name=None) -> list[Span]:
-        """Spans of one rank, lane or name (a name also matches as the part before `#` or `[`)."""
+        """Spans of one rank, lane or name (a name also matches as the part before `[`)."""
         return [
             s
             for s in self.spans
             if (rank is None or s.rank == rank)
             and (lane is None or s.lane == lane)
-            and (name is None or name in (s.name, s.name.partition("#")[0], s.name.partition("[")[0]))
+            and (name is None or name in (s.name, s.name.partition("[")[0]))
         ]
 
     def total(self, *, rank=None, lane=None, name=None) -> float:
         """Seconds in the selected spans, added up (overlapping spans count twice)."""
         return sum(s.seconds for s in self.select(rank=rank, lane=lane, name=name))
 
+    def window(self, start: float, end: float = float("inf")) -> Trace:
+        """Return what lies wholly between two moments [s], shifted so that `start` is 0: one step out of a run."""
+        spans = [
+            s._replace(start=s.start - start, end=s.end - start) for s in self if start <= s.start and s.end <= end
+        ]
+        messages = [
+            m._replace(sent=m.sent - start, arrived=m.arrived - start)
+            for m in self.messages
+            if start <= m.sent and m.arrived <= end
+        ]
+        return Trace(spans, messages)
+
     @property
     def ranks(self) -> list[int]:
         """Ranks that appear in the trace."""
-        return sorted({s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages})
+        return sorted(
+            {s.rank for s in self.spans} | {m.source for m in self.messages} | {m.dest for m in self.messages}
+        )
 
     @property
     def makespan(self) -> float:
@@ -121,8 +136,7 @@ class Trace:
         """Seconds in which `rank` communicated while it computed nothing: what overlapping could still hide."""
         comm = _union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
         compute = _union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
-        hidden = sum(max(0.0, min(e, f) - max(s, t)) for s, e in comm for t, f in compute)
-        return sum(e - s for s, e in comm) - hidden
+        return sum(e - s for s, e in comm) - _common(comm, compute)
 
     def to_chrome(self) -> dict:
         """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""
@@ -179,6 +193,18 @@ def _union(intervals):
         else:
             merged.append([start, end])
     return merged
+
+
+def _common(a, b) -> float:
+    """Length of what two lists of disjoint intervals, both in order, have in common."""
+    total, i, j = 0.0, 0, 0
+    while i < len(a) and j < len(b):
+        total += max(0.0, min(a[i][1], b[j][1]) - max(a[i][0], b[j][0]))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total
 
 
 class WallClock:

@@ -1,8 +1,8 @@
 """The communicator: the one interface that every parallel algorithm of the library is written against.
 
-Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller gives; anything else travels
-pickled through the `_obj` forms. A `send` may block until it is received: code that relies on buffering is wrong, and the
-simulator says so.
+Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller gives; anything else
+travels pickled through the `_obj` forms. A `send` may block until it is received: code that relies on buffering is
+wrong, and the simulator says so.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Communicator(Protocol):
     clock: Clock
 
     def report(self, step: int, total: int, **values) -> None:
-        """Tell whoever watches (a progress bar) that `step` of `total` is done; cheap; ranks other than 0 are ignored."""
+        """Tell whoever watches (a progress bar) that `step` of `total` is done; only rank 0's word counts."""
 
     # -- between two ranks: arrays -------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
@@ -153,7 +153,7 @@ class Communicator(Protocol):
         """
 
 
-# -- checks that every communicator makes before it touches the network, so that the message is the same everywhere -----
+# -- checks that every communicator makes before it touches the network: the same message everywhere
 
 
 def check_buffer(what: str, x, rank: int) -> None:

@@ -1,0 +1,64 @@
+# What a user, a maintainer and CI type. `make` alone lists it.
+#
+#   make lab PYTHON=python3.12        another Python (3.11 or newer)
+#   make lab IP=0.0.0.0 PORT=9000     JupyterLab for other machines; ARGS= passes anything on
+#   make test ARGS="-k engines"       some of the tests
+
+PYTHON ?= python3
+VENV ?= .venv
+IP ?= localhost
+PORT ?= 8888
+ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+STAMP := $(VENV)/.env-stamp
+export PATH := $(BIN):$(PATH)
+unexport PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help env lab test lint labs labs-check bench ui clean
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, MPI too
+
+# pyproject.toml is the one list of dependencies: when it changes, pip runs again
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
+	@set --; \
+	if [ "`id -u`" = 0 ]; then set -- "$$@" --allow-root; fi; \
+	if [ "`uname`" != Darwin ] && [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ]; then set -- "$$@" --no-browser; fi; \
+	JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	    exec $(BIN)/jupyter lab --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)/labs" "$$@" $(ARGS)
+
+test: lint labs-check ## Run everything that CI runs
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## Check style and formatting of the code
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+labs: $(STAMP) ## Generate labs/ from course/source
+	$(BIN)/distlearn labs generate
+
+labs-check: $(STAMP) ## Check the anatomy of the labs, and that labs/ is what course/source generates
+	$(BIN)/distlearn labs check
+
+bench: $(STAMP) ## Measure against the goals and against peers (those of `pip install -e '.[bench]'`)
+	$(BIN)/distlearn bench $(ARGS)
+
+ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
+	DISTLEARN_UI=1 $(BIN)/python -m pytest tests/ui $(ARGS)
+
+clean: ## Remove what tools left behind; environment, data and runs stay
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find distlearn tests course labs -name __pycache__ -prune -exec rm -rf {} +
+	find labs course -name .ipynb_checkpoints -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+"""How nbgrader handles this course. Run its commands in this folder."""
+
+import os
+import sys
+
+from nbgrader.converters import Autograde, GenerateAssignment
+
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, SkipDemonstrations
+
+
+def steps(converter, name):
+    """The steps that nbgrader itself takes."""
+    return list(converter.class_traits()[name].default())
+
+
+# nbgrader calls `alembic` by name: let it find the one beside this Python where the environment is not activated.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
+
+c = get_config()
+
+c.CourseDirectory.course_id = "distlearn"
+c.CourseDirectory.release_directory = "../labs"  # the students' side is part of the repository
+
+# The source holds a sample prediction; the student's copy holds none.
+c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
+
+# Grading skips the demonstrations (cells tagged "engines" or "real-run"): nothing graded needs them. It skips no
+# others, whatever tags a student gives to the checks.
+c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), SkipDemonstrations]
+c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
+c.Execute.allow_errors = True  # a wrong answer must not stop the cells below it
+c.OverwriteCells.add_missing_cells = True  # a check that was deleted comes back
+c.LimitOutput.max_lines = 500

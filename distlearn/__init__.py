@@ -1,0 +1,78 @@
+"""distlearn: parallel and distributed deep learning, taught by building it.
+
+One SPMD function, blocking calls, a communicator as its first argument; the same function runs on simulated ranks in
+this process, on ipyparallel engines, and under `mpiexec`::
+
+    import distlearn as dl
+
+    def train(comm, hp):
+        ...
+        comm.all_reduce(grad)
+
+    dl.SimWorld(4, network=dl.Network(alpha=5e-6, beta=25e9)).run(train, hp)
+    with dl.EngineWorld(4) as world:
+        world.run(train, hp)
+
+Names are loaded when they are first used, so that `import distlearn` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+# where each public name lives; a value of None is a submodule itself
+_NAMES = {
+    "backend": None,
+    "comm": None,
+    "data": None,
+    "lab": None,
+    "nn": None,
+    "optim": None,
+    "parallel": None,
+    "testing": None,
+    "trace": None,
+    "train": None,
+    "viz": None,
+    "world": None,
+    "ANY": "comm",
+    "CommError": "comm",
+    "CommTimeoutError": "comm",
+    "DeadlockError": "comm",
+    "Free": "comm",
+    "Measured": "comm",
+    "Network": "comm",
+    "RankError": "comm",
+    "Roofline": "comm",
+    "SimWorld": "comm",
+    "ring_all_reduce": "comm",
+    "Lab": "lab",
+    "EngineWorld": "world",
+    "LocalWorld": "world",
+    "MPIWorld": "world",
+    "DataParallel": "parallel",
+    "Serial": "parallel",
+    "Settings": "train",
+    "evaluate": "train",
+    "fit": "train",
+    "Span": "trace",
+    "Trace": "trace",
+}
+
+__all__ = ["__version__", *_NAMES]
+
+
+def __getattr__(name):
+    if name not in _NAMES:
+        raise AttributeError(f"module 'distlearn' has no attribute {name!r}")
+    home = _NAMES[name]
+    value = importlib.import_module(f".{home or name}", __name__)
+    if home:
+        value = getattr(value, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_NAMES})

@@ -1,0 +1,53 @@
+"""The `distlearn` command: doctor, train, run, bench, labs.
+
+Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
+once and a broken dependency of one command cannot take the others down: `doctor` above all.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from .. import __version__
+
+COMMANDS = {
+    "doctor": "Check this machine, and say how to mend what is wrong.",
+    "train": "Train a network on images, on one rank or many.",
+    "run": "Run a function of yours on every rank.",
+    "bench": "Measure the library against its goals and its peers.",
+    "labs": "Check, generate and list the labs of the course.",
+}
+"""Subcommands and their one-line help, known without importing them."""
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are imported when they are used."""
+
+    def list_commands(self, ctx):
+        """Name the commands, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        """Import the command's module."""
+        if name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f".{name}", __name__), name)
+
+    def format_commands(self, ctx, formatter):
+        """Write the table of commands without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="distlearn", message="%(prog)s %(version)s")
+def main():
+    """Parallel and distributed deep learning, taught by building it.
+
+    Start with `distlearn doctor`, then `distlearn train`.
+    """
+
+
+__all__ = ["COMMANDS", "main"]

@@ -1,0 +1,131 @@
+"""`distlearn bench`: the measurements of tests/benchmarks, each module in a fresh process, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from .console import print_table, say, status
+
+FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
+"""What every record says; `note` is optional."""
+
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""Set to 1 for every measurement: a number that depends on how many cores were idle is no number."""
+
+COLLECT = """
+import importlib, json, sys
+records = importlib.import_module(sys.argv[1]).records()
+with open(sys.argv[2], "w", encoding="utf-8") as file:
+    json.dump(records, file)
+"""
+
+
+def modules(folder: Path, only: str = "") -> list[str]:
+    """Name the modules `bench_*.py` of a folder, those that contain `only`."""
+    names = sorted(path.stem for path in folder.glob("bench_*.py"))
+    if not names:
+        raise click.ClickException(f"{folder} holds no bench_*.py: run this in a checkout of distlearn")
+    chosen = [name for name in names if only in name]
+    if not chosen:
+        raise click.UsageError(f"--only {only!r}: no such measurement, expected a part of {', '.join(names)}")
+    return chosen
+
+
+def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dict]:
+    """Run one module's `records()` in a fresh process; what goes wrong there becomes a record that says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "records.json")
+        command = [sys.executable, "-c", COLLECT, f"tests.benchmarks.{module}", str(out)]
+        environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
+        done = _run(command, cwd=root, env=environment, seconds=seconds)
+        if isinstance(done, str):
+            return [failure(module, done)]
+        try:
+            records = json.loads(out.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            return [failure(module, f"wrote no records ({error})")]
+    return [checked(module, record) for record in records]
+
+
+def _run(command, *, cwd, env, seconds) -> str | None:
+    """Run a command and everything it starts for at most `seconds`; return what went wrong, or None."""
+    from .doctor.tools import last_line, run
+
+    try:
+        done = run(command, seconds=seconds, cwd=cwd, env=env)
+    except subprocess.TimeoutExpired:
+        return f"took longer than {seconds:.0f} s"
+    return f"failed: {last_line(done.stdout, done.stderr)}" if done.returncode else None
+
+
+def failure(module: str, why: str) -> dict:
+    """Make the record of a module that gave none."""
+    return dict.fromkeys(FIELDS) | {"name": module, "unit": "", "goal": "runs", "holds": False, "note": why}
+
+
+def checked(module: str, record: dict) -> dict:
+    """Return the record, or a failure if it lacks a field."""
+    missing = [name for name in FIELDS if name not in record]
+    return failure(module, f"a record lacks {', '.join(missing)}") if missing else record
+
+
+def show(records: list[dict]) -> None:
+    """Print the table, and the notes under it."""
+    words = {True: "yes", False: "NO", None: "-"}
+    styles = {True: "", False: "bold red", None: "dim"}
+    rows = [
+        (r["name"], r["unit"], *(_number(r[key]) for key in ("ours", "peer", "ratio")), r["goal"], words[r["holds"]])
+        for r in records
+    ]
+    columns = ("measurement", "unit", "ours>", "peer>", "ratio>", "goal", "holds")
+    print_table("Measurements, one BLAS thread", columns, rows, styles=[styles[r["holds"]] for r in records])
+    for record in records:
+        if record.get("note"):
+            say(f"{record['name']}: {record['note']}")
+
+
+def _number(value) -> str | None:
+    return None if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+@click.command()
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the records here.")
+@click.option("--only", default="", metavar="NAME", help="Only the measurements whose name contains this.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions: does it run, and roughly how fast?")
+@click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
+@click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
+def bench(json_file, only, quick, strict, timeout):
+    """Measure the library against its goals, and next to its peers where they are installed.
+
+    Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer.
+    """
+    root = Path(__file__).resolve().parents[2]
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no folder {json_file.parent}")
+    records = []
+    with status("measuring ...") as update:
+        for module in modules(root / "tests" / "benchmarks", only):
+            update(f"measuring: {module}")
+            records += measure(root, module, quick=quick, seconds=timeout)
+    show(records)
+    if json_file is not None:
+        json_file.write_text(json.dumps(records, indent=2), encoding="utf-8")
+        say(f"wrote {json_file}")
+    missed = [record["name"] for record in records if record["holds"] is False]
+    if missed:
+        say(f"goals missed: {', '.join(missed)}", style="bold red")
+    if missed and strict:
+        sys.exit(1)

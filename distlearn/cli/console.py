@@ -1,0 +1,90 @@
+"""What the commands print: tables, messages, errors. The one module that knows of rich."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+
+import click
+
+
+def console(file=None):
+    """Make a console on a stream (standard output by default); wide enough for a table when it is not a terminal."""
+    from rich.console import Console
+
+    file = sys.stdout if file is None else file
+    width = None if getattr(file, "isatty", bool)() else 120
+    return Console(file=file, width=width, highlight=False, emoji=False)
+
+
+def speaks_unicode(file=None) -> bool:
+    """Say whether a stream can show more than ASCII."""
+    encoding = getattr(sys.stdout if file is None else file, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")
+
+
+def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
+    """Build a rich table of strings; numbers stand right.
+
+    Parameters
+    ----------
+    title : str
+    columns : sequence of str
+        A name that ends in `>` is a column of numbers.
+    rows : iterable of sequences
+        Everything is shown by `str`; None as a dash.
+    caption : str
+        A line underneath.
+    styles : sequence of str, optional
+        One rich style per row.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, caption=caption or None, box=box.SIMPLE_HEAD if speaks_unicode() else box.ASCII)
+    table.title_justify = table.caption_justify = "left"
+    for name in columns:
+        table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left", overflow="fold")
+    for i, row in enumerate(rows):
+        cells = [v if isinstance(v, Text) else Text("-" if v is None else str(v)) for v in row]
+        table.add_row(*cells, style=styles[i] if styles else None)
+    return table
+
+
+def print_table(title: str, columns, rows, **options) -> None:
+    """Print what `make_table` builds."""
+    console().print(make_table(title, columns, rows, **options))
+
+
+def say(text: str, *, style: str = "", err: bool = False) -> None:
+    """Print one line as it is, never broken: it may be meant for copying."""
+    console(sys.stderr if err else sys.stdout).print(text, style=style, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def plain_errors(*kinds: type[Exception]):
+    """Turn errors that the user can mend into one line and exit status 1.
+
+    The library's messages name the value, what was expected and where, so the line is enough; `DISTLEARN_DEBUG=1` shows
+    the traceback.
+    """
+    import os
+
+    try:
+        yield
+    except kinds as error:
+        if os.environ.get("DISTLEARN_DEBUG"):
+            raise
+        raise click.ClickException(str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def status(text: str, *, shown: bool = True):
+    """Show a line that changes while work goes on, on a terminal only; yields the function that changes it."""
+    out = console(sys.stderr)
+    if not shown or not out.is_terminal:
+        yield lambda text: None
+        return
+    with out.status(text) as line:
+        yield line.update

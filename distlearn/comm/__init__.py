@@ -1,0 +1,34 @@
+"""Communication between ranks: the protocol, collectives, the network model, the simulator and MPI.
+
+Nothing here knows of layers, models or optimizers.
+"""
+
+from .collectives import ring_all_reduce, shares
+from .compute import Free, Measured, Roofline
+from .network import Network
+from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
+
+__all__ = [
+    "ANY",
+    "CommError",
+    "CommTimeoutError",
+    "Communicator",
+    "DeadlockError",
+    "Free",
+    "Measured",
+    "Network",
+    "RankError",
+    "Roofline",
+    "SimWorld",
+    "Work",
+    "ring_all_reduce",
+    "shares",
+]
+
+
+def __getattr__(name):
+    if name in ("SimWorld", "DeadlockError"):
+        from . import sim
+
+        return getattr(sim, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

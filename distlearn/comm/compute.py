@@ -1,0 +1,73 @@
+"""Compute models: how many seconds of virtual time a span of work takes on a simulated rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ComputeModel(Protocol):
+    """Turns a span's work into seconds."""
+
+    measures: bool
+    """Whether `seconds` reads its `wall` argument."""
+
+    def seconds(self, flops: float, nbytes: float, wall: float) -> float:
+        """Seconds for `flops` operations on `nbytes` bytes that took `wall` seconds on this machine."""
+
+
+@dataclass(frozen=True)
+class Free:
+    """Computing takes no time: for tests of what is computed, and for counting messages alone."""
+
+    measures = False
+
+    def seconds(self, flops, nbytes, wall):
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Roofline:
+    r"""A span takes max(flops / peak, nbytes / bandwidth) seconds: the same in every run.
+
+    Parameters
+    ----------
+    peak : float
+        Arithmetic speed [flop/s].
+    bandwidth : float
+        Memory bandwidth [bytes/s].
+
+    References
+    ----------
+    S. Williams, A. Waterman, D. Patterson (2009), Roofline: an insightful visual performance model for multicore
+    architectures, CACM 52(4).
+    """
+
+    peak: float
+    bandwidth: float = float("inf")
+    measures = False
+
+    def __post_init__(self):
+        for name in ("peak", "bandwidth"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
+
+    def seconds(self, flops, nbytes, wall):
+        """Return the longer of the time to compute and the time to move."""
+        return max(flops / self.peak, nbytes / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A span takes as long as its block really took here, times `scale`.
+
+    Honest because no other simulated rank runs meanwhile; not the same in every run.
+    """
+
+    scale: float = 1.0
+    measures = True
+
+    def seconds(self, flops, nbytes, wall):
+        """Return the measured time, scaled."""
+        return wall * self.scale

@@ -1,0 +1,205 @@
+"""The simulator's engine: fibres that pass a baton, the one with the earliest virtual clock first.
+
+Every rank is a greenlet, so a rank's code is plain blocking Python and a hand-over costs about a microsecond. One
+rank runs at a time, until it blocks; then the ready rank with the smallest (time, rank) runs. A blocked rank is made
+ready by `wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs
+of the same program are the same, bit for bit.
+
+The greenlet that called `run` is the hub: it starts ranks, and gets control back when one ends or when none is ready.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from contextvars import copy_context
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from .protocol import CommError, RankError
+
+
+class DeadlockError(CommError):
+    """Every rank waits for another, so nothing will ever happen again."""
+
+
+class Waits:
+    """Why a fibre is blocked: the event that will wake it, and how to say so."""
+
+    __slots__ = ("_text", "event")
+
+    def __init__(self, event, text):
+        self.event, self._text = event, text
+
+    def __str__(self) -> str:
+        return self._text() if callable(self._text) else self._text
+
+
+class Fibre:
+    """One rank's thread of control and its virtual clock."""
+
+    __slots__ = (
+        "comm_free",
+        "greenlet",
+        "nic_free",
+        "now",
+        "rank",
+        "result",
+        "seconds_run",
+        "since",
+        "ticket",
+        "waits",
+    )
+
+    def __init__(self, rank: int):
+        self.rank = rank
+        self.now = 0.0  # virtual seconds
+        self.nic_free = 0.0  # when its network card has put the last message on the wire
+        self.comm_free = 0.0  # when its last collective ends
+        self.waits: Waits | None = None  # what it is blocked on; None while it is not
+        self.ticket = 0  # number of its newest entry in the queue; older ones are void
+        self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
+        self.since = 0.0
+        self.result = None
+        self.greenlet: greenlet | None = None
+
+
+_ITS_TURN = Waits(None, "its turn")
+
+
+class Scheduler:
+    """Runs fibres in the order of their virtual clocks.
+
+    Parameters
+    ----------
+    size : int
+        Number of fibres.
+    measures : bool
+        Keep account of the wall time that each fibre really runs.
+    """
+
+    def __init__(self, size: int, measures: bool = False):
+        self.fibres = [Fibre(rank) for rank in range(size)]
+        self._queue: list[tuple[float, int, int]] = []
+        self._measures = measures
+        self._stopping = False
+        self._failure: tuple[int, BaseException] | None = None
+        self._hub = getcurrent()
+
+    def run(self, main: Callable[[Fibre], object]) -> list:
+        """Run `main(fibre)` on every fibre to its end; return the results by rank.
+
+        The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` and `SystemExit`
+        as themselves).
+
+        Raises
+        ------
+        RankError
+            If a rank raised.
+        DeadlockError
+            If ranks are left that wait for each other.
+        """
+
+        def body(fibre):
+            try:
+                self._hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
+                fibre.since = time.perf_counter()
+                fibre.result = main(fibre)
+            except GreenletExit:
+                pass
+            except BaseException as error:  # the hub raises it again, with the rank
+                self._failure = self._failure or (fibre.rank, error)
+
+        for fibre in self.fibres:
+            fibre.greenlet = greenlet(lambda f=fibre: body(f), parent=self._hub)
+            fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
+            fibre.greenlet.switch()
+            self.wake(fibre, 0.0)
+        try:
+            while not self._failure and (fibre := self._next()):
+                fibre.greenlet.switch()
+            stuck = [f for f in self.fibres if not f.greenlet.dead]
+            if stuck and not self._failure:
+                raise DeadlockError(describe_deadlock(self.fibres))
+        finally:
+            self._unwind()
+        if self._failure:
+            rank, error = self._failure
+            if not isinstance(error, Exception):
+                raise error
+            text = str(error).removeprefix(f"rank {rank}: ")
+            raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
+        return [f.result for f in self.fibres]
+
+    def wake(self, fibre: Fibre, when: float) -> None:
+        """Make a fibre ready at `when`; the newest call counts."""
+        fibre.ticket += 1
+        heapq.heappush(self._queue, (when, fibre.rank, fibre.ticket))
+
+    def block(self, fibre: Fibre, waits: Waits) -> None:
+        """Give the baton away until somebody wakes `fibre`; its clock then stands at the time it was woken for."""
+        if self._stopping:
+            raise GreenletExit
+        fibre.waits = waits
+        if self._measures:
+            fibre.seconds_run += time.perf_counter() - fibre.since
+        following = self._next()
+        if following is None:
+            self._hub.switch()  # nobody can run: the hub finds the deadlock and unwinds us
+        elif following is not fibre:
+            following.greenlet.switch()
+        if self._stopping:
+            raise GreenletExit
+        if self._measures:
+            fibre.since = time.perf_counter()
+        fibre.waits = None
+
+    def yield_until(self, fibre: Fibre, when: float) -> None:
+        """Let everybody whose clock stands before `when` go first."""
+        self.wake(fibre, when)
+        self.block(fibre, _ITS_TURN)
+
+    def _next(self) -> Fibre | None:
+        """Take the fibre that is ready first off the queue and set its clock."""
+        while self._queue:
+            when, rank, ticket = heapq.heappop(self._queue)
+            fibre = self.fibres[rank]
+            if ticket == fibre.ticket and not self._stopping:
+                if when > fibre.now:
+                    fibre.now = when
+                return fibre
+        return None
+
+    def _unwind(self) -> None:
+        """End every fibre that still lives, so that nothing is left behind."""
+        self._stopping = True
+        for fibre in self.fibres:
+            for _ in range(100):  # code that swallows GreenletExit gets it again
+                if fibre.greenlet.dead:
+                    break
+                fibre.greenlet.throw(GreenletExit)
+
+
+def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
+    """Say what every rank waits for, with the line of the user's code that waits."""
+    stuck = [f for f in fibres if not f.greenlet.dead]
+    lines = [f"rank {f.rank} waits for {f.waits}{user_line(f.greenlet)}" for f in stuck[:limit]]
+    if len(stuck) > limit:
+        lines.append(f"and {len(stuck) - limit} more ranks wait")
+    ended = [str(f.rank) for f in fibres if f.greenlet.dead]
+    if ended:
+        named = ", ".join(ended[:limit]) + (", ..." if len(ended) > limit else "")
+        lines.append(f"rank{'s' * (len(ended) > 1)} {named} returned already")
+    return "deadlock: " + "; ".join(lines)
+
+
+def user_line(fibre: greenlet) -> str:
+    """Name file and line of the innermost frame of a suspended fibre that is not this package's communication code."""
+    frame = fibre.gr_frame
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("distlearn.comm"):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    name = frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+    return f" ({name}, line {frame.f_lineno}, in {frame.f_code.co_name})"

@@ -1,0 +1,123 @@
+"""The simulator: any number of ranks in this process, under virtual time, the same in every run.
+
+A message of n bytes that leaves at t arrives at t + alpha + n / beta. `send` is *synchronous* unless the message is
+small enough for `eager_limit`: it returns when the message has been received. Code that is right here is right on every
+MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says who waits for whom.
+
+What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a `SimComm`. The ranks meet
+in the run's `Post` (letters, posted receives, meetings for collectives) and block their fibre while they wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..trace import Trace
+from .compute import ComputeModel, Free
+from .network import Network
+from .post import Post
+from .scheduler import DeadlockError, Scheduler
+from .sim_comm import SimComm
+
+__all__ = ["DeadlockError", "SimWorld"]
+
+
+class SimWorld:
+    """Simulated ranks in this process: a `World` under virtual time.
+
+    Parameters
+    ----------
+    size : int
+        Number of ranks.
+    network : Network
+        What a message costs; free by default.
+    compute : ComputeModel
+        What a span costs: `Free()`, `Roofline(peak, bandwidth)` or `Measured()`.
+    eager_limit : int
+        A message of up to so many bytes is buffered: `send` returns at once (real MPIs do so up to some 10 KiB).
+    slowdown : dict of int to float
+        Stragglers: the factor by which a rank computes more slowly.
+    jitter : float
+        Standard deviation of the logarithm of a random factor on every span; drawn from `seed` and the rank.
+    seed : int
+    report : callable, optional
+        Gets rank 0's `comm.report(step, total, **values)`.
+
+    Attributes
+    ----------
+    trace : Trace
+        Of the last run.
+    makespan : float
+        Virtual seconds until the last rank of the last run ended.
+
+    Examples
+    --------
+    >>> def hello(comm):
+    ...     x = np.array([float(comm.rank)])
+    ...     return comm.all_reduce(x)[0]
+    >>> SimWorld(4).run(hello)
+    [np.float64(6.0), np.float64(6.0), np.float64(6.0), np.float64(6.0)]
+    """
+
+    def __init__(
+        self,
+        size: int,
+        network: Network | None = None,
+        compute: ComputeModel | None = None,
+        *,
+        eager_limit: int = 0,
+        slowdown: dict[int, float] | None = None,
+        jitter: float = 0.0,
+        seed: int = 0,
+        report=None,
+    ):
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
+        self.size = int(size)
+        self.network = Network() if network is None else network
+        self.compute = Free() if compute is None else compute
+        self.eager_limit = eager_limit
+        self.slowdown = dict(slowdown or {})
+        for rank, factor in self.slowdown.items():
+            if not 0 <= rank < self.size or not factor > 0:
+                raise ValueError(
+                    f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, "
+                    f"expected ranks from 0 to {self.size - 1} and factors above 0"
+                )
+        self.jitter, self.seed, self.report = jitter, seed, report
+        self.trace = Trace()
+        self.makespan = 0.0
+
+    def __repr__(self) -> str:
+        return f"SimWorld({self.size}, {self.network}, {self.compute})"
+
+    def __enter__(self) -> SimWorld:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Do nothing: a simulated world holds no processes."""
+
+    def run(self, fn, *args, **kwargs) -> list:
+        """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
+
+        Raises
+        ------
+        RankError
+            If a rank raised; the others are unwound.
+        DeadlockError
+            If all ranks that are left wait for each other.
+        CommError
+            If a message was never received.
+        """
+        self.trace = Trace()
+        scheduler = Scheduler(self.size, self.compute.measures)
+        post = Post(self, scheduler)
+        try:
+            results = scheduler.run(lambda fibre: fn(SimComm(post, fibre, scheduler.fibres), *args, **kwargs))
+        finally:
+            self.makespan = max(f.now for f in scheduler.fibres)
+        post.check_empty()
+        return results

@@ -1,0 +1,80 @@
+"""How a real rank waits: it polls, so that it can be interrupted, can time out, and leaves its core to others.
+
+A rank that waits *inside* MPI burns its core, takes half the speed of a computing neighbour when ranks share cores, and
+ignores Ctrl-C. Polling costs nothing where it matters, in three phases:
+
+1. for 20 microseconds ask at once, again and again: most small messages are there by then;
+2. then offer the core to others between two looks (`sched_yield`), as long as the bytes should take;
+3. then nap between two looks for a tenth of the time waited so far, a millisecond at most, so that napping never makes
+   a wait more than about a tenth longer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+
+from ..trace import Span, WallClock
+
+SPIN_SECONDS = 20e-6
+BRISK_SECONDS = 500e-6
+SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
+LONGEST_NAP = 1e-3
+
+_give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
+
+
+def poll(done, nbytes: float = 0, timeout: float | None = None) -> bool:
+    """Call `done()` until it says yes; return False if that took longer than `timeout` seconds.
+
+    Parameters
+    ----------
+    done : callable
+        Cheap and without side effects while it says no.
+    nbytes : float
+        Size of what is waited for [bytes].
+    timeout : float, optional
+        [s]; no limit by default.
+    """
+    if done():
+        return True
+    start = time.perf_counter()
+    brisk = BRISK_SECONDS + nbytes / SLOW_BYTES_PER_SECOND
+    while not done():
+        waited = time.perf_counter() - start
+        if timeout is not None and waited > timeout:
+            return False
+        if waited > brisk:
+            time.sleep(min(LONGEST_NAP, waited / 10))
+        elif waited > SPIN_SECONDS:
+            _give_way()
+    return True
+
+
+class RankClock(WallClock):
+    """The wall clock of a real rank; all ranks of one machine can share their second 0.
+
+    Attributes
+    ----------
+    poke : callable or None
+        Called at the end of every span. MPI moves data only while it is called, so a communicator with operations under
+        way uses this to get them on between two layers.
+    """
+
+    poke = None
+
+    def start_at(self, zero: float) -> None:
+        """Make the moment at which `time.perf_counter()` was `zero` second 0."""
+        self._zero = zero
+
+    @contextmanager
+    def span(self, name, *, lane="compute", flops=0, nbytes=0):
+        """Record the block as one span."""
+        start = self.now()
+        try:
+            yield
+        finally:
+            self.trace.spans.append(Span(self.rank, lane, name, start, self.now(), flops, nbytes))
+            if self.poke is not None:
+                self.poke()

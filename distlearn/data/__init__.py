@@ -1,0 +1,16 @@
+"""Data: image sets for training, cut into batches that are dealt to ranks.
+
+>>> data = load("digits")
+>>> batches = Batches(data.x_train, data.y_train, 128, rank=0, size=4)
+>>> x, y, n = next(batches.epoch(0))
+>>> x.shape, y.shape, n
+((32, 64), (32,), 128)
+"""
+
+from .batches import Batch, Batches, shard
+from .dataset import Dataset
+from .idx import read_idx
+from .loading import load
+from .sources import available
+
+__all__ = ["Batch", "Batches", "Dataset", "available", "load", "read_idx", "shard"]

@@ -1,0 +1,115 @@
+"""A data set in memory: train, validation and test split."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ._checks import whole
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Images with labels, split into train, validation and test.
+
+    Parameters
+    ----------
+    name : str
+    x_train, x_val, x_test : (n, features) or (n, height, width, channels) array
+        Samples; the three differ in n alone.
+    y_train, y_val, y_test : (n,) array of int64
+        Index of each sample's class.
+    classes : tuple of str
+        Names of the classes.
+    source : str
+        Where the data came from: a folder or a package.
+    image_shape : tuple of int, optional
+        (height, width, channels) of a sample if it is an image: `x.reshape(-1, *image_shape)` are images, flat or not.
+
+    Raises
+    ------
+    ValueError
+        If samples and labels differ in number, or samples of two splits in shape.
+    """
+
+    name: str
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_val: np.ndarray
+    y_val: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    classes: tuple[str, ...]
+    source: str
+    image_shape: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        for split, x, y in self.splits():
+            if len(x) != len(y):
+                raise ValueError(
+                    f"Dataset {self.name!r}: x_{split} holds {len(x)} samples and y_{split} {len(y)} labels, "
+                    "expected as many of both"
+                )
+            if x.shape[1:] != self.shape:
+                raise ValueError(
+                    f"Dataset {self.name!r}: a sample of x_{split} has shape {x.shape[1:]}, "
+                    f"expected {self.shape} as in x_train"
+                )
+
+    def splits(self):
+        """Return (name, x, y) of the train, val and test split."""
+        return (
+            ("train", self.x_train, self.y_train),
+            ("val", self.x_val, self.y_val),
+            ("test", self.x_test, self.y_test),
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self.x_train.shape[1:]
+
+    @property
+    def n_features(self) -> int:
+        """Numbers in one sample."""
+        return math.prod(self.shape)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def take(self, n_train: int, n_test: int | None = None) -> Dataset:
+        """Return a smaller data set: the first samples of each split.
+
+        `load` shuffles the training split, so its first samples are a random choice. Nothing is copied.
+
+        Parameters
+        ----------
+        n_train : int
+            Training samples to keep; the validation split shrinks in proportion, but not to nothing.
+        n_test : int, optional
+            Test samples to keep; all by default.
+
+        Returns
+        -------
+        smaller : Dataset
+        """
+        n_train = whole("take", "n_train", n_train, 1, len(self.x_train))
+        n_test = whole("take", "n_test", len(self.x_test) if n_test is None else n_test, 0, len(self.x_test))
+        n_val = -(-len(self.x_val) * n_train // len(self.x_train))  # rounded up: one sample stays if there was one
+        return replace(
+            self,
+            x_train=self.x_train[:n_train],
+            y_train=self.y_train[:n_train],
+            x_val=self.x_val[:n_val],
+            y_val=self.y_val[:n_val],
+            x_test=self.x_test[:n_test],
+            y_test=self.y_test[:n_test],
+        )
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{split} {x.shape}" for split, x, _ in self.splits())
+        return f"Dataset({self.name!r}, {shapes}, {self.x_train.dtype}, {self.n_classes} classes, from {self.source})"

@@ -1,0 +1,23 @@
+"""The author's and the instructor's tools: check a lab's anatomy, make the students' copies, keep them as made.
+
+Nothing here is imported by a lab. The rules are those of course/AUTHORING.md; `distlearn labs` is the command line.
+"""
+
+from .check import RULES, check_lab
+from .hygiene import tidy
+from .release import changed_by_hand, compare_release, find_course, generate, lab_names, source_notebooks
+from .source import Problem, Source
+
+__all__ = [
+    "RULES",
+    "Problem",
+    "Source",
+    "changed_by_hand",
+    "check_lab",
+    "compare_release",
+    "find_course",
+    "generate",
+    "lab_names",
+    "source_notebooks",
+    "tidy",
+]

@@ -1,0 +1,39 @@
+"""Check a lab's source against every rule."""
+
+from __future__ import annotations
+
+from . import exercises, hygiene, structure
+from .source import Problem, Source
+
+RULES = (
+    structure.title,
+    structure.setup,
+    structure.sections,
+    structure.sizes,
+    structure.predictions,
+    exercises.ids,
+    exercises.exercises,
+    structure.failure,
+    structure.real_run,
+    structure.engines,
+    structure.figures,
+    structure.reflection,
+    structure.last_words,
+    hygiene.ids,
+    hygiene.committed,
+    hygiene.portable,
+    hygiene.neighbours,
+)
+"""Every rule takes a `Source` and yields `Problem`s."""
+
+
+def check_lab(path) -> list[Problem]:
+    """Return what is not as a lab should be, in the order of the rules; nothing if all is well.
+
+    Parameters
+    ----------
+    path : path
+        A source notebook, `course/source/labNN_topic/labNN.ipynb`.
+    """
+    lab = path if isinstance(path, Source) else Source(path)
+    return [problem for rule in RULES for problem in rule(lab)]

@@ -1,0 +1,171 @@
+"""Make the students' copies of labs with nbgrader, and keep them as they were made.
+
+nbgrader is configured by `course/nbgrader_config.py` alone, so that `distlearn labs generate`, nbgrader's own commands
+and its JupyterLab extension make the same files. Copies are made in a temporary folder first: a source that nbgrader
+rejects leaves the old copy in place, and a copy that somebody has worked in is not overwritten.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+CONFIG = "nbgrader_config.py"
+
+
+class NotALab(ValueError):
+    """There is no such lab, or no course at all."""
+
+
+def find_course(start=None) -> Path:
+    """Return the course directory (the one with nbgrader_config.py) at, below or above `start`.
+
+    Raises
+    ------
+    NotALab
+        If there is none.
+    """
+    here = Path(start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        for candidate in (folder, folder / "course"):
+            if (candidate / CONFIG).is_file():
+                return candidate
+    raise NotALab(f"no course here: neither {here} nor a folder above it holds course/{CONFIG} (use --course)")
+
+
+def lab_names(course) -> list[str]:
+    """Folder names of the labs that have a source, in order."""
+    return sorted(p.parent.name for p in Path(course, "source").glob("*/*.ipynb"))
+
+
+def source_notebooks(course) -> list[Path]:
+    """Source notebooks, in order."""
+    return [next(Path(course, "source", name).glob("*.ipynb")) for name in lab_names(course)]
+
+
+def labs_dir(course) -> Path:
+    """Where the students' copies lie."""
+    return Path(os.path.abspath(Path(course, _config(course).CourseDirectory.get("release_directory", "release"))))
+
+
+def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
+    """Make the students' copies; return their folders.
+
+    Parameters
+    ----------
+    course : path
+        The course directory.
+    names : sequence of str, optional
+        Labs; all by default.
+    target : path, optional
+        Where to; by default the `release_directory` of the course's configuration.
+    force : bool
+        Overwrite copies that somebody has worked in.
+
+    Raises
+    ------
+    NotALab
+        If a name is none of a lab.
+    FileExistsError
+        If a copy there holds work, before anything is written.
+    """
+    course = Path(course).resolve()
+    names = _known(course, names)
+    target = labs_dir(course) if target is None else Path(target).resolve()
+    worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
+    if worked_in:
+        raise FileExistsError(f"somebody has worked in {', '.join(worked_in)}: move it away, or use --force")
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in names:
+            _assign(course, name, Path(temporary))
+        for name in names:
+            shutil.rmtree(target / name, ignore_errors=True)
+            shutil.copytree(Path(temporary, name), target / name)
+    return [target / name for name in names]
+
+
+def compare_release(course, names=None) -> list[str]:
+    """Make the copies again elsewhere and say what differs from those that are there; nothing if all is well."""
+    course = Path(course).resolve()
+    names, there = _known(course, names), labs_dir(course)
+    with tempfile.TemporaryDirectory() as temporary:
+        found = [diff for name in names for diff in _differences(there, _assign(course, name, Path(temporary)), name)]
+    known = set(lab_names(course))
+    if set(names) == known:
+        extra = sorted(p.name for p in there.glob("lab*") if p.is_dir() and p.name not in known)
+        found += [f"{name}: is there, but has no source" for name in extra]
+    return found
+
+
+def changed_by_hand(folder) -> str:
+    """Say what in a student's copy was not made by nbgrader ("" if nothing): outputs, answers, predictions."""
+    from nbgrader.utils import compute_checksum
+
+    for path in sorted(Path(folder).glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            told = cell.metadata.get("nbgrader", {})
+            if cell.cell_type == "code" and (cell.outputs or cell.execution_count):
+                return f"{path.name} has been run"
+            if "checksum" in told and told["checksum"] != compute_checksum(cell) and not told.get("locked"):
+                return f"{path.name} has an answer in {told['grade_id']}"
+            if "predict" in cell.metadata.get("tags", []) and "answer=..." not in cell.source:
+                return f"{path.name} has a prediction"
+    return ""
+
+
+def _known(course, names) -> list[str]:
+    there = lab_names(course)
+    for name in names or ():
+        if name not in there:
+            raise NotALab(
+                f"no lab {name!r} in {Path(course, 'source')}, expected one of {', '.join(there) or '(none)'}"
+            )
+    return list(names) if names else there
+
+
+def _config(course):
+    """The course's nbgrader configuration."""
+    from traitlets.config.loader import PyFileConfigLoader
+
+    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config.CourseDirectory.root = str(Path(course).resolve())
+    return config
+
+
+def _assign(course, name, release) -> Path:
+    """Run nbgrader's generate_assignment for one lab without a gradebook; return the folder that it made."""
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+
+    config = _config(course)
+    config.CourseDirectory.release_directory = str(release)
+    config.CourseDirectory.assignment_id = name
+    config.SaveCells.enabled = False
+    config.GenerateAssignment.no_database = True
+    quiet = logging.getLogger("distlearn.nbgrader")
+    quiet.setLevel(logging.ERROR)
+    converter = GenerateAssignment(coursedir=CourseDirectory(config=config, log=quiet), config=config, log=quiet)
+    converter.force = True
+    converter.start()
+    return Path(release, name)
+
+
+def _differences(there, made, name) -> list[str]:
+    """Name the files that are not byte for byte the same."""
+    if not (there / name).is_dir():
+        return [f"{name}: has not been generated"]
+    ours = {p.relative_to(made) for p in made.rglob("*") if p.is_file()}
+    theirs = {p.relative_to(there / name) for p in (there / name).rglob("*") if p.is_file()}
+    theirs = {p for p in theirs if ".ipynb_checkpoints" not in p.parts and "__pycache__" not in p.parts}
+    found = [f"{name}/{p}: is missing" for p in sorted(ours - theirs)]
+    found += [f"{name}/{p}: is not made from the source" for p in sorted(theirs - ours)]
+    for path in sorted(ours & theirs):
+        if not filecmp.cmp(made / path, there / name / path, shallow=False):
+            found.append(f"{name}/{path}: differs from what the source gives")
+    return found

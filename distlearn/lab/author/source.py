@@ -1,0 +1,177 @@
+"""A lab's source notebook, read for checking."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+SECTION = re.compile(r"^## (?:(?P<number>\d+)\. )?(?P<title>.+?)(?: \((?P<minutes>\d+) min\))?\s*$", re.MULTILINE)
+BEGIN_SOLUTION, END_SOLUTION = "### BEGIN SOLUTION", "### END SOLUTION"
+BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
+
+
+class Problem(NamedTuple):
+    """One thing that is not as a lab should be; `cell` is None where it is about the whole file."""
+
+    cell: Cell | None
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.cell}: {self.text}" if self.cell else self.text
+
+
+class Section(NamedTuple):
+    """A `##` heading: its cell, number (None if it has none), title and minutes."""
+
+    cell: Cell
+    number: int | None
+    title: str
+    minutes: int | None
+
+
+class Cell:
+    """One cell: `source`, `tags`, nbgrader's metadata as `grader` ({} if none), and its `index` in the notebook."""
+
+    def __init__(self, index: int, node):
+        self.index, self.node = index, node
+        self.source: str = node.source
+        self.is_code = node.cell_type == "code"
+        self.id: str = node.get("id", "")
+        self.tags = list(node.metadata.get("tags", []))
+        self.grader = dict(node.metadata.get("nbgrader", {}))
+
+    def __str__(self) -> str:
+        return f"cell {self.index + 1}" + (f" ({self.id})" if self.id else "")
+
+    @property
+    def grade_id(self) -> str:
+        """Name of the cell in nbgrader, or ""."""
+        return self.grader.get("grade_id", "")
+
+    @property
+    def points(self):
+        """Points, or None."""
+        return self.grader.get("points")
+
+    @property
+    def is_solution(self) -> bool:
+        """Whether it is code that the student writes."""
+        return self.is_code and bool(self.grader.get("solution")) and not self.grader.get("grade")
+
+    @property
+    def is_check(self) -> bool:
+        """Whether it is graded by running it."""
+        return self.is_code and bool(self.grader.get("grade"))
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is a text that is graded by hand."""
+        return not self.is_code and bool(self.grader.get("grade")) and bool(self.grader.get("solution"))
+
+    def region(self, begin: str, end: str) -> str:
+        """The lines between two markers ("" if there are none)."""
+        found = re.findall(rf"{re.escape(begin)}\s*\n(.*?)^\s*{re.escape(end)}", self.source, re.DOTALL | re.MULTILINE)
+        return "\n".join(found)
+
+    def without(self, begin: str, end: str) -> str:
+        """The source without the lines between two markers."""
+        return re.sub(
+            rf"^[^\n]*{re.escape(begin)}.*?{re.escape(end)}[^\n]*\n?", "", self.source, flags=re.DOTALL | re.M
+        )
+
+    @cached_property
+    def python(self) -> str:
+        """The source with IPython's magics blanked out."""
+        if self.source.startswith("%%"):
+            return ""
+        return re.sub(r"^(\s*)[%!].*$", r"\1pass", self.source, flags=re.MULTILINE)
+
+    @cached_property
+    def tree(self) -> ast.Module | None:
+        """The source parsed, or None if it is not Python."""
+        try:
+            return ast.parse(self.python)
+        except SyntaxError:
+            return None
+
+    def calls(self, *names: str) -> list[ast.Call]:
+        """Calls of dotted names such as `lab.predict`, in order."""
+        if not self.is_code or self.tree is None:
+            return []
+        found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call) and ast.unparse(n.func) in names]
+        return sorted(found, key=lambda n: (n.lineno, n.col_offset))
+
+    @cached_property
+    def code_lines(self) -> int:
+        """Lines of code that a student reads here: no blank lines, docstrings, markers, hidden tests."""
+        lines = self.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()
+        told = [line for line in lines if line.strip() and "### BEGIN" not in line and "### END" not in line]
+        return len(told) - sum(_docstring_lines(node) for node in ast.walk(self.tree or ast.Module([], [])))
+
+
+class Source:
+    """A source notebook with its cells, sections and number.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.text = self.path.read_text(encoding="utf-8")
+        self.notebook = nbformat.reads(self.text, as_version=4)
+        self.cells = [Cell(i, node) for i, node in enumerate(self.notebook.cells)]
+        match = re.match(r"lab(\d\d)", self.path.name)
+        self.number = match.group(1) if match else ""
+
+    @property
+    def code(self) -> list[Cell]:
+        """The code cells."""
+        return [c for c in self.cells if c.is_code]
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        """The `##` headings, in order."""
+        found = []
+        for cell in self.cells:
+            if cell.is_code:
+                continue
+            for m in SECTION.finditer(cell.source):
+                number, minutes = m["number"], m["minutes"]
+                found.append(Section(cell, number and int(number), m["title"], minutes and int(minutes)))
+        return found
+
+    @property
+    def exercises(self) -> list[Cell]:
+        """The solution cells."""
+        return [c for c in self.cells if c.is_solution]
+
+    def after(self, cell: Cell, steps: int = 1) -> Cell | None:
+        """The cell so many steps below, or None."""
+        i = cell.index + steps
+        return self.cells[i] if 0 <= i < len(self.cells) else None
+
+    def summary(self) -> str:
+        """Counts in one line."""
+        words = sum(len(c.source.split()) for c in self.cells if not c.is_code)
+        code_words = sum(len(c.source.split()) for c in self.code)
+        figures = sum(len(c.calls("lab.show")) for c in self.code)
+        points = sum(c.points or 0 for c in self.cells)
+        minutes = sum(s.minutes or 0 for s in self.sections)
+        return (
+            f"{len(self.cells)} cells, {words} words of text to {code_words} of code, {figures} figures, "
+            f"{len(self.exercises)} exercises, {points:g} points, {minutes} min"
+        )
+
+
+def _docstring_lines(node) -> int:
+    """Lines of the node's docstring that are not blank."""
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)) or ast.get_docstring(node) is None:
+        return 0
+    return len([line for line in ast.get_docstring(node, clean=False).splitlines() if line.strip()]) or 1

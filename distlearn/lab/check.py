@@ -1,0 +1,265 @@
+"""The visible checks of an exercise: what was wanted, what came, and which mistake explains the difference.
+
+A `Check` collects results inside a `with` block, shows them as one table, and then raises `CheckFailed` if anything was
+wrong, so that nbgrader takes the points. Whatever the student's function raises inside the block becomes a line of the
+table. Warnings and stderr are caught as well: nbgrader gives no points to a cell that writes to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import sys
+import traceback
+import warnings
+
+import numpy as np
+
+from ..comm.protocol import RankError
+from . import show
+from .diagnose import compare
+from .show import BAD, GOOD, NOTE, Card, Line
+
+_NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
+
+
+class CheckFailed(AssertionError):
+    """At least one check of an exercise failed; the text holds the whole table."""
+
+    def __init__(self, card: Card, place: str = ""):
+        super().__init__(card.text())
+        self.title = card.title
+        self._lines = [f"CheckFailed: {card.title}"] + ([place] if place else [])
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows instead of a traceback: the table above says the rest."""
+        return self._lines
+
+
+class Check:
+    """Checks of one exercise, to be used in a `with` statement.
+
+    Parameters
+    ----------
+    title : str
+        Name of the exercise.
+    hints : bool
+        Point to the hints below when something fails.
+
+    Examples
+    --------
+    >>> def double(x):
+    ...     return 2 * x
+    >>> with Check("double") as check:
+    ...     check.close("y", check.call(double, np.ones(3)), np.full(3, 2.0))
+    ✓ double: 1 of 1 checks passed
+      ✓ y  float64 (3,)
+    """
+
+    def __init__(self, title: str, hints: bool = True):
+        self.title, self.hints = title, hints
+        self.lines: list[Line] = []
+        self._returned_none = ""
+        self._stack = contextlib.ExitStack()
+
+    # -- what a lab calls -------------------------------------------------------------------------------------------
+
+    def call(self, fn, /, *args, inplace: bool = False, **kwargs):
+        """Call the student's function and report arguments that it changed.
+
+        Parameters
+        ----------
+        fn : callable
+        *args, **kwargs
+            What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
+        inplace : bool
+            Allow changed arguments and no result.
+
+        Returns
+        -------
+        object
+            What `fn` returned.
+        """
+        label = getattr(fn, "__name__", type(fn).__name__)
+        watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
+        result = fn(*args, **kwargs)
+        for name, array, before in watched:
+            if not np.array_equal(array, before, equal_nan=array.dtype.kind in "fc"):
+                advice = f"compute a new array instead of writing into {name} (`{name} = {name} + ...`, not `+=`)"
+                self._add(BAD, name, f"{label} changed its input {name} in place", advice)
+        if result is None and not inplace:
+            self._returned_none = label
+        return result
+
+    def close(self, name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> None:
+        """Check numbers up to rounding; see `compare` for the parameters.
+
+        Lists, tuples and dicts of arrays are compared tensor by tensor (then suspects are containers too).
+        """
+        if isinstance(want, dict):
+            keys, sizes = list(want), (set(got) if isinstance(got, dict) else None, set(want))
+        elif isinstance(want, (list, tuple)) and any(np.ndim(w) for w in want):
+            keys, sizes = range(len(want)), (len(got) if isinstance(got, (list, tuple)) else None, len(want))
+        else:
+            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": suspects}
+            finding = compare(name, got, want, **options)
+            return self._add(GOOD if finding.ok else BAD, name, finding.seen, finding.mistake)
+        if sizes[0] != sizes[1]:
+            return self._add(BAD, name, f"wanted {_describe(want)}, got {_describe(got)}")
+        for key in keys:
+            some = {text: wrong[key] for text, wrong in (suspects or {}).items()}
+            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": some}
+            self.close(f"{name}[{key!r}]", got[key], want[key], **options)
+
+    def equal(self, name, got, want, *, suspects=None) -> None:
+        """Check something exact: whole numbers, texts, shapes, lists of them."""
+        if _equal(got, want):
+            return self._add(GOOD, name, _short(got))
+        mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
+        if got is None and not mistake:
+            mistake = f"{name} is None: did you forget `return`?"
+        self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
+
+    def true(self, name, condition, otherwise: str = "") -> None:
+        """Check a condition; `otherwise` says what is wrong when it does not hold."""
+        ok = bool(np.all(condition))
+        self._add(GOOD if ok else BAD, name, "" if ok else "does not hold", "" if ok else otherwise)
+
+    def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
+        """Check that a call refuses: it must raise `error` with `match` in its message."""
+        try:
+            result = fn(*args, **kwargs)
+        except NotImplementedError:
+            if not (isinstance(error, type) and issubclass(NotImplementedError, error)):
+                raise
+            self._add(BAD, name, _NOT_WRITTEN)
+        except error as caught:
+            if match and match not in str(caught):
+                self._add(BAD, name, f"the message does not say {match!r}: {caught}")
+            else:
+                self._add(GOOD, name, f"refuses with {type(caught).__name__}")
+        else:
+            self._add(BAD, name, f"wanted {error.__name__}, but it returned {_short(result)}")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing has failed so far."""
+        return all(line.tone != BAD for line in self.lines)
+
+    # -- the with statement -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Check:
+        self._warned = self._stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("default")
+        self._stack.enter_context(contextlib.redirect_stderr(_Stdout()))
+        return self
+
+    def __exit__(self, kind, error, tb) -> bool:
+        self._stack.close()
+        if kind is not None and not issubclass(kind, Exception):
+            return False  # an interrupt is not an answer
+        place = ""
+        if error is not None:
+            text, advice, place = self._explain(error)
+            self._add(BAD, "stopped", text, advice)
+        elif not self.lines:
+            self._add(BAD, "empty", "this check checks nothing")
+        for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
+            self._add(NOTE, "warning", text)
+        card = self._card()
+        show.display(card)
+        if not self.ok:
+            raise CheckFailed(card, place) from None
+        return True
+
+    def _card(self) -> Card:
+        graded = [line for line in self.lines if line.tone != NOTE]
+        good = sum(line.tone == GOOD for line in graded)
+        title = f"{self.title}: {good} of {len(graded)} checks passed"
+        foot = "" if self.ok or not self.hints else "Stuck? Three hints are folded below this cell."
+        return Card(title, self.lines, GOOD if self.ok else BAD, foot)
+
+    def _explain(self, error) -> tuple[str, str, str]:
+        """What stopped the checks, what to do, and where it happened."""
+        rank = ""
+        if isinstance(error, RankError) and error.original is not None:
+            rank, error = f"rank {error.rank}: ", error.original
+        if isinstance(error, NotImplementedError):
+            return rank + _NOT_WRITTEN, "", ""
+        if isinstance(error, TypeError) and self._returned_none and "NoneType" in str(error):
+            return f"{rank}{self._returned_none} returned None", "did you forget `return`?", ""
+        text = f"{rank}{type(error).__name__}: {error}"
+        frame = _students_frame(error)
+        if frame is None:
+            return text, "", ""
+        where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
+        return text, where, f"{type(error).__name__}: {error}\n  {where}"
+
+    def _add(self, tone, name, text="", advice="") -> None:
+        line = Line(tone, name, text, advice)
+        if line not in self.lines or tone == GOOD:  # the same mistake on every rank is told once
+            self.lines.append(line)
+
+
+class _Stdout:
+    """Sends what is written to wherever stdout goes at that moment."""
+
+    def write(self, text) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def _students_frame(error):
+    """Return the innermost frame of the error that lies in a notebook cell (or a file outside the library)."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
+    frames = [f for f in frames if f.name not in ("<module>", "<cell line: 1>") and not f.name.startswith("<cell line")]
+    return frames[-1] if frames else None
+
+
+def _is_library(filename: str) -> bool:
+    path = filename.replace("\\", "/")
+    return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
+
+
+def _named(fn, args, kwargs) -> dict:
+    """Arguments by parameter name."""
+    try:
+        return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # a builtin, or a call that does not fit: the call itself will say so
+        return {f"argument {i + 1}": a for i, a in enumerate(args)} | kwargs
+
+
+def _arrays(value, name=""):
+    """Yield (name, array) for the arrays in nested lists, tuples and dicts."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _arrays(item, f"{name}[{key!r}]" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _arrays(item, f"{name}[{i}]")
+    elif hasattr(value, "dtype") and hasattr(value, "flags"):
+        yield name, value
+
+
+def _equal(a, b) -> bool:
+    if hasattr(a, "dtype") or hasattr(b, "dtype"):
+        return np.shape(a) == np.shape(b) and bool(np.array_equal(a, b))
+    if isinstance(a, bool) != isinstance(b, bool):
+        return False
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)
+
+
+def _short(value, limit: int = 80) -> str:
+    text = repr(value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _describe(value) -> str:
+    if isinstance(value, dict):
+        return f"a dict with {', '.join(map(repr, value))}"
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (list, tuple)) else _short(value)

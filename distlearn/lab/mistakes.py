@@ -1,0 +1,185 @@
+"""The mistakes that everyone makes once, each with the test that recognises it.
+
+Every explanation undoes one mistake: if the undone array is right, the mistake is named. The functions take `right(x)`,
+which says whether `x` equals the reference within the tolerance of the check.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+
+def shape_mistake(name, got, want, right) -> str:
+    """Name the mistake behind a wrong shape, or return ""."""
+    if got.ndim >= 2 and got.shape == want.shape[::-1]:
+        return f"{name} is the transpose of what is wanted" if right(got.T) else f"{name} has the transpose's shape"
+    if got.size == want.size and right(got.reshape(want.shape)):
+        return f"the numbers of {name} are right, the shape is not: reshape, or leave out keepdims"
+    if got.ndim == want.ndim + 1:
+        for axis in range(got.ndim):
+            if right(got.sum(axis)):
+                return f"{name} is not summed over axis {axis} yet" + (" (the batch)" if axis == 0 else "")
+            if right(got.mean(axis)):
+                return f"{name} is not averaged over axis {axis} yet" + (" (the batch)" if axis == 0 else "")
+    for axis in range(want.ndim):
+        for word, reduced in (("summed", want.sum(axis)), ("averaged", want.mean(axis))):
+            if got.shape == reduced.shape and _same(got, reduced):
+                return f"{name} is {word} over axis {axis}, which should be kept"
+    if want.ndim and got.ndim == 0:
+        return f"{name} is a single number, wanted one per element: did you reduce over all axes?"
+    if got.ndim == want.ndim:
+        axes = [k for k in range(got.ndim) if got.shape[k] != want.shape[k]]
+        gaps = [got.shape[k] - want.shape[k] for k in axes]
+        if len(axes) == 1 and abs(gaps[0]) == 1:
+            return f"axis {axes[0]} of {name} is one {'longer' if gaps[0] > 0 else 'shorter'} than wanted"
+    return ""
+
+
+def value_mistake(name, got, want, right, factors) -> str:
+    """Name the mistake behind wrong numbers in the right shape, or return ""."""
+    if not np.isfinite(got).all() and np.isfinite(want).all():
+        bad = ~np.isfinite(got)
+        first = ", ".join(str(int(k)) for k in np.argwhere(bad)[0]) if got.ndim else ""
+        kind = "NaN" if np.isnan(got[bad]).all() else "infinite" if not np.isnan(got).any() else "NaN or infinite"
+        place = f", the first at [{first}]" if first else ""
+        return f"{int(bad.sum())} of {got.size} elements of {name} are {kind}{place}"
+    if not got.any() and want.any():
+        return f"{name} is still all zeros: is it ever written?"
+    for explain in (_factor, _undone, _order, _precision, _place):
+        text = explain(name, got, want, right, factors)
+        if text:
+            return text
+    if got.size > 1 and np.ptp(got) == 0 and np.ptp(want) > 0:
+        return f"every element of {name} is {got.flat[0]:.4g}"
+    return ""
+
+
+def _factor(name, got, want, right, factors) -> str:
+    """Is it the reference times one number?"""
+    if got.dtype.kind not in "iuf" or want.dtype.kind not in "iuf":
+        return ""
+    big = np.abs(want) > 1e-6 * np.max(np.abs(want), initial=0.0)
+    if not big.any():
+        return ""
+    k = float(np.median(got[big] / want[big]))
+    if k == 0 or abs(k - 1) < 1e-4 or not right(got / k):
+        return ""
+    if np.isclose(k, -1):
+        return f"the sign of {name} is flipped"
+    known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
+    if not known and big.sum() < 2:
+        return ""  # any two numbers are multiples of each other: says nothing
+    flipped = ", and its sign is flipped" if k < 0 else ""
+    if abs(k) >= 1 or not np.isclose(1 / abs(k), round(1 / abs(k))):
+        times = f"{abs(k):.4g} times"
+    else:
+        times = f"1/{round(1 / abs(k))} of"
+    return f"your {name} is {times} the reference{known or _length_factor(abs(k), got)}{flipped}"
+
+
+def _named_factor(k, factors, gradient) -> str:
+    """Find the number of the exercise that explains the factor k."""
+    for label, n in factors.items():
+        if n == 1:
+            continue
+        said = f", and there are {n:g} {label}" if label.endswith("s") else f", and the {label} is {n:g}"
+        workers = "rank" in label or "worker" in label
+        by = "the global batch" if gradient and workers else "their number" if label.endswith("s") else f"the {label}"
+        if np.isclose(k, n):
+            return f"{said}: did you divide by {by}?"
+        if np.isclose(k, 1 / n):
+            return f"{said}: did you divide once too often (a mean of means)?"
+        if np.isclose(k, n**2):
+            return f"{said} ({n:g} squared): multiplied twice?"
+    return ""
+
+
+def _length_factor(k, got) -> str:
+    """A factor that equals a length of the array is hardly chance."""
+    for axis, n in enumerate(got.shape):
+        if n > 1 and np.isclose(k, n):
+            return f", and axis {axis} has length {n}: summed where a mean is wanted?"
+        if n > 1 and np.isclose(k, 1 / n):
+            return f", and axis {axis} has length {n}: averaged where a sum is wanted?"
+    return ""
+
+
+def _undone(name, got, want, right, factors) -> str:
+    """Is it one forgotten operation away?"""
+    total = np.abs(got).sum(-1, keepdims=True) if got.ndim else got
+    for undone, text in (
+        (lambda: got.T, f"{name} is the transpose of what is wanted"),
+        (lambda: np.exp(got), f"{name} is the logarithm of what is wanted"),
+        (lambda: np.log(got), f"{name} is the exponential of what is wanted"),
+        (lambda: np.sqrt(got), f"{name} is the square of what is wanted: did you forget the root?"),
+        (lambda: np.square(got), f"{name} is the square root of what is wanted: did you forget to square?"),
+        (lambda: 1 / got, f"{name} is the reciprocal of what is wanted"),
+        (lambda: 1 - got, f"{name} is one minus what is wanted"),
+        (lambda: got / total, f"the rows of {name} do not sum to 1: divide by their sum"),
+    ):
+        if got.ndim == 0 and text.endswith("their sum"):
+            continue
+        if right(undone()):
+            return text
+    gap = got - want if got.dtype.kind != "b" else np.zeros(1)
+    if got.size > 2 and np.ptp(want) > 0 and right(got - np.median(gap)):
+        return f"{name} is too {'large' if np.median(gap) > 0 else 'small'} by {abs(np.median(gap)):.4g} everywhere"
+    if got.dtype.kind in "iu" and want.dtype.kind == "f" and np.all(np.abs(got - want) <= 1):
+        return f"{name} is rounded to whole numbers (dtype {got.dtype}): an integer array or // where / is wanted?"
+    return ""
+
+
+def _order(name, got, want, right, factors) -> str:
+    """Are they the right numbers in another order?"""
+    if got.ndim == 0 or got.size < 2:
+        return ""
+    if right(got[::-1]):
+        return f"{name} is in reverse order"
+    for k in range(1, min(len(got), 64)):
+        if right(np.roll(got, -k, axis=0)):
+            back = len(got) - k
+            by = f"{k} down" if k <= back else f"{back} up"
+            return f"the rows of {name} are shifted by {by}: a neighbour's result?"
+    if got.dtype.kind in "biuf" and right(
+        np.sort(got, axis=None)[np.argsort(np.argsort(want, axis=None))].reshape(want.shape)
+    ):
+        return f"{name} holds the right numbers in another order"
+    return ""
+
+
+def _place(name, got, want, right, factors) -> str:
+    """Is only one row, column or end of it wrong?"""
+    scale = np.max(np.abs(want[np.isfinite(want)]), initial=0.0) or 1.0
+    wrong = ~np.isclose(got, want, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
+    if not wrong.any() or wrong.all():
+        return ""
+    for axis, n in enumerate(wrong.shape):
+        rows = np.unique(np.nonzero(wrong)[axis])
+        if n > 2 and len(rows) == 1:
+            ordinal = " (the last)" if rows[0] == n - 1 else " (the first)" if rows[0] == 0 else ""
+            return f"only index {rows[0]}{ordinal} of axis {axis} of {name} is wrong"
+        if n > 3 and rows[-1] == n - 1 and rows[0] > n // 2 and len(rows) == n - rows[0]:
+            return f"{name} is right up to index {rows[0] - 1} of axis {axis}, wrong from there to the end"
+    diagonal = np.eye(*wrong.shape, dtype=bool) if wrong.ndim == 2 else None
+    if diagonal is not None and not wrong[~diagonal].any():
+        return f"only the diagonal of {name} is wrong"
+    if diagonal is not None and min(wrong.shape) > 1 and not wrong[diagonal].any():
+        return f"only the diagonal of {name} is right"
+    return f"{int(wrong.sum())} of {wrong.size} elements of {name} are wrong" if wrong.sum() <= wrong.size / 10 else ""
+
+
+def _precision(name, got, want, right, factors) -> str:
+    """Is it right, but too coarse?"""
+    scale = float(np.max(np.abs(want), initial=0.0)) or 1.0
+    error = float(np.max(np.abs(got - want), initial=0.0)) / scale
+    if error < 1e-5 and got.dtype.kind == "f":
+        return (
+            f"{name} is right to {-int(np.floor(np.log10(error or 1e-16)))} digits only: float32 somewhere on the way?"
+        )
+    return ""
+
+
+def _same(a, b) -> bool:
+    return bool(np.allclose(a, b, rtol=1e-6, atol=1e-9))

@@ -1,0 +1,160 @@
+"""Predictions: a guess is asked for before the result may be seen.
+
+Being wrong after having guessed teaches more than being told. The first guess counts: once the result has been shown, a
+later guess is kept as a revision beside it. Guesses live in the kernel's memory only and earn no points.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .show import ASK, GOOD, NOTE, Card, Line
+
+KINDS = {float: "a number", str: "a text", bool: "True or False", tuple: "a tuple such as (3, 4)"}
+
+
+def grading() -> bool:
+    """Say whether nbgrader runs this notebook: then a missing guess stops nothing."""
+    return bool(os.environ.get("NBGRADER_EXECUTION"))
+
+
+class PredictionMissing(Exception):
+    """A result was asked for before it was predicted."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"PredictionMissing: {self}"]
+
+
+class PredictionInvalid(ValueError):
+    """A prediction that cannot be meant: not of the kind, out of bounds, or none of the choices."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"PredictionInvalid: {self}"]
+
+
+@dataclass
+class Prediction:
+    """One question and what was guessed.
+
+    Attributes
+    ----------
+    key, question, unit : str
+    kind : type
+        `float`, `str`, `bool` or `tuple`.
+    low, high : float or None
+        Bounds that make sense, not bounds of the right answer.
+    choices : tuple or None
+    guess : object or None
+        The guess that counts; None while there is none.
+    revisions : list
+        Guesses made after the result was shown.
+    revealed : bool
+    """
+
+    key: str
+    question: str
+    kind: type = float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple | None = None
+    guess: object = None
+    revisions: list = field(default_factory=list)
+    revealed: bool = False
+
+    def answer(self, value) -> Card:
+        """Take a guess (`...` is none) and return what to show."""
+        if value is ... or value is None:
+            if self.guess is None:
+                ask = f"Replace `...` by {self.wanted()} and run this cell again."
+                return Card(self.question, [Line(ASK, "your guess", ask)], ASK)
+            value = self.guess
+        value = self.checked(value)
+        if not self.revealed:
+            self.guess = value
+            foot = "It is locked once the result has been shown."
+            return Card(self.question, [Line(NOTE, "your guess", self.shown(value))], NOTE, foot)
+        if value != self.guess and value not in self.revisions:
+            self.revisions.append(value)
+        return Card(
+            self.question, [Line(NOTE, "first guess", self.shown(self.guess) + " (it stays)"), *self._revised()]
+        )
+
+    def reveal(self, actual) -> Card:
+        """Lock the guess and return the card that compares it with what happened."""
+        if self.guess is None:
+            return Card(self.question, [Line(NOTE, "it was", self.shown(actual))])
+        self.revealed = True
+        verdict, good = self.verdict(actual)
+        lines = [Line(NOTE, "you predicted", self.shown(self.guess)), *self._revised()]
+        lines += [Line(GOOD if good else NOTE, "it was", self.shown(actual), verdict)]
+        return Card(self.question, lines, GOOD if good else NOTE)
+
+    def _revised(self) -> list[Line]:
+        return [Line(NOTE, "later", self.shown(value)) for value in self.revisions]
+
+    def wanted(self) -> str:
+        """What a guess looks like."""
+        if self.choices:
+            return "one of " + ", ".join(repr(c) for c in self.choices)
+        bounds = {(True, True): f" from {self.low} to {self.high}", (True, False): f", at least {self.low}"}
+        bounds |= {(False, True): f", at most {self.high}", (False, False): ""}
+        unit = f" [{self.unit}]" if self.unit else ""
+        return "your guess: " + KINDS[self.kind] + unit + bounds[self.low is not None, self.high is not None]
+
+    def checked(self, value):
+        """Return the guess as its kind, or raise `PredictionInvalid`."""
+
+        def refuse(why):
+            raise PredictionInvalid(f"prediction {self.key!r}: {value!r} {why}; expected {self.wanted()}")
+
+        if self.choices:
+            return value if value in self.choices else refuse("is none of the choices")
+        if self.kind is not float:
+            return value if isinstance(value, self.kind) else refuse(f"is not {KINDS[self.kind]}")
+        if isinstance(value, (bool, str)):
+            refuse("is not a number")
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            refuse("is not a number")
+        if math.isnan(number):
+            refuse("is not a number")
+        if self.low is not None and number < self.low:
+            refuse(f"is below {self.low}")
+        if self.high is not None and number > self.high:
+            refuse(f"is above {self.high}")
+        return value
+
+    def shown(self, value) -> str:
+        """The value with its unit."""
+        number = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.bool_))
+        text = (
+            f"{value:,.3g}"
+            if number and abs(value) < 1000
+            else f"{value:,.0f}"
+            if number and abs(value) < 1e9
+            else None
+        )
+        text = text or (f"{value:.3g}" if number else str(value))
+        return f"{text} {self.unit}".strip()
+
+    def verdict(self, actual) -> tuple[str, bool]:
+        """How near the guess was, in words, and whether it was right (numbers: within 10 %)."""
+        if self.choices or self.kind is not float:
+            right = self.guess == actual
+            return ("as you said" if right else "worth a second look: what did you assume?"), right
+        guess, actual = float(self.guess), float(actual)
+        if guess == actual:
+            return "exactly", True
+        if not math.isfinite(actual) or actual == 0 or guess == 0 or (guess < 0) != (actual < 0):
+            return f"you were {self.shown(abs(guess - actual))} away", False
+        miss, side = guess / actual - 1, "high" if abs(guess) > abs(actual) else "low"
+        ratio = max(guess / actual, actual / guess)
+        if ratio >= 2:
+            return f"you were a factor of {ratio:.2g} too {side}", False
+        return f"you were {abs(miss):.0%} too {side}".replace("%", " %"), abs(miss) <= 0.1

@@ -1,0 +1,128 @@
+"""How a lab speaks: one card, as HTML in a notebook and as text anywhere else.
+
+Colour never carries the meaning alone: every line has a symbol, so that a greyscale print says the same. The HTML takes
+its text colour from the page, so that it reads in light and dark themes.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import sys
+from typing import NamedTuple
+
+GOOD, BAD, ASK, NOTE = "good", "bad", "ask", "note"
+
+_SYMBOL = {GOOD: "✓", BAD: "✗", ASK: "?", NOTE: "•"}
+_COLOUR = {GOOD: "#1a7f37", BAD: "#cf222e", ASK: "#8250df", NOTE: "#57606a"}
+_ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
+
+
+class Line(NamedTuple):
+    """One line of a card: its tone, what it is about, what it says, and what to do about it."""
+
+    tone: str
+    name: str
+    text: str = ""
+    advice: str = ""
+
+
+class Card:
+    """A titled list of lines that shows itself as HTML or as text.
+
+    Parameters
+    ----------
+    title : str
+    lines : list of Line
+    tone : str
+        "good", "bad", "ask" or "note": the symbol and the colour of the title.
+    foot : str
+        A last line below the others.
+    """
+
+    def __init__(self, title: str, lines=(), tone: str = NOTE, foot: str = ""):
+        self.title, self.lines, self.tone, self.foot = title, [Line(*line) for line in lines], tone, foot
+
+    def text(self, colour: bool = False) -> str:
+        """The card as plain text, with terminal colours if asked for."""
+
+        def mark(tone):
+            return f"{_ANSI[tone]}{_SYMBOL[tone]}\x1b[0m" if colour else _SYMBOL[tone]
+
+        width = max((len(line.name) for line in self.lines), default=0)
+        rows = [f"{mark(self.tone)} {self.title}"]
+        for line in self.lines:
+            rows.append(f"  {mark(line.tone)} {line.name:<{width}}  {line.text}".rstrip())
+            rows += [f"    {' ' * width}  -> {line.advice}"] if line.advice else []
+        return "\n".join(rows + ([f"  {self.foot}"] if self.foot else []))
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;background:none"
+        rows = "".join(
+            f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
+            f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
+            f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
+            + (f"<br><b>→ {html.escape(line.advice)}</b>" if line.advice else "")
+            + "</td></tr>"
+            for line in self.lines
+        )
+        table = f'<table style="margin:4px 0 0 0;border:none">{rows}</table>' if rows else ""
+        foot = f'<div style="margin-top:4px">{html.escape(self.foot)}</div>' if self.foot else ""
+        return (
+            f'<div style="border-left:4px solid {_COLOUR[self.tone]};padding:4px 12px;margin:4px 0">'
+            f"{_mark(self.tone)} <b>{html.escape(self.title)}</b>{table}{foot}</div>"
+        )
+
+
+def _mark(tone: str) -> str:
+    return f'<span style="color:{_COLOUR[tone]};font-weight:bold">{_SYMBOL[tone]}</span>'
+
+
+def display(card) -> None:
+    """Show a card in the notebook, or print it where there is none."""
+    if in_ipython():
+        from IPython.display import display as show_rich
+
+        show_rich(card)
+    else:
+        print(card.text(colour=sys.stdout.isatty()))
+
+
+def in_ipython() -> bool:
+    """Say whether a notebook kernel or IPython runs this code (asking must not import IPython)."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
+
+
+class Picture:
+    """A figure as an image that carries its alternative text.
+
+    JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML.
+    """
+
+    def __init__(self, figure, alt: str, dpi: int = 160):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
+        self.png, self.alt = buffer.getvalue(), alt
+        width_px = int.from_bytes(self.png[16:20], "big")  # from the PNG's header
+        self.width = round(width_px * 96 / dpi)
+
+    def text(self, colour: bool = False) -> str:
+        """What a reader hears who cannot see the figure."""
+        return f"[figure: {self.alt}]"
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.png).decode("ascii")
+        alt = html.escape(self.alt, quote=True)
+        style = "max-width:100%;height:auto;background:white"
+        return f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'

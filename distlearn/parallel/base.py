@@ -1,0 +1,66 @@
+"""What a way to train is: a `Strategy` takes one step at a time.
+
+    batch --> forward --> loss --> backward --> (communicate) --> update --> loss of the global batch
+
+`fit` drives any of them; what differs is who holds which part of the model and of the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..trace import Clock, WallClock
+
+
+class Strategy(Protocol):
+    """One way to train a model on one or many ranks."""
+
+    rank: int
+    size: int
+    clock: Clock
+
+    def step(self, batch) -> float:
+        """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
+
+    def predict(self, x):
+        """Return the model's output (logits) for `x`."""
+
+    def total(self, values):
+        """Return the small array `values` summed over ranks."""
+
+
+class Serial:
+    """Plain training on one process: what every parallel strategy must equal.
+
+    Parameters
+    ----------
+    model : Sequential
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`.
+    optimizer : Optimizer
+    clock : Clock, optional
+    """
+
+    rank, size = 0, 1
+
+    def __init__(self, model, loss, optimizer, clock: Clock | None = None):
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.clock = WallClock() if clock is None else clock
+
+    def step(self, batch) -> float:
+        """Forward, loss, backward, update."""
+        self.optimizer.zero_grad()
+        y, saved = self.model.forward(batch.x, clock=self.clock)
+        loss, dy = self.loss(y, batch.y, batch.n)
+        self.model.backward(dy, saved, clock=self.clock)
+        with self.clock.span("update"):
+            self.optimizer.step()
+        return loss
+
+    def predict(self, x):
+        """Run the model forward."""
+        return self.model.forward(x)[0]
+
+    def total(self, values):
+        """Return `values`: there is nobody else."""
+        return values

@@ -1,0 +1,158 @@
+"""What a right implementation must satisfy, as functions: the library's tests and the labs' check cells use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .backend import get_xp, to_numpy
+
+
+class GradientError(NamedTuple):
+    """How far one analytic gradient is from the numeric one."""
+
+    name: str
+    """"dx", or the parameter's name."""
+    error: float
+    """Largest |analytic - numeric| / max(1, |analytic|, |numeric|)."""
+    index: tuple[int, ...]
+    """Where that is."""
+    analytic: float
+    numeric: float
+
+
+def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
+    """Differentiate `f` with respect to every element of `x` by central differences.
+
+    Parameters
+    ----------
+    f : callable
+        Returns a float; reads `x`, which is changed in place and restored.
+    x : array of float64
+    eps : float
+        Half the distance of the two points. The error is O(eps^2) from the curve and O(1e-16 / eps) from rounding,
+        least near eps = 1e-5 to 1e-6.
+
+    Returns
+    -------
+    gradient : array, shape of x
+    """
+    gradient = get_xp(x).zeros_like(x)
+    flat, out = x.reshape(-1), gradient.reshape(-1)
+    for i in range(flat.size):
+        kept = float(flat[i])
+        flat[i] = kept + eps
+        above = f()
+        flat[i] = kept - eps
+        below = f()
+        flat[i] = kept
+        out[i] = (above - below) / (2 * eps)
+    return gradient
+
+
+def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1e-7) -> list[GradientError]:
+    """Compare a layer's backward pass with central differences of its forward pass.
+
+    The scalar that is differentiated is sum(R * forward(x)) for a fixed random R, so that dy = R.
+
+    Parameters
+    ----------
+    layer : Layer
+        With parameters in float64.
+    x : array
+        Input; its gradient is checked when it is float64 and `backward` returns one.
+    seed : int
+        Of R.
+    eps : float
+        Step of the differences.
+    tol : float
+        Largest error accepted, relative to max(1, |gradient|).
+
+    Returns
+    -------
+    errors : list of GradientError
+        One for the input and one per parameter.
+
+    Raises
+    ------
+    AssertionError
+        Naming the tensor, the element, and both values.
+    """
+    y, saved = layer.forward(x)
+    xp = get_xp(y)
+    r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
+
+    def scalar() -> float:
+        return float((layer.forward(x)[0] * r).sum())
+
+    before = [p.grad.copy() for p in layer.params]
+    dx = layer.backward(r.copy(), saved)
+    analytic = [(p.name, p.data, p.grad - g) for p, g in zip(layer.params, before, strict=True)]
+    if dx is not None and x.dtype.kind == "f":
+        if dx.shape != x.shape:
+            raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
+        analytic.insert(0, ("dx", x, dx))
+    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(scalar, data, eps))) for name, data, g in analytic]
+    bad = [e for e in errors if not e.error <= tol]
+    if bad:
+        lines = [
+            f"{e.name}{list(e.index)}: backward says {e.analytic:.9g}, differences say {e.numeric:.9g} "
+            f"(error {e.error:.2g})"
+            for e in bad
+        ]
+        raise AssertionError(f"{layer!r}: gradient check failed (tolerance {tol:g})\n  " + "\n  ".join(lines))
+    return errors
+
+
+def _compare(name, analytic, numeric) -> GradientError:
+    """Find the element that differs most."""
+    if analytic.size == 0:
+        return GradientError(name, 0.0, (), 0.0, 0.0)
+    error = np.abs(analytic - numeric) / np.maximum(1, np.maximum(np.abs(analytic), np.abs(numeric)))
+    error = np.where(np.isnan(error), np.inf, error)
+    index = np.unravel_index(int(error.argmax()), error.shape)
+    place = tuple(int(i) for i in index)
+    return GradientError(name, float(error[index]), place, float(analytic[index]), float(numeric[index]))
+
+
+def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str = "") -> None:
+    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`.
+
+    Parameters
+    ----------
+    got, want : dict of str to array
+    tol : float
+        Largest absolute difference accepted.
+    what : str
+        Names the comparison in the message.
+    """
+    if list(got) != list(want):
+        raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
+    for name in want:
+        a, b = np.asarray(got[name]), np.asarray(want[name])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise AssertionError(f"{what}: {name} is {a.shape} {a.dtype}, expected {b.shape} {b.dtype}")
+        difference = float(np.abs(a - b).max(initial=0.0))
+        if not difference <= tol:
+            raise AssertionError(f"{what}: {name} differs by {difference:.3g} from the reference (tolerance {tol:g})")
+
+
+def assert_same_as_serial(world, train, *args, tol: float = 1e-12) -> None:
+    """Raise unless `train(comm, *args)` gives the same parameters on `world` as on one simulated rank.
+
+    Parameters
+    ----------
+    world : World
+    train : callable
+        Returns an object with `.params`, a dict of arrays (at least on rank 0).
+    *args : objects
+    tol : float
+    """
+    from .comm.sim import SimWorld
+
+    want = SimWorld(1).run(train, *args)[0].params
+    for rank, result in enumerate(world.run(train, *args)):
+        if result.params is not None:
+            assert_same_params(result.params, want, tol=tol, what=f"rank {rank} of {world.size}")

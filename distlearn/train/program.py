@@ -1,0 +1,154 @@
+"""The whole SPMD training program in one function, decided by `Settings`.
+
+train(comm, settings) --> load data --> build model --> strategy --> fit --> Result
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+
+import numpy as np
+
+from .. import data as datasets
+from ..backend import to_numpy
+from ..nn import MLP, SoftmaxCrossEntropy
+from ..optim import RULES, Optimizer
+from ..parallel import DataParallel, Serial
+from .fit import History, fit
+
+STRATEGIES = ("data", "serial")
+MODELS = ("mlp",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides a training run, and nothing about where it runs.
+
+    Parameters
+    ----------
+    data : str
+        Name of a data set.
+    model : {"mlp"}
+    hidden : tuple of int
+        Widths of the hidden layers.
+    activation : {"relu", "sigmoid", "tanh"}
+    optimizer : {"sgd", "momentum"}
+    lr : float
+        Learning rate.
+    batch_size : int
+        Of the global batch.
+    epochs : int
+    seed : int
+        Of the weights and of the order of samples.
+    dtype : str
+    strategy : {"data", "serial"}
+    cap_bytes : int
+        Size of a gradient bucket [bytes].
+    overlap : bool
+        Communicate while backward goes on.
+    n_train : int, optional
+        Use only so many training samples.
+    evaluate_every : int
+    """
+
+    data: str = "digits"
+    model: str = "mlp"
+    hidden: tuple[int, ...] = (256, 128)
+    activation: str = "relu"
+    optimizer: str = "momentum"
+    lr: float = 0.05
+    batch_size: int = 128
+    epochs: int = 5
+    seed: int = 0
+    dtype: str = "float32"
+    strategy: str = "data"
+    cap_bytes: int = 1 << 20
+    overlap: bool = True
+    n_train: int | None = None
+    evaluate_every: int = 1
+
+    def __post_init__(self):
+        for name, known in (("strategy", STRATEGIES), ("model", MODELS), ("optimizer", tuple(RULES))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"Settings: {name} is {getattr(self, name)!r}, expected one of {', '.join(known)}")
+        if np.dtype(self.dtype).kind != "f":
+            raise ValueError(f"Settings: dtype is {self.dtype!r}, expected a floating-point type")
+
+    def but(self, **changes) -> Settings:
+        """Return the same settings with some changed."""
+        unknown = set(changes) - {f.name for f in fields(self)}
+        if unknown:
+            raise ValueError(f"Settings: there is no setting {', '.join(sorted(unknown))}")
+        return replace(self, **changes)
+
+    def as_dict(self) -> dict:
+        """Return the settings as a dictionary."""
+        return asdict(self)
+
+
+@dataclass
+class Result:
+    """What one rank brings back from `train`.
+
+    Attributes
+    ----------
+    history : History
+    params : dict of str to array
+        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere: they are the same on every rank).
+    """
+
+    history: History
+    params: dict[str, np.ndarray] | None
+
+
+def build(comm, settings: Settings, dataset):
+    """Make model, optimizer and strategy of a run.
+
+    Parameters
+    ----------
+    comm : Communicator
+    settings : Settings
+    dataset : Dataset
+
+    Returns
+    -------
+    strategy : Strategy
+    """
+    sizes = (dataset.n_features, *settings.hidden, dataset.n_classes)
+    model = MLP(sizes, settings.activation, seed=settings.seed, dtype=settings.dtype)
+    optimizer = Optimizer(model.params, RULES[settings.optimizer](), settings.lr)
+    if settings.strategy == "serial":
+        if comm.size != 1:
+            raise ValueError(f"strategy 'serial' runs on one rank, not on {comm.size}; use 'data'")
+        return Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
+    options = {"cap_bytes": settings.cap_bytes, "overlap": settings.overlap}
+    return DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+
+
+def train(comm, settings: Settings) -> Result:
+    """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
+
+    Parameters
+    ----------
+    comm : Communicator
+    settings : Settings
+
+    Returns
+    -------
+    result : Result
+    """
+    dataset = datasets.load(settings.data, dtype=settings.dtype)
+    if settings.n_train is not None:
+        dataset = dataset.take(settings.n_train)
+    strategy = build(comm, settings, dataset)
+    history = fit(
+        strategy,
+        dataset,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+        evaluate_every=settings.evaluate_every,
+        report=comm.report,
+    )
+    params = {p.name: to_numpy(p.data).copy() for p in strategy.model.params} if comm.rank == 0 else None
+    return Result(history, params)

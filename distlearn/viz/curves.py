@@ -1,0 +1,232 @@
+"""Learning curves: loss and accuracy of one run, or of several side by side or on top of each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled
+from .units import count_axis, share_axis, time_axis
+
+X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
+Y_NAMES = {
+    "loss": "training loss",
+    "train_accuracy": "training accuracy",
+    "val_accuracy": "validation accuracy",
+    "test_accuracy": "test accuracy",
+}
+SAME = 0.02
+"""Curves that stay so close together, as a share of the panel's range, count as lying on top of each other."""
+
+
+class _Curve(NamedTuple):
+    """One line of a panel: of which run (by number and label), of which quantity (by number and name)."""
+
+    run: int
+    label: str
+    part: int
+    name: str
+    x: np.ndarray
+    y: np.ndarray
+
+
+@styled
+def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, axes=None, title=None):
+    """Draw learning curves: a panel for the loss, a panel for the accuracies.
+
+    Curves on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.
+
+    Parameters
+    ----------
+    histories : History or dict of str to History
+        One run, or runs by label. A `Result` of `train` will do, too.
+    x : {"epoch", "seconds", "samples", "step"}
+        What training is measured by; with "step" the loss is that of every single step.
+    y : str or sequence of str
+        Any of "loss", "train_accuracy", "val_accuracy", "test_accuracy".
+    ax : Axes, optional
+        Where to draw, if there is one panel.
+    axes : sequence of Axes, optional
+        Where to draw, one for each panel.
+    title : str, optional
+        What the figure shows, above the first panel; by default each panel says what it holds.
+
+    Returns
+    -------
+    ax : Axes or tuple of Axes
+        One for each panel; a single one by itself.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw: no runs, a run without epochs, accuracies that were never evaluated.
+    """
+    runs = _runs(histories)
+    panels = _panels(y)
+    if x not in X_NAMES:
+        raise ValueError(f"plot_history: x is {x!r}, expected one of {', '.join(X_NAMES)}")
+    curves = [_curves(runs, x, names) for names in panels]
+    targets = _targets(ax, axes, len(panels))
+    looks = _looks(len(runs), _on_top(curves))
+    longest = max(len(c.x) for lines in curves for c in lines)
+    for target, names, lines in zip(targets, panels, curves, strict=True):
+        _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a ribbon
+        _label(target, x, names, max(float(c.x[-1]) for c in lines))
+    for target, names in zip(targets, panels, strict=True):
+        if title is None:
+            target.set_title(_finding(runs, names))
+    if title:
+        targets[0].set_title(title)
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def _runs(histories) -> dict:
+    """Runs by label; a `Result` stands for its history."""
+    runs = dict(histories) if isinstance(histories, dict) else {"": histories}
+    runs = {str(label): getattr(run, "history", run) for label, run in runs.items()}
+    if not runs:
+        raise ValueError("plot_history: no histories, expected at least one")
+    for label, run in runs.items():
+        name = f"the history {label!r}" if label else "the history"
+        if not hasattr(run, "epochs") or not hasattr(run, "column"):
+            raise ValueError(f"plot_history: {name} is a {type(run).__name__}, expected a History")
+        if not run.epochs:
+            raise ValueError(f"plot_history: {name} has no epochs; train first")
+    return runs
+
+
+def _panels(y) -> list[list[str]]:
+    """Names of the quantities by panel: loss and accuracies do not share an axis."""
+    names = [y] if isinstance(y, str) else list(y)
+    for name in names:
+        if name not in Y_NAMES:
+            raise ValueError(f"plot_history: y is {name!r}, expected one of {', '.join(Y_NAMES)}")
+    panels = [[n for n in names if n == "loss"], [n for n in names if n != "loss"]]
+    if not names:
+        raise ValueError(f"plot_history: y is empty, expected some of {', '.join(Y_NAMES)}")
+    return [panel for panel in panels if panel]
+
+
+def _targets(ax, axes, n: int) -> list:
+    """The axes to draw on."""
+    if ax is not None and axes is not None:
+        raise ValueError("plot_history: both ax and axes are given, expected one of them")
+    given = [ax] if ax is not None else None if axes is None else list(np.ravel(axes))
+    if given is None:
+        return new_axes(n, figsize=(4.8 * n if n > 1 else 6.4, 3.6))
+    if len(given) != n:
+        raise ValueError(f"plot_history: {len(given)} axes for {n} panels (loss and accuracy each take one)")
+    return given
+
+
+def _curves(runs, x, names) -> list[_Curve]:
+    """The lines of one panel."""
+    curves = []
+    for i, (label, run) in enumerate(runs.items()):
+        for j, name in enumerate(names):
+            xs, ys = _points(run, x, name)
+            known = np.isfinite(ys)
+            if not known.any():
+                of = f" of the history {label!r}" if label else ""
+                raise ValueError(
+                    f"plot_history: {name}{of} was never evaluated (see evaluate_every); leave it out of y"
+                )
+            curves.append(_Curve(i, label, j, name, xs[known], ys[known]))
+    return curves
+
+
+def _points(run, x: str, name: str):
+    """The values of one quantity, and where they stand on the x axis."""
+    if x != "step":
+        return run.column(x), run.column(name)
+    if name == "loss":
+        return np.arange(1, len(run.losses) + 1), np.array(run.losses, float)
+    steps = len(run.losses) / len(run.epochs)  # every epoch takes as many steps
+    return np.arange(1, len(run.epochs) + 1) * steps, run.column(name)
+
+
+def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, markers: bool) -> None:
+    """Draw the lines of one panel and say which is which."""
+    for c in curves:
+        label = ", ".join(filter(None, [c.label, Y_NAMES[c.name].partition(" ")[0] if several_names else ""]))
+        look = dict(runs[c.run])
+        if len(runs) == 1:  # colours tell quantities apart, where there are no runs to tell apart
+            look |= {"color": COLORS[c.part], "marker": MARKERS[c.part]}
+        if several_names:
+            look["linestyle"] = LINES[c.part]
+        if not markers and len(c.x) > 1:
+            look["marker"] = ""
+        ax.plot(c.x, c.y, label=label or None, markeredgecolor="white", markeredgewidth=0.6, **look)
+    if len(curves) > 1:
+        _name_curves(ax, curves)
+
+
+def _looks(n: int, stack: list[int]) -> list[dict]:
+    """Look of each of n runs, the same in every panel.
+
+    Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
+    """
+    colours = [COLORS[i % len(COLORS)] for i in range(n)]
+    if stack:
+        light_to_dark = sorted(COLORS, key=lightness, reverse=True)
+        colours = [light_to_dark[i % len(COLORS)] for i in np.linspace(0, max(n, len(COLORS)) - 1, n).astype(int)]
+    looks = []
+    for i, colour in enumerate(colours):
+        look = {"color": colour, "linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
+        if i in stack:
+            above = len(stack) - 1 - stack.index(i)
+            look |= {"linestyle": "-", "linewidth": 1.6 + 3.0 * above, "markersize": 4.5 + 3.0 * above, "marker": "o"}
+        looks.append(look)
+    return looks
+
+
+def _on_top(panels: list[list[_Curve]]) -> list[int]:
+    """Numbers of the runs of which some curve lies on top of another run's, all along."""
+    found = set()
+    for curves in panels:
+        close = SAME * float(np.ptp(np.concatenate([c.y for c in curves]))) + 1e-12
+        for a, b in combinations(curves, 2):
+            same = a.name == b.name and a.y.shape == b.y.shape and np.abs(a.y - b.y).max() <= close
+            found |= {a.run, b.run} if same and np.allclose(a.x, b.x, rtol=SAME) else set()
+    return sorted(found)
+
+
+def _name_curves(ax, curves) -> None:
+    """Write each name at the end of its curve where there is room for it, else make a legend."""
+    ends = sorted(float(c.y[-1]) for c in curves)
+    low, high = ax.get_ylim()
+    apart = len(ends) <= 6 and np.diff(ends).min(initial=np.inf) > 0.08 * (high - low)
+    if not apart or len({float(c.x[-1]) for c in curves}) > 1:
+        ax.legend(loc="best", handlelength=2.8)
+        return
+    for line, c in zip(ax.lines[-len(curves) :], curves, strict=True):
+        where = {"xy": (c.x[-1], c.y[-1]), "xytext": (8, 0), "textcoords": "offset points", "annotation_clip": False}
+        colour = line.get_color() if lightness(line.get_color()) < 60 else INK  # a light colour reads badly as text
+        ax.annotate(line.get_label(), **where, color=colour, va="center", fontweight="bold")
+
+
+def _finding(runs, names) -> str:
+    """What a panel shows, in a line."""
+    if len(runs) > 1:
+        return f"{(Y_NAMES[names[0]] if len(names) == 1 else 'accuracy').capitalize()} of {len(runs)} runs"
+    (run,) = runs.values()
+    values = [run.column(name)[np.isfinite(run.column(name))] for name in names]
+    if names == ["loss"]:
+        verb = "falls" if values[0][-1] < values[0][0] else "goes"
+        return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
+    ends = ", ".join(f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True))
+    return f"Accuracy at the end: {ends}"
+
+
+def _label(ax, x, names, longest: float) -> None:
+    """Axis labels with units."""
+    if x == "seconds":
+        time_axis(ax.xaxis, longest, X_NAMES[x])
+    else:
+        count_axis(ax.xaxis, X_NAMES[x])
+    if names == ["loss"]:
+        ax.set_ylabel(Y_NAMES["loss"])
+    else:
+        share_axis(ax.yaxis, Y_NAMES[names[0]] if len(names) == 1 else "accuracy")

@@ -1,0 +1,102 @@
+"""Figures as files, with a description that a reader who cannot see them can hear."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+from .. import __version__
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def figure_of(drawn):
+    """Return the figure of an Axes, of several, or the figure itself."""
+    first = drawn
+    while isinstance(first, (tuple, list, np.ndarray)):
+        if len(first) == 0:
+            raise ValueError("expected a figure or axes, got an empty sequence")
+        first = first[0]
+    figure = first if hasattr(first, "savefig") else getattr(first, "figure", None)
+    if figure is None:
+        raise ValueError(f"expected a figure or axes, got a {type(drawn).__name__}")
+    return figure
+
+
+def describe(drawn) -> str:
+    """Say in words what a figure shows: titles, axes and curves.
+
+    A draft of an alternative text: what the curves *do*, only its author can say.
+
+    Parameters
+    ----------
+    drawn : Figure, Axes or sequence of Axes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> ax = Figure().subplots()
+    >>> _ = ax.plot([1, 2], label="4 ranks"), ax.set(title="It falls", xlabel="step", ylabel="loss")
+    >>> describe(ax)
+    'It falls: loss against step (4 ranks).'
+    """
+    figure = figure_of(drawn)
+    sentences = [figure.get_suptitle()] if figure.get_suptitle() else []
+    for ax in figure.axes:
+        title = (ax.get_title("left") or ax.get_title()).rstrip(".")
+        what = " against ".join(filter(None, [ax.get_ylabel(), ax.get_xlabel()]))
+        legend = ax.get_legend()
+        named = [text.get_text() for text in legend.get_texts()] if legend else ax.get_legend_handles_labels()[1]
+        sentence = ": ".join(filter(None, [title, what])) + (f" ({', '.join(named)})" if named else "")
+        sentences += [sentence] if title or named else []
+    return ". ".join(re.sub(r"\s+", " ", s).rstrip(".") for s in sentences) + "." if sentences else ""
+
+
+def save(drawn, path, *, alt: str | None = None, dpi: float = 160) -> Path:
+    """Write a figure to a file, all of it or nothing; the format follows from the name: .png, .svg or .pdf.
+
+    Parameters
+    ----------
+    drawn : Figure, Axes or sequence of Axes
+    path : path
+        The file; its folder must exist.
+    alt : str, optional
+        Alternative text, kept in the file (in an SVG as its title, which screen readers read); by default what
+        `describe` says.
+    dpi : float
+        Resolution of a PNG [pixels per inch].
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    ValueError
+        If the name ends in something else.
+    FileNotFoundError
+        If the folder does not exist.
+    """
+    figure, path = figure_of(drawn), Path(os.fspath(path))
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in FORMATS:
+        raise ValueError(f"save: {path.name!r}, expected a name that ends in {', '.join('.' + f for f in FORMATS)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"save: there is no folder {str(path.parent)!r}")
+    alt = describe(figure) if alt is None else alt
+    maker = f"distlearn {__version__}"
+    metadata = {
+        "png": {"Description": alt, "Software": maker},
+        "svg": {"Title": alt, "Creator": maker, "Date": None},  # no date: the same figure is the same file
+        "pdf": {"Title": alt, "Creator": maker, "CreationDate": None},
+    }[kind]
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "distlearn"}):  # else the identifiers inside are random
+        figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
+    path.write_bytes(buffer.getvalue())
+    return path

@@ -1,0 +1,134 @@
+"""The look of every figure: colours that colour-blind readers and a greyscale print tell apart, matplotlib's settings.
+
+The six colours are about 10 steps of CIE lightness apart, so each keeps its own grey; under simulated protanopia,
+deuteranopia and tritanopia every pair stays 15 or more (CIE76) apart. They are ordered so that the first few differ
+most. Line styles and markers change with the colours.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+
+NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL = "#132f5b", "#c24430", "#62b2e6", "#7529a1", "#f0c350", "#2e968b"
+
+COLORS = (NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL)
+"""Colours of curves, in order."""
+
+LINES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 1, 1, 1, 1, 1)), (0, (9, 3)))
+"""Line styles that go with `COLORS`."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""Markers that go with `COLORS`."""
+
+INK, MUTED, TRACK = "#20262e", "#5b6570", "#e6e9ed"
+
+_SETTINGS = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": MUTED,
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 11,
+    "axes.prop_cycle": cycler(color=COLORS) + cycler(linestyle=LINES),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 9,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.unicode_minus": True,
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.wspace": 0.04,
+    "figure.dpi": 100,
+    "figure.facecolor": "white",
+    "figure.figsize": (7.2, 3.6),
+    "figure.titlesize": 13,
+    "figure.titleweight": "bold",
+    "font.size": 11,
+    "grid.color": TRACK,
+    "grid.linewidth": 0.8,
+    "image.cmap": "cividis",
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "lines.linewidth": 2,
+    "lines.markersize": 5.5,
+    "savefig.dpi": 160,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": 10,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": 10,
+}
+
+
+def style():
+    """Use the look inside a `with` block, and what was set before after it.
+
+    Returns
+    -------
+    context : context manager
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> with style():
+    ...     fig, ax = plt.subplots()
+    >>> bool(ax.spines["top"].get_visible())
+    False
+    >>> plt.close(fig)
+    """
+    return mpl.rc_context(_SETTINGS)
+
+
+def use_style() -> None:
+    """Use the look for all figures that this process makes from now on."""
+    mpl.rcParams.update(_SETTINGS)
+
+
+def lightness(color) -> float:
+    """Return how light a colour looks, from 0 (black) to 100 (white): what is left of it in greyscale.
+
+    Parameters
+    ----------
+    color : colour
+        Anything that matplotlib takes as one.
+
+    References
+    ----------
+    CIE 15:2018, Colorimetry, section 8.2.1: L* of CIE 1976, of an sRGB colour under D65.
+
+    Examples
+    --------
+    >>> [round(lightness(c)) for c in ("black", "0.5", "white")]
+    [0, 53, 100]
+    """
+    rgb = np.array(mpl.colors.to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    y = float(linear @ (0.2126, 0.7152, 0.0722))
+    return 116 * y ** (1 / 3) - 16 if y > 216 / 24389 else y * 24389 / 27
+
+
+def styled(plot):
+    """Give the look to the figure that a plot function makes, and leave alone the axes that it is given."""
+
+    @functools.wraps(plot)
+    def wrapper(*args, **kwargs):
+        if kwargs.get("ax") is not None or kwargs.get("axes") is not None:
+            return plot(*args, **kwargs)
+        with style():
+            return plot(*args, **kwargs)
+
+    return wrapper
+
+
+def new_axes(ncols: int = 1, figsize=None, **kwargs):
+    """Make a figure that a notebook will show, and return its axes as a list."""
+    from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
+
+    _, axes = plt.subplots(1, ncols, figsize=figsize, squeeze=False, **kwargs)
+    return list(axes[0])

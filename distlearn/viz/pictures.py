@@ -1,0 +1,201 @@
+"""Images of a data set with what the model says about them, and the confusion matrix."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.patches import Rectangle
+
+from ..backend import to_numpy
+from .look import INK, MUTED, VERMILION, new_axes, styled
+from .units import share_axis
+
+GAP, LETTERING = 0.12, 0.42
+"""Space between two tiles, and below each for its label, as shares of a tile's size."""
+
+
+@styled
+def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10, ax=None, title=None):
+    """Show images with their classes; with predictions, wrong ones are framed and crossed.
+
+    Parameters
+    ----------
+    x : (n, height, width[, channels]) or (n, features) array
+        Images; flat ones need `shape` or count as square and grey. Grey values are stretched from the least to the
+        largest; colours run from 0 to 1 (or to 255 in bytes).
+    y : (n,) array of int
+        True class of each.
+    classes : sequence of str, optional
+        Names of the classes (`dataset.classes`); by default their numbers.
+    predictions : (n,) array of int, optional
+        What the model takes each image for.
+    shape : tuple of int, optional
+        (height, width[, channels]) of flat images: `dataset.image_shape`.
+    n : int
+        Show the first n.
+    columns : int
+        Images in a row.
+    ax : Axes, optional
+        Where to draw.
+    title : str, optional
+        What the figure shows; by default how many are right.
+
+    Returns
+    -------
+    ax : Axes
+
+    Raises
+    ------
+    ValueError
+        If there are no images, or labels, predictions and images differ in number.
+    """
+    for what, count in (("n", n), ("columns", columns)):
+        if not count >= 1:
+            raise ValueError(f"images: {what} is {count!r}, expected 1 or more")
+    tiles = _tiles(to_numpy(x), shape)
+    truth = _labels("y", y, len(tiles))
+    guess = None if predictions is None else _labels("predictions", predictions, len(tiles))
+    classes = _names(classes, truth, guess, "images")
+    tiles, truth = tiles[:n], truth[:n]
+    columns = min(columns, len(tiles))
+    n_rows = math.ceil(len(tiles) / columns)
+    if ax is None:
+        (ax,) = new_axes(figsize=(max(3.0, 0.92 * columns), 0.5 + 0.92 * n_rows * (1 + GAP + LETTERING)))
+    height, width = tiles.shape[1:3]
+    step = np.array([width * (1 + GAP), height * (1 + GAP + LETTERING)])
+    short = max(map(len, classes)) <= 3
+    for i, tile in enumerate(tiles):
+        left, top = np.array([i % columns, i // columns]) * step
+        extent = (left, left + width, top + height, top)
+        ax.imshow(tile, extent=extent, cmap="gray", vmin=tiles.min(), vmax=tiles.max(), interpolation="nearest")
+        _caption(ax, extent, classes[truth[i]], None if guess is None else classes[guess[i]], 10 if short else 8)
+    ax.set_xlim(-0.05 * width, columns * step[0] - GAP * width + 0.05 * width)
+    ax.set_ylim(n_rows * step[1] - GAP * height, -0.05 * height)
+    ax.set_axis_off()
+    if title is None:
+        right = None if guess is None else int((guess[: len(truth)] == truth).sum())
+        title = f"{len(truth)} images" if right is None else f"{right} of {len(truth)} right"
+    if title:
+        ax.set_title(title)
+    return ax
+
+
+def _caption(ax, extent, truth: str, guess: str | None, size: float) -> None:
+    """Write below an image what it is, and mark it where the model takes it for something else."""
+    left, right, bottom, top = extent
+    wrong = guess is not None and guess != truth
+    text = truth if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"
+    if len(text) > 9 and wrong:
+        text = f"✗ {guess}\nnot {truth}"
+    middle, below = (left + right) / 2, bottom + 0.06 * (bottom - top)
+    weight = {"fontweight": "bold", "color": VERMILION} if wrong else {"color": INK}
+    ax.text(middle, below, text, ha="center", va="top", fontsize=size, linespacing=1.05, **weight)
+    frame = {"edgecolor": VERMILION if wrong else MUTED, "linewidth": 2.5 if wrong else 0.5}
+    ax.add_patch(
+        Rectangle((left, top), right - left, bottom - top, fill=False, gid="wrong" if wrong else None, **frame)
+    )
+
+
+@styled
+def confusion(y, predictions, classes=None, *, ax=None, title=None):
+    """Draw the confusion matrix: how many samples of each class the model takes for which.
+
+    Parameters
+    ----------
+    y : (n,) array of int
+        True classes.
+    predictions : (n,) array of int
+        What the model says.
+    classes : sequence of str, optional
+        Names of the classes; by default their numbers.
+    ax : Axes, optional
+        Where to draw.
+    title : str, optional
+        What the figure shows; by default the accuracy and the commonest mistake.
+
+    Returns
+    -------
+    ax : Axes
+        Shades are shares of a row, so that rare classes show as well as common ones.
+
+    Raises
+    ------
+    ValueError
+        If there are no samples, or labels and predictions differ in number.
+    """
+    truth = _labels("y", y, None)
+    guess = _labels("predictions", predictions, len(truth))
+    names = _names(classes, truth, guess, "confusion")
+    k = len(names)
+    counts = np.bincount(truth * k + guess, minlength=k * k).reshape(k, k)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    if ax is None:
+        side = float(np.clip(1.6 + 0.36 * k, 3.4, 9))
+        (ax,) = new_axes(figsize=(side + 1.0, side))
+    picture = ax.imshow(shares, cmap="Greys", norm=PowerNorm(0.5, 0, 1), interpolation="nearest")  # few mistakes show
+    if k <= 20:
+        for (i, j), count in np.ndenumerate(counts):
+            if count:
+                colour, weight = ("white" if shares[i, j] > 0.25 else INK), ("normal" if i == j else "bold")
+                ax.text(j, i, str(count), ha="center", va="center", fontsize=9, color=colour, fontweight=weight)
+    long = max(map(len, names)) > 3
+    ax.set_xticks(range(k), names, rotation=45 if long else 0, ha="right" if long else "center", rotation_mode="anchor")
+    ax.set_yticks(range(k), names)
+    ax.set(xlabel="predicted class", ylabel="true class")
+    ax.grid(visible=False)
+    bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
+    share_axis(bar.ax.yaxis, "share of the true class")
+    title = _finding(counts, names) if title is None else title
+    if title:
+        ax.set_title(title)
+    return ax
+
+
+def _finding(counts: np.ndarray, names) -> str:
+    """The accuracy and the commonest mistake."""
+    n, right = counts.sum(), np.trace(counts)
+    accuracy = f"{right / n:.1%} right"
+    if right == n:
+        return f"{accuracy}: no mistake in {n} samples"
+    wrong = counts - np.diag(np.diag(counts))
+    i, j = np.unravel_index(wrong.argmax(), wrong.shape)
+    return f"{accuracy};\nmost often {names[i]} is taken for {names[j]} ({wrong[i, j]} times)"
+
+
+def _tiles(x: np.ndarray, shape) -> np.ndarray:
+    """Images as (n, height, width) or (n, height, width, 3)."""
+    if len(x) == 0:
+        raise ValueError("images: x holds no images")
+    if shape is None and x.ndim == 2:
+        side = math.isqrt(x.shape[1])
+        shape = (side, side)
+    if shape is not None:
+        if math.prod(shape) != math.prod(x.shape[1:]):
+            raise ValueError(
+                f"images: a sample of x has shape {x.shape[1:]}, expected {math.prod(shape)} numbers for {shape}"
+            )
+        x = x.reshape(len(x), *shape)
+    x = x[..., 0] if x.ndim == 4 and x.shape[-1] == 1 else x
+    if x.ndim != 3 and not (x.ndim == 4 and x.shape[-1] in (3, 4)):
+        raise ValueError(f"images: x has shape {x.shape}, expected (n, height, width), with 1, 3 or 4 channels at most")
+    return x
+
+
+def _labels(name: str, y, n: int | None) -> np.ndarray:
+    """Class numbers of n samples."""
+    y = to_numpy(y)
+    if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0 or (n is not None and len(y) != n) or y.min() < 0:
+        wanted = "one class number (0, 1, ...) for each sample" if n is None else f"{n} class numbers (0, 1, ...)"
+        raise ValueError(f"{name} has shape {y.shape} and type {y.dtype}, expected {wanted}")
+    return y
+
+
+def _names(classes, truth, guess, who: str) -> list[str]:
+    """Names of all classes that occur."""
+    most = int(max(truth.max(), -1 if guess is None else guess.max()))
+    names = [str(c) for c in (range(most + 1) if classes is None else classes)]
+    if len(names) <= most:
+        raise ValueError(f"{who}: there is a sample of class {most}, but only {len(names)} names: {names}")
+    return names

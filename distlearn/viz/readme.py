@@ -1,0 +1,117 @@
+"""The README's picture: what overlapping buys, and that the number of ranks does not change what is learnt.
+
+Everything in it is computed when it is drawn: `python -m distlearn.viz.readme course/images/timeline.png`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ..comm import Network, Roofline, SimWorld
+from ..trace import Trace
+from ..train import History, Settings, train
+from .curves import plot_history
+from .files import save
+from .gantt import FAMILY_COLORS, plot_timeline
+from .look import INK, MUTED, style
+from .units import format_time
+
+STEP = Settings(hidden=(384,) * 5, batch_size=512, n_train=1024, epochs=1, evaluate_every=0, cap_bytes=1 << 19)
+"""Two steps of a network whose layers each fill a bucket, so that sending can start after each of them."""
+LEARNING = Settings(hidden=(64, 32), batch_size=64, lr=0.02, epochs=12, dtype="float64", evaluate_every=0)
+SIZES = (1, 2, 4)
+
+
+def one_step(overlap: bool, size: int = 4) -> Trace:
+    """Simulate data-parallel training on a slow network; return its second step, with time 0 where that begins."""
+    world = SimWorld(size, Network(alpha=20e-6, beta=0.75e9), Roofline(peak=50e9), jitter=0.06, seed=4)
+    world.run(train, STEP.but(overlap=overlap))
+    begin = world.trace.select(rank=0, name="forward[0.Linear]")[1].start
+    return Trace([s._replace(start=s.start - begin, end=s.end - begin) for s in world.trace if s.end > begin])
+
+
+def learn() -> dict[str, History]:
+    """Train on the digits with 1, 2 and 4 ranks."""
+    names = {1: "1 rank"}
+    return {names.get(p, f"{p} ranks"): SimWorld(p).run(train, LEARNING)[0].history for p in SIZES}
+
+
+def readme_picture(path) -> Path:
+    """Draw the README's picture and write it, about 1200 pixels wide.
+
+    Parameters
+    ----------
+    path : path
+        A .png or .svg file.
+
+    Returns
+    -------
+    path : Path
+    """
+    with style():
+        figure = Figure(figsize=(12, 5.1), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.03)
+        axes = figure.subplot_mosaic([["off", "learn"], ["on", "learn"]], width_ratios=[1.55, 1])
+        _draw_steps(axes["off"], axes["on"])
+        _draw_learning(axes["learn"])
+        figure.suptitle(
+            "One training function, three worlds: simulated ranks, ipyparallel engines, mpiexec", fontsize=15
+        )
+        return save(figure, path, alt=ALT, dpi=100)
+
+
+ALT = (
+    "Left: simulated time lines of one data-parallel training step on 4 ranks. Without overlap all ranks wait for the "
+    "all-reduces after backward; with overlap most of them run while backward goes on, and the step is shorter. "
+    "Right: the loss curves of training with 1, 2 and 4 ranks lie on top of each other."
+)
+
+
+def _draw_steps(off, on) -> None:
+    """One step without overlap above one with it, on one time axis."""
+    slow, fast = one_step(overlap=False), one_step(overlap=True)
+    for ax, trace, title in (
+        (off, slow, f"All-reduce after backward: a step takes {format_time(slow.makespan)}"),
+        (on, fast, f"All-reduce during backward: {format_time(fast.makespan)}"),
+    ):
+        plot_timeline(trace, ax=ax, start=0.0, title=title, legend=False)
+        ax.axvline(trace.makespan, color=INK, linewidth=1.2, linestyle=(0, (4, 2)))
+        ax.set_xlim(0, 1.02 * slow.makespan)
+    off.set_xlabel("")
+    on.set_xlabel(f"simulated {on.get_xlabel()}", loc="left")
+    off.tick_params(labelbottom=False)
+    middle = (len(fast.ranks) - 1) / 2
+    ends = {"xy": (fast.makespan, middle), "xytext": (slow.makespan, middle)}
+    on.annotate("", **ends, arrowprops={"arrowstyle": "-|>", "color": INK, "shrinkA": 0, "shrinkB": 1})
+    saved = f"{1 - fast.makespan / slow.makespan:.0%} less"
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 2.5}
+    on.text((fast.makespan + slow.makespan) / 2, middle, saved, ha="center", va="center", fontweight="bold", bbox=box)
+    names = ("forward", "backward", "all_reduce")
+    handles = [Patch(facecolor=FAMILY_COLORS[name], label=name.replace("_", "-")) for name in names]
+    on.legend(handles=handles, loc="upper right", bbox_to_anchor=(1, -0.14), ncols=3, borderaxespad=0, handlelength=1.2)
+
+
+def _draw_learning(ax) -> None:
+    """Loss curves of all sizes, and how far apart they are."""
+    runs = learn()
+    losses = np.array([run.losses for run in runs.values()])
+    apart = np.abs(losses - losses[0]).max()
+    plot_history(runs, y="loss", ax=ax, title="1, 2 and 4 ranks learn the same")
+    ax.text(
+        0.98,
+        0.62,
+        f"largest difference\nin {losses.shape[1]} steps: {apart:.0e}",
+        transform=ax.transAxes,
+        ha="right",
+        color=MUTED,
+    )
+    ax.set_ylim(bottom=0)
+
+
+if __name__ == "__main__":
+    print(readme_picture(sys.argv[1]))

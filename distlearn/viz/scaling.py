@@ -1,0 +1,170 @@
+"""Strong scaling: how many times faster p ranks are than one, and what share of their time that uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .look import COLORS, MUTED, new_axes, styled
+from .units import share_axis
+
+
+class Speedup(NamedTuple):
+    """Speed-up of one set of runs, by number of ranks.
+
+    The median stands for repeated runs; `low` and `high` are the slowest and the fastest of them.
+    """
+
+    sizes: np.ndarray
+    median: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@styled
+def plot_speedup(sizes, measured=None, *, simulated=None, ideal=True, axes=None, labels=None, title=None):
+    """Draw speed-up (left) and parallel efficiency (right) against the number of ranks.
+
+    Speed-up is S(p) = T(1) / T(p), efficiency S(p) / p. With repeated runs the points are medians, T(1) is the median
+    of the serial runs, and bars reach from the slowest run to the fastest.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Numbers of ranks p; 1 must be among them.
+    measured : sequence or dict, optional
+        Seconds T(p) for each size: a number, or a list of the seconds of repeated runs. A dict gives them by size and
+        need not have all sizes, but 1.
+    simulated : sequence or dict, optional
+        The same for simulated runs; drawn as a line. The simulator's own T(1) is its reference.
+    ideal : bool
+        Draw S(p) = p, too.
+    axes : two Axes, optional
+        Where to draw.
+    labels : dict, optional
+        Other names for "measured", "simulated" and "ideal" in the legend.
+    title : str, optional
+        What the figure shows, above the left panel.
+
+    Returns
+    -------
+    axes : (Axes, Axes)
+
+    Raises
+    ------
+    ValueError
+        If the serial time is missing, a time is not above 0, or there are not as many times as sizes.
+    """
+    sizes = _sizes(sizes)
+    runs = {k: speedup(sizes, v, k) for k, v in (("simulated", simulated), ("measured", measured)) if v is not None}
+    if not runs:
+        raise ValueError("plot_speedup: neither measured nor simulated times are given")
+    unknown = set(labels or {}) - {"measured", "simulated", "ideal"}
+    if unknown:
+        raise ValueError(f"plot_speedup: labels for {sorted(unknown)}, expected measured, simulated or ideal")
+    names = {"measured": "measured", "simulated": "simulated", "ideal": "ideal", **(labels or {})}
+    left, right = _pair(axes)
+    for ax, per_rank in ((left, False), (right, True)):
+        if ideal:
+            ideal_line = np.ones(len(sizes)) if per_rank else sizes
+            ax.plot(
+                sizes, ideal_line, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, marker="", label=names["ideal"]
+            )
+        for kind, run in runs.items():
+            _draw(ax, run, kind, names[kind], per_rank)
+        _ticks(ax, sizes)
+    _finish(left, right, sizes, _finding(runs) if title is None else title)
+    return left, right
+
+
+def speedup(sizes: np.ndarray, times, what: str = "measured") -> Speedup:
+    """Turn seconds by size into speed-ups over one rank.
+
+    Examples
+    --------
+    >>> speedup(np.array([1, 2]), [6.0, [3.0, 4.0, 4.0]]).median.tolist()
+    [1.0, 1.5]
+    """
+    if not isinstance(times, Mapping):
+        if len(times) != len(sizes):
+            raise ValueError(f"plot_speedup: {len(times)} {what} times for {len(sizes)} sizes")
+        times = dict(zip(sizes.tolist(), times, strict=True))
+    odd = sorted(set(times) - set(sizes.tolist()))
+    if odd or 1 not in times:
+        problem = (
+            f"for sizes {odd} that are not in {sizes.tolist()}" if odd else "without T(1): speed-up is T(1) / T(p)"
+        )
+        raise ValueError(f"plot_speedup: {what} times {problem}")
+    seconds = {p: np.atleast_1d(np.asarray(times[p], float)) for p in sizes.tolist() if p in times}
+    for p, t in seconds.items():
+        if t.size == 0 or not np.all(np.isfinite(t) & (t > 0)):
+            raise ValueError(f"plot_speedup: {what} time of {p} ranks is {times[p]!r}, expected seconds above 0")
+    serial = np.median(seconds[1])
+    by_size = [[serial / f(t) for t in seconds.values()] for f in (np.median, np.max, np.min)]
+    return Speedup(np.array(list(seconds)), *map(np.array, by_size))
+
+
+def _sizes(sizes: Sequence[int]) -> np.ndarray:
+    """Check the numbers of ranks."""
+    given = np.asarray(list(sizes))
+    if given.size == 0 or given.dtype.kind not in "iu" or (given < 1).any() or (np.diff(given) <= 0).any():
+        raise ValueError(
+            f"plot_speedup: sizes are {list(sizes)!r}, expected rising numbers of ranks, such as [1, 2, 4]"
+        )
+    return given
+
+
+def _pair(axes):
+    """The two axes to draw on."""
+    axes = new_axes(2, figsize=(8.4, 3.6)) if axes is None else list(np.ravel(axes))
+    if len(axes) != 2:
+        raise ValueError(f"plot_speedup: {len(axes)} axes, expected two: speed-up and efficiency")
+    return axes
+
+
+def _draw(ax, run: Speedup, kind: str, label: str, per_rank: bool) -> None:
+    """Draw one set of runs: a line, and for measured ones points with bars from the slowest to the fastest."""
+    unit = run.sizes if per_rank else 1
+    if kind == "simulated":
+        look = {"color": COLORS[1], "linestyle": (0, (5, 1.5)), "marker": "s", "markerfacecolor": "white"}
+        ax.plot(run.sizes, run.median / unit, label=label, **look)
+        return
+    bars = np.array([run.median - run.low, run.high - run.median]) / unit
+    look = {"color": COLORS[0], "linestyle": "-", "marker": "o", "capsize": 4, "elinewidth": 1.3}
+    ax.errorbar(run.sizes, run.median / unit, yerr=bars if bars.any() else None, label=label, zorder=3, **look)
+
+
+def _ticks(ax, sizes) -> None:
+    """One tick for each number of ranks; doublings equally far apart where there are many."""
+    if sizes[-1] > 16:
+        ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(FixedLocator(sizes, nbins=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda p, _: f"{p:.0f}"))
+    ax.set_xlabel("ranks")
+
+
+def _finish(left, right, sizes, title: str) -> None:
+    """Axis labels, limits, legend and title."""
+    left.set_ylabel("speed-up T(1) / T(p) [times]")
+    if sizes[-1] > 16:
+        left.set_yscale("log", base=2)
+        left.yaxis.set_major_formatter(FuncFormatter(lambda s, _: f"{s:g}"))
+    else:
+        left.set_ylim(bottom=0)
+    share_axis(right.yaxis, "parallel efficiency")
+    right.set_ylim(0, max(1.08, 1.03 * right.dataLim.ymax))
+    left.legend(loc="upper left")
+    if title:
+        left.set_title(title)
+
+
+def _finding(runs: dict[str, Speedup]) -> str:
+    """The outcome at the largest size, in a line."""
+    kind = "measured" if "measured" in runs else "simulated"
+    run = runs[kind]
+    s, p = run.median[-1], run.sizes[-1]
+    return f"{p} ranks are {s:.2g} times as fast as one ({kind}): efficiency {s / p:.0%}"

@@ -1,0 +1,51 @@
+"""Axes whose numbers fit their units: seconds as s, ms, µs or ns, counts as 10k, shares as per cent."""
+
+from __future__ import annotations
+
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit for a stretch of time, as (seconds in it, name).
+
+    Examples
+    --------
+    >>> time_unit(0.02), time_unit(90)
+    ((0.001, 'ms'), (1.0, 's'))
+    """
+    return next(((unit, name) for unit, name in _TIMES if abs(seconds) >= unit), _TIMES[0 if seconds == 0 else -1])
+
+
+def format_time(seconds: float) -> str:
+    """Return a time to three digits with its unit.
+
+    Examples
+    --------
+    >>> format_time(0.0123456)
+    '12.3 ms'
+    """
+    unit, name = time_unit(seconds)
+    return f"{seconds / unit:.3g} {name}"
+
+
+def time_axis(axis, longest: float, label: str) -> None:
+    """Label an axis that holds seconds with numbers of the unit that suits the stretch it shows."""
+    unit, name = time_unit(longest)
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / unit:.10g}"))
+    axis.set_label_text(f"{label} [{name}]")
+
+
+def count_axis(axis, label: str) -> None:
+    """Label an axis that counts something: whole numbers, thousands as k."""
+    axis.set_major_locator(MaxNLocator(8, integer=True))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_label_text(label)
+
+
+def share_axis(axis, label: str) -> None:
+    """Label an axis that holds shares from 0 to 1 as per cent."""
+    axis.set_major_formatter(PercentFormatter(xmax=1, symbol=""))
+    axis.set_label_text(f"{label} [%]")

@@ -1,0 +1,33 @@
+"""Worlds: where ranks run. The same function runs in all of them.
+
+`SimWorld` (in `distlearn.comm`) simulates ranks in this process, `LocalWorld` is this process alone, `EngineWorld`
+starts ipyparallel engines under MPI from a notebook, `MPIWorld` belongs into a script that `mpiexec` starts.
+
+Names are loaded when they are first used: only `EngineWorld` needs ipyparallel, only `MPIWorld` needs mpi4py.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_NAMES = {
+    "World": "base",
+    "LocalWorld": "local",
+    "EngineWorld": "engines",
+    "RankTimeoutError": "outcome",
+    "MPIWorld": "mpi",
+    "launch": "launching",
+}
+__all__ = ["EngineWorld", "LocalWorld", "MPIWorld", "RankTimeoutError", "World", "launch"]
+
+
+def __getattr__(name):
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_NAMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_NAMES})

@@ -1,0 +1,214 @@
+"""The processes of an `EngineWorld`: a controller and its engines, started, watched, restarted and ended.
+
+This is the one module that imports ipyparallel. Its settings here: a heartbeat of 0.5 s (engines are there after two),
+no task database (it would keep every payload), the mpiexec beside this Python, engines of as many threads as there are
+cores for them, everything in a folder of its own that goes with the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import time
+
+import psutil
+
+from . import reaper
+from .deaths import exit_statuses
+from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
+
+START_SECONDS = 60.0
+
+
+def publish(data: dict) -> None:
+    """Send data from within a running task to the client (on an engine)."""
+    from ipyparallel.engine.datapub import publish_data
+
+    publish_data(data)
+
+
+def identity(client, engine: int) -> str | None:
+    """Return what tells an engine from a later one of the same number; None if there is none now."""
+    return client._engines.get(engine)
+
+
+def died(error: BaseException) -> bool:
+    """Say whether a task failed because its engine died."""
+    return getattr(error, "ename", "") == "EngineError"
+
+
+class Cluster:
+    """A controller and `n` engines on this machine.
+
+    Parameters
+    ----------
+    n : int
+    mpi : bool
+        Start the engines under mpiexec.
+    threads : int, optional
+        BLAS threads of each engine.
+
+    Attributes
+    ----------
+    client : ipyparallel.Client
+    ids : list of int
+        ipyparallel's numbers of the living engines.
+    folder : Path
+        Profile and logs; removed by `stop`.
+    """
+
+    def __init__(self, n: int, mpi: bool = True, threads: int | None = None):
+        self.n, self.mpi, self.client = n, mpi, None
+        self._environment = thread_settings(n, threads) | mpi_settings()
+        self._ipp = self._controller = self._set = None
+        self.ids: list[int] = []
+        self._spent: set[str] = set()  # engines that are gone, which ipyparallel may list for some seconds more
+        reaper.sweep()
+        self.folder = reaper.new_folder()
+        self._reaper = reaper.Reaper(self.folder)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        """Start the controller, then the engines, and wait for them."""
+        import ipyparallel as ipp
+        from traitlets.config import Config
+
+        environment = self._environment | {reaper.MARK: str(self.folder)}
+        config = Config()
+        config.ControllerLauncher.environment = environment
+        config.EngineLauncher.environment = environment
+        if self.mpi:
+            config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
+            config.MPIEngineSetLauncher.mpi_args = ["-print-all-exitcodes"] if is_hydra(find_mpiexec()) else []
+        config.MPIEngineSetLauncher.stop_seconds_until_kill = 1
+        log = logging.getLogger("distlearn.cluster")
+        log.setLevel(logging.CRITICAL)
+        self._ipp = ipp.Cluster(
+            n=self.n,
+            engines="mpi" if self.mpi else "local",
+            config=config,
+            log=log,
+            load_profile=False,
+            profile_dir=str(self.folder / "profile"),
+            shutdown_atexit=False,
+            send_engines_connection_env=True,
+            controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
+        )
+        self._ipp.start_controller_sync()
+        self._controller = psutil.Process(self._ipp.controller.pid)
+        self._start_engines()
+
+    def _start_engines(self) -> None:
+        """Start a set of engines, connect if this is the first, and wait until they have registered."""
+        self._set = self._ipp.engines[self._ipp.start_engines_sync(self.n)]
+        if self.client is None:
+            self.client = self._ipp.connect_client_sync()
+        deadline = time.monotonic() + START_SECONDS
+        while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._spent]) < self.n:
+            if not self.is_complete() or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.n} engines did not start. Their last words:\n{self.log_tail(1500)}")
+            time.sleep(0.02)
+        self.ids = fresh
+
+    # -- watching ------------------------------------------------------------------------------------------------------
+    def has_controller(self) -> bool:
+        """Say whether the controller lives."""
+        return _lives(self._controller)
+
+    def is_complete(self) -> bool:
+        """Say whether controller and engine launcher live."""
+        launchers = getattr(self._set, "launchers", None)
+        sets = [self._set] if launchers is None else launchers.values()
+        return self.has_controller() and all(_lives(launcher.process) for launcher in sets)
+
+    def log_tail(self, nbytes: int = 20_000) -> str:
+        """Return the end of what the engines and mpiexec wrote."""
+        launchers = getattr(self._set, "launchers", None)
+        sets = [self._set] if launchers is None else launchers.values()
+        text = ""
+        for launcher in sets:
+            with contextlib.suppress(OSError), open(launcher.output_file, "rb") as file:
+                file.seek(max(0, file.seek(0, 2) - nbytes))
+                text += file.read().decode("utf-8", "replace")
+        return text.strip()
+
+    def exit_statuses(self, wait: float = 1.0) -> list[int]:
+        """Return the wait statuses of the ranks of a set that has ended, as far as mpiexec says them."""
+        deadline = time.monotonic() + wait
+        while self.mpi and is_hydra(find_mpiexec()) and time.monotonic() < deadline:
+            if statuses := exit_statuses(self.log_tail(), self.n):
+                return statuses
+            time.sleep(0.02)
+        return []
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+    def restart_engines(self) -> None:
+        """Replace the engines by new ones; replace the controller, too, if it is dead."""
+        if not self.has_controller():
+            self._drop()
+            self._spent = set()
+            self._start()
+            return
+        self.kill_engines()
+        self._spent |= {identity(self.client, i) for i in self.ids}
+        self._ipp.engines.clear()  # ipyparallel would revive dead sets
+        self._start_engines()
+
+    def kill_engines(self, pids=()) -> None:
+        """Kill all engines, also those that do not listen to anything else.
+
+        First those with the given process ids: their nannies then tell the controller and go by themselves.
+        """
+        _kill([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=1)
+        spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
+        rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
+        psutil.wait_procs(rest(), timeout=0.5)
+        while victims := rest():
+            _kill(victims, timeout=1)
+
+    def _drop(self) -> None:
+        """End all processes, and forget about them."""
+        if self.client is not None:
+            with contextlib.suppress(Exception):
+                self.client.close(linger=0)
+        self.client = None
+        reaper.kill_marked(self.folder, grace=0.3)
+        if self._ipp is not None:
+            self._ipp.controller, self._ipp.engines = None, {}  # nothing left for it to stop
+        self._ipp = None
+        shutil.rmtree(self.folder / "profile", ignore_errors=True)
+
+    def stop(self) -> None:
+        """End all processes and remove the folder."""
+        if self._reaper is None:
+            return
+        self._drop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._reaper.dismiss()
+        self._reaper = None
+
+
+def _lives(process) -> bool:
+    try:
+        return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _kill(processes, timeout: float) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(processes, timeout=timeout)
+
+
+def _children(process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []

@@ -1,0 +1,126 @@
+"""Which rank died first.
+
+When one process of an MPI set dies, mpiexec kills the others within a millisecond, and afterwards all are dead alike.
+So somebody has to look at once: a thread that sleeps until the kernel tells it of the first death (a `pidfd` of each
+process becomes readable). Where that was not quick enough, mpiexec's exit codes tell a crash or an exit from a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import threading
+
+
+class Deaths:
+    """Watches processes of this machine die.
+
+    Parameters
+    ----------
+    pids : list of int
+        By rank.
+
+    Attributes
+    ----------
+    order : list of list of int
+        Ranks that died, in the order of their deaths; those between which no difference was seen are together.
+    """
+
+    def __init__(self, pids: list[int]):
+        self.order: list[list[int]] = []
+        self._stop, self._stopped = os.pipe()
+        self._ranks: dict[int, int] = {}
+        if hasattr(os, "pidfd_open"):
+            for rank, pid in enumerate(pids):
+                with contextlib.suppress(OSError):
+                    self._ranks[os.pidfd_open(pid)] = rank
+        self._thread = threading.Thread(target=self._watch, name="distlearn deaths", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        poller = select.poll() if hasattr(select, "poll") else None
+        living = dict(self._ranks)
+        if poller is None:
+            return
+        for fd in (self._stop, *living):
+            poller.register(fd, select.POLLIN)
+        while living:
+            ready = [fd for fd, _ in poller.poll()]
+            if self._stop in ready:
+                return
+            self.order.append([living.pop(fd) for fd in ready])
+            for fd in ready:
+                poller.unregister(fd)
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._stopped is None:
+            return
+        os.close(self._stopped)  # the other end becomes readable
+        self._stopped = None
+        self._thread.join(5)
+        for fd in (self._stop, *self._ranks):
+            os.close(fd)
+
+
+def choose_first(seen: list[list[int]], reported: list[int], statuses: list[int]) -> int:
+    """Decide which rank died first.
+
+    Parameters
+    ----------
+    seen : list of list of int
+        `Deaths.order`.
+    reported : list of int
+        Ranks in the order in which ipyparallel reported their deaths; not empty.
+    statuses : list of int
+        By rank: mpiexec's wait statuses; may be empty.
+
+    Examples
+    --------
+    >>> choose_first([[2], [0, 1, 3]], [0, 2, 1, 3], [])
+    2
+    >>> choose_first([[0, 1, 2]], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
+    1
+    """
+    odd = [rank for rank, status in enumerate(statuses) if status not in (0, signal.SIGKILL)]
+    if len(odd) == 1:
+        return odd[0]
+    first = seen[0] if seen else reported
+    return min(first, key=lambda rank: reported.index(rank) if rank in reported else len(reported))
+
+
+def exit_statuses(text: str, size: int) -> list[int]:
+    """Read the wait statuses of all ranks from what mpiexec wrote; empty if they are not there.
+
+    Examples
+    --------
+    >>> exit_statuses("[mpiexec@vm] Exit codes: [vm] 9,0,768,9", 4)
+    [9, 0, 768, 9]
+    """
+    found = re.findall(r"Exit codes: (.*)", text)
+    statuses = [int(code) for code in re.findall(r"(?<![\[\w.-])-?\d+(?=,|\s|$)", found[-1])] if found else []
+    return statuses if len(statuses) == size else []
+
+
+def how_it_ended(status: int | None) -> str:
+    """Say in words what a wait status means.
+
+    Examples
+    --------
+    >>> how_it_ended(768), how_it_ended(11), how_it_ended(None)
+    ('ended with exit code 3', 'crashed in compiled code (SIGSEGV)', 'died')
+    """
+    if status is None:
+        return "died"
+    if not os.WIFSIGNALED(status):
+        return f"ended with exit code {os.WEXITSTATUS(status)}"
+    number = os.WTERMSIG(status)
+    name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
+    if number == signal.SIGKILL:
+        return f"was killed ({name}): by a kill -9, or because the machine ran out of memory"
+    if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+        return f"crashed in compiled code ({name})"
+    return f"was ended by {name}"

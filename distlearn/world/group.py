@@ -1,0 +1,191 @@
+"""A group of engines that act as ranks: who is which rank, how they are sent work, and how they are interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import uuid
+from collections import deque
+
+import psutil
+
+from ..comm.protocol import CommError
+from . import remote
+from .cluster import Cluster, identity
+from .deaths import Deaths, choose_first, how_it_ended
+from .outcome import Frame, Outcome
+
+KEPT_COPIES = 32
+JOIN_SECONDS = 30.0
+
+
+class Group:
+    """Engines as ranks.
+
+    Parameters
+    ----------
+    view : ipyparallel.DirectView
+        On the engines.
+    mpi : bool
+        Whether they communicate.
+    cluster : Cluster, optional
+        Where they come from, if they are ours: then their processes can be looked at and killed.
+
+    Attributes
+    ----------
+    view : ipyparallel.DirectView
+        On the engines, in the order of ranks.
+    ids : list of int
+        By rank: the engine's number in ipyparallel. An engine's number is not its rank.
+    pids : list of int
+        By rank: process ids.
+    """
+
+    def __init__(self, view, mpi: bool, cluster: Cluster | None = None):
+        self.client, self.mpi, self.cluster = view.client, mpi, cluster
+        self._key = uuid.uuid4().hex
+        self._number, self._orderly = 0, deque()
+        targets = view.targets if isinstance(view.targets, list) else [view.targets]
+        if not targets:
+            raise ValueError("EngineWorld: the view has no engines")
+        self.client.direct_view(targets).use_cloudpickle()  # or what a notebook defines is unknown on the engines
+        who = self._call(targets, lambda _: (remote.hello, mpi))
+        order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
+        self.ids = [targets[i] for i in order]
+        self.pids = [who[i]["pid"] for i in order]
+        self.nodes = [who[i]["node"] for i in order]
+        members = [who[i]["rank"] for i in order] if mpi else None
+        if mpi:
+            _check_mpi(who)
+        paths = [os.path.abspath(p) for p in sys.path]
+        self._call(self.ids, lambda rank: (remote.join, self._key, rank, members, paths, self._stack_file(rank)))
+        self.view = self.client.direct_view(self.ids)
+        self._identities = [identity(self.client, i) for i in self.ids]
+        self._deaths = Deaths(self.pids) if cluster is not None else None
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.ids)
+
+    def _call(self, targets, make_call) -> list:
+        """Call a function on each engine, and wait for all."""
+        calls = [self.client[target].apply_async(*make_call(i)) for i, target in enumerate(targets)]
+        for target, call in zip(targets, calls, strict=True):
+            call.wait(JOIN_SECONDS)
+            if not call.done():
+                raise CommError(f"engine {target} does not answer: it is busy or hangs; interrupt or restart it")
+        return [call.get() for call in calls]
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+    def submit(self, payload: bytes, options: dict) -> list:
+        """Start a launch on every rank; return the handles by rank."""
+        self._number += 1
+        free = [self._orderly.popleft() for _ in range(len(self._orderly) - KEPT_COPIES)]
+        cwd = os.getcwd() if self.cluster is not None else None
+        order = {"number": self._number, "free": free, "size": self.size, "cwd": cwd, "options": options}
+        return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
+
+    def was_orderly(self) -> None:
+        """Note that all ranks ended the last launch well."""
+        self._orderly.append(self._number)
+
+    # -- life and death ------------------------------------------------------------------------------------------------
+    def trouble(self) -> str:
+        """Say what keeps the group from working; empty if nothing does."""
+        if self.cluster is not None and not self.cluster.has_controller():
+            return "the controller of the engines died"
+        known = zip(self.ids, self._identities, strict=True)
+        gone = [rank for rank, (i, same) in enumerate(known) if identity(self.client, i) != same]
+        if gone:
+            rank, how = self.first_dead(gone)
+            return f"rank {rank}: its process {how}"
+        return ""
+
+    def first_dead(self, reported: list[int]) -> tuple[int, str]:
+        """Return which rank died first, and how; `reported` are those known to be dead, in the order of the news."""
+        if self.cluster is None:
+            return reported[0], f"({self.pids[reported[0]]}) died"
+        statuses = self.cluster.exit_statuses()
+        rank = choose_first(self._deaths.order, reported, statuses)
+        return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank] if statuses else None)}"
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._deaths is not None:
+            self._deaths.close()
+
+    def interrupt(self, ranks) -> None:
+        """Send SIGINT to ranks: directly where their process is ours, else through their nannies."""
+        if self.cluster is None:
+            targets = [self.ids[rank] for rank in ranks if self.ids[rank] in self.client.ids]
+            if targets:
+                self.client.send_signal(signal.SIGINT, targets=targets, block=False)
+            return
+        for rank in ranks:
+            with contextlib.suppress(OSError):
+                os.kill(self.pids[rank], signal.SIGINT)
+
+    def ask_stacks(self, ranks) -> None:
+        """Make ranks that do not react to SIGINT write down where they are."""
+        if self.cluster is not None and hasattr(signal, "SIGUSR1"):
+            for rank in ranks:
+                with contextlib.suppress(OSError):
+                    os.kill(self.pids[rank], signal.SIGUSR1)
+
+    def lives(self, rank: int) -> bool:
+        """Say whether the process of a rank is still there, though it was reported dead because it does not react."""
+        try:
+            return self.cluster is not None and psutil.Process(self.pids[rank]).status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    def silent(self, rank: int) -> Outcome:
+        """Make the outcome of a rank that did not react."""
+        outcome = Outcome(rank, "silent", error="does not react")
+        path = self._stack_file(rank)
+        with contextlib.suppress(OSError, psutil.Error):
+            if path and (frames := read_stack(path)):
+                outcome.frames = frames
+            if psutil.Process(self.pids[rank]).status() == psutil.STATUS_STOPPED:
+                outcome.waits_for = f"SIGCONT: its process {self.pids[rank]} is stopped"
+        return outcome
+
+    def kill(self) -> bool:
+        """Kill all engines, if they are ours; say whether they were."""
+        if self.cluster is not None:
+            self.cluster.kill_engines(self.pids)
+        return self.cluster is not None
+
+    def _stack_file(self, rank: int) -> str | None:
+        if self.cluster is None or self.cluster.folder is None:
+            return None
+        return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt")
+
+
+def _check_mpi(who: list[dict]) -> None:
+    """Raise unless the engines are ranks of one MPI world."""
+    n, sizes, ranks = len(who), {w["size"] for w in who}, {w["rank"] for w in who}
+    if len(sizes) > 1 or len(ranks) < n:
+        raise CommError(
+            f"the {n} engines of this view are not ranks of one MPI world (COMM_WORLD sizes {sorted(sizes)}, ranks "
+            f"{sorted(ranks)}): start them with Cluster(engines='mpi'), or use EngineWorld({n})"
+        )
+
+
+def read_stack(path: str) -> list[Frame]:
+    """Read the newest stack that faulthandler wrote, outermost frame first."""
+    frames = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith(("Current thread", "Thread", "Stack")):
+                frames = []
+            elif line.startswith("  File "):
+                name, _, rest = line.removeprefix('  File "').partition('", line ')
+                number, _, function = rest.strip().partition(" in ")
+                own = "/distlearn/comm/" in name or "/distlearn/world/" in name
+                frames.insert(0, Frame(name, int(number), function, "", own))
+    ours = [k for k, frame in enumerate(frames) if frame.own and frame.function == "_call"]
+    return frames[ours[0] + 1 :] if ours else frames

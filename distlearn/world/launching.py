@@ -1,0 +1,140 @@
+"""Starting processes under MPI: which mpiexec, how many threads each, what Open MPI wants to be told."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def find_mpiexec() -> str:
+    """Return the path of the mpiexec that belongs to this Python, else of the one on PATH.
+
+    MPI installed from a wheel puts mpiexec beside the interpreter, where PATH does not find it unless the environment
+    is activated.
+
+    Raises
+    ------
+    RuntimeError
+        If there is none.
+    """
+    for folder in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
+        if os.access(folder / "mpiexec", os.X_OK):
+            return str(folder / "mpiexec")
+    found = shutil.which("mpiexec")
+    if not found:
+        raise RuntimeError(f"found no mpiexec in {Path(sys.prefix) / 'bin'} nor on PATH: pip install mpich")
+    return found
+
+
+@functools.cache
+def is_hydra(mpiexec: str) -> bool:
+    """Say whether an mpiexec is MPICH's."""
+    done = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    return "HYDRA" in done.stdout
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use: of the machine, of its affinity mask, of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        cores = min(cores, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no container, or no limit ("max")
+        pass
+    return cores
+
+
+def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
+    """Return environment variables that let `ranks` processes share the cores without treading on each other.
+
+    Parameters
+    ----------
+    ranks : int
+    threads : int, optional
+        BLAS threads of each rank; by default cores / ranks, unless OMP_NUM_THREADS is set already.
+    """
+    if threads is None:
+        if "OMP_NUM_THREADS" in os.environ:
+            return {}
+        threads = max(1, count_cores() // ranks)
+    elif not isinstance(threads, int) or threads < 1:
+        raise ValueError(f"threads is {threads!r}, expected a number of BLAS threads for each rank, 1 or more")
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def mpi_settings() -> dict[str, str]:
+    """Return environment variables that let Open MPI start more ranks than cores, also as root; MPICH ignores them."""
+    settings = {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {name: value for name, value in settings.items() if name not in os.environ}
+
+
+def launch(
+    n: int, command, *, threads: int | None = None, env=None, timeout: float | None = None, capture: bool = False
+) -> subprocess.CompletedProcess:
+    """Run a command as `n` ranks under mpiexec and wait for it.
+
+    Parameters
+    ----------
+    n : int
+        Number of ranks.
+    command : list of str
+        Program and arguments; a first word "python" means this interpreter.
+    threads : int, optional
+        BLAS threads of each rank; by default the cores are shared out, unless OMP_NUM_THREADS is set.
+    env : dict of str to str, optional
+        More environment variables.
+    timeout : float, optional
+        [s]; then all ranks are killed and `subprocess.TimeoutExpired` is raised.
+    capture : bool
+        Collect what the ranks print as text in the result's `stdout` and `stderr` instead of showing it.
+
+    Returns
+    -------
+    completed : subprocess.CompletedProcess
+        `returncode` is 0 if every rank ended well.
+    """
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"launch: n is {n!r}, expected the number of ranks, 1 or more")
+    command = [sys.executable if i == 0 and word == "python" else str(word) for i, word in enumerate(command)]
+    pipe = subprocess.PIPE if capture else None
+    process = subprocess.Popen(
+        [find_mpiexec(), "-n", str(n), *command],
+        env=os.environ | thread_settings(n, threads) | mpi_settings() | (env or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException:  # too late, or Ctrl-C: nobody may stay
+        kill_tree(process.pid)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and everything that it started."""
+    try:
+        root = psutil.Process(pid)
+        family = [*root.children(recursive=True), root]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(family, timeout=5)

@@ -1,0 +1,56 @@
+"""LocalWorld: one rank, in this process, in real time."""
+
+from __future__ import annotations
+
+from ..comm.local import LocalComm
+from ..comm.protocol import RankError
+from ..trace import Trace, WallClock
+
+
+class LocalWorld:
+    """A `World` of one rank, which is this process itself, without MPI.
+
+    Parameters
+    ----------
+    report : callable, optional
+        Gets `comm.report(step, total, **values)`.
+
+    Examples
+    --------
+    >>> LocalWorld().run(lambda comm, x: (comm.rank, comm.size, x), "hello")
+    [(0, 1, 'hello')]
+    """
+
+    size = 1
+
+    def __init__(self, report=None):
+        self.report = report
+        self.trace = Trace()
+
+    def __repr__(self) -> str:
+        return "LocalWorld()"
+
+    def __enter__(self) -> LocalWorld:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Do nothing: there are no other processes."""
+
+    def run(self, fn, *args, **kwargs) -> list:
+        """Call `fn(comm, *args, **kwargs)`; return a list of its one result.
+
+        Raises
+        ------
+        RankError
+            If it raised, as in every world.
+        """
+        self.trace = Trace()
+        comm = LocalComm(WallClock(0, self.trace), self.report)
+        try:
+            return [fn(comm, *args, **kwargs)]
+        except Exception as error:
+            text = str(error).removeprefix("rank 0: ")
+            raise RankError(0, f"{type(error).__name__}: {text}", original=error) from error

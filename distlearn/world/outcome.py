@@ -1,0 +1,209 @@
+"""What became of a rank, and the one error that tells it to the user.
+
+An engine sends home an `Outcome`; the client makes one itself for a rank that cannot (its process is dead or does not
+answer). `blame` reads the outcomes of all ranks and says which rank was first to fail, why, and where the others were.
+"""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+import sys
+import traceback
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..comm.protocol import CommTimeoutError, RankError
+
+OWN_MODULES = ("distlearn.comm", "distlearn.world")
+"""Their frames are left out of what a user sees: the line that called them says more."""
+
+
+class RankTimeoutError(RankError, CommTimeoutError):
+    """Some ranks did not return in time; `rank` is the first of them."""
+
+
+class Frame(NamedTuple):
+    """A line of code that a rank was in."""
+
+    filename: str
+    line: int
+    function: str
+    source: str
+    own: bool
+    """Whether it belongs to this package's communication code."""
+
+
+@dataclass
+class Outcome:
+    """What became of one rank's call.
+
+    Attributes
+    ----------
+    status : str
+        "returned", "raised", "interrupted" (by us), "died" (its process), "silent" (could not be interrupted).
+    ended : float
+        When, on the run's clock.
+    error : str
+        Type and text of the exception; how the process died.
+    frames : list of Frame
+        Where it raised, or where it was when it was interrupted; outermost first.
+    waits_for : str
+        The communication that it was blocked in.
+    original : bytes
+        The pickled exception, empty if that cannot be pickled.
+    """
+
+    rank: int
+    status: str = "returned"
+    ended: float = 0.0
+    error: str = ""
+    frames: list[Frame] = field(default_factory=list)
+    waits_for: str = ""
+    original: bytes = b""
+    spans: list = field(default_factory=list)
+    progress: tuple | None = None
+    place: int = 0
+    """As which of the ranks it ended, as far as the client saw."""
+
+
+# -- looking at frames -----------------------------------------------------------------------------------------------
+
+
+def frames_of(walk) -> list[Frame]:
+    """Turn (frame, line number) pairs, outermost first, into `Frame`s."""
+    found = []
+    for frame, lineno in walk:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        source = linecache.getline(code.co_filename, lineno, frame.f_globals).strip()
+        found.append(Frame(code.co_filename, lineno, code.co_name, source, module.startswith(OWN_MODULES)))
+    return found
+
+
+def frames_of_error(error: BaseException) -> list[Frame]:
+    """Return the frames that an exception went through."""
+    return frames_of(traceback.walk_tb(error.__traceback__))
+
+
+def frames_of_stack(frame) -> list[Frame]:
+    """Return the frames of a running function and its callers."""
+    return frames_of(reversed(list(traceback.walk_stack(frame))))
+
+
+def text_of_error(error: BaseException, rank: int) -> str:
+    """Write type and text of an exception, its notes included."""
+    text = str(error).removeprefix(f"rank {rank}: ")
+    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + notes
+
+
+def pickled(error: BaseException) -> bytes:
+    """Pickle an exception so that it can surely be read back; empty where it cannot."""
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return b""
+    return data
+
+
+def users(frames: list[Frame]) -> list[Frame]:
+    """Keep the frames that are the user's: from the first one that is not ours, without ours."""
+    return [f for f in frames if not f.own]
+
+
+def _place(frame: Frame) -> tuple[str, str]:
+    """Name file (or notebook cell) and source line of a frame."""
+    name = frame.filename.replace("\\", "/").rpartition("/")[2]
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        label = shell.compile.format_code_name(frame.filename)
+        if label and label[0] == "Cell":
+            name = " ".join(label)
+    return name, frame.source or linecache.getline(frame.filename, frame.line).strip()
+
+
+def where(outcome: Outcome) -> str:
+    """Say in a few words where a rank was."""
+    mine = users(outcome.frames)
+    place = ""
+    if mine:
+        place = f"{_place(mine[-1])[0]}, line {mine[-1].line}, in {mine[-1].function}"
+    if outcome.waits_for:
+        return f"waited for {outcome.waits_for}" + (f" ({place})" if place else "")
+    return f"was at {place}" if place else "was starting or ending"
+
+
+def traceback_text(outcome: Outcome) -> str:
+    """Write the user's part of a traceback."""
+    lines = []
+    for frame in users(outcome.frames):
+        name, source = _place(frame)
+        lines.append(f"  {name}, line {frame.line}, in {frame.function}")
+        if source:
+            lines.append(f"    {source}")
+    return "\n".join(lines)
+
+
+# -- the one error ---------------------------------------------------------------------------------------------------
+
+
+def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "") -> RankError:
+    """Make the one error for a run that failed.
+
+    Parameters
+    ----------
+    outcomes : list of Outcome
+        By rank.
+    timeout : float or None
+        The limit that was exceeded; None if that was not the reason.
+    note : str
+        Ends the message: what happens to the engines.
+    """
+    failed = [o for o in outcomes if o.status in ("raised", "died")]
+    silent = [o for o in outcomes if o.status == "silent"]
+    original, kind = None, RankError
+    if failed and min(failed, key=lambda o: o.place).status == "died":
+        first = min((o for o in failed if o.status == "died"), key=lambda o: o.ended)
+        text = first.error
+    elif failed:
+        first, text = _first_raised([o for o in failed if o.status == "raised"])
+        original = pickle.loads(first.original) if first.original else None
+    elif timeout is not None:
+        late = [o for o in outcomes if o.status in ("interrupted", "silent")]
+        first, kind, text = late[0], RankTimeoutError, _too_late(late, len(outcomes), timeout)
+    else:
+        first = silent[0]
+        text = f"does not react any more; it {where(first)}"
+    others = [f"rank {o.rank} {where(o)}" for o in outcomes if o.status == "interrupted" and kind is RankError]
+    text += f"\nMeanwhile {'; '.join(others)}." if others else ""
+    if silent:
+        text += f"\n{_ranks(silent)} could not be interrupted."
+    error = kind(first.rank, text + (f"\n{note}" if note else ""), original)
+    error.__cause__ = original
+    return error
+
+
+def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
+    """Choose the rank that raised first, the lowest of those that raised the same, and write what it raised."""
+    first = min(raised, key=lambda o: o.ended)
+    twins = [o for o in raised if o.error == first.error]
+    first = min(twins, key=lambda o: o.rank)
+    others = [o for o in twins if o is not first]
+    also = f" ({_ranks(others).lower()} raised the same)" if others else ""
+    steps = traceback_text(first)
+    return first, first.error + also + (f"\n\nOn rank {first.rank}:\n{steps}" if steps else "")
+
+
+def _ranks(outcomes) -> str:
+    numbers = ", ".join(str(o.rank) for o in outcomes)
+    return f"{'Ranks' if len(outcomes) > 1 else 'Rank'} {numbers}"
+
+
+def _too_late(late, size, timeout) -> str:
+    back = f"; the other {size - len(late)} had" if size > len(late) else ""
+    head = f"has not returned after {timeout:g} s"
+    if len(late) > 1:
+        head += f", nor has {_ranks(late[1:]).lower()}" if len(late) == 2 else f", nor have {_ranks(late[1:]).lower()}"
+    lines = [f"  rank {o.rank} {where(o)}" for o in late]
+    return "\n".join([head + back + ":", *lines])

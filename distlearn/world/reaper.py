@@ -1,0 +1,166 @@
+"""Nothing is left behind: processes of a cluster die with the process that owns it, however that one ends.
+
+Every process of a cluster carries a mark in its environment (`DISTLEARN_CLUSTER`, the cluster's folder), and so does
+whatever it starts. So they are found without keeping lists, also when their parents have died. They are killed
+
+* by the owner, in `close()` and at exit;
+* by the *reaper*, a small process of its own session that holds one end of a pipe: when the owner is gone without
+  having said goodbye (SIGKILL, SIGTERM, `os._exit`), the pipe closes, and it acts;
+* by the next cluster that this user starts, should both have been killed.
+
+This file is run as a script and needs nothing but psutil.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+MARK = "DISTLEARN_CLUSTER"
+
+
+def marked(folder) -> list[psutil.Process]:
+    """Return the living processes that carry the mark of a cluster."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def kill_marked(folder, grace: float = 0.0, limit: float = 10.0) -> None:
+    """Kill all processes of a cluster, and those that they start meanwhile.
+
+    Parameters
+    ----------
+    folder : path
+        The cluster's folder.
+    grace : float
+        Time that they get to end by themselves after SIGTERM [s].
+    limit : float
+        Give up after so many seconds (a process can be stuck in the kernel).
+    """
+    deadline = time.monotonic() + limit
+    processes = marked(folder)
+    if grace and processes:
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        psutil.wait_procs(processes, timeout=grace)
+    while (processes := marked(folder)) and time.monotonic() < deadline:
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(processes, timeout=0.5)
+
+
+def clusters_folder() -> Path:
+    """Return this user's folder of running clusters on this machine, readable to nobody else."""
+    folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
+        raise RuntimeError(f"{folder} belongs to somebody else; set TMPDIR to a folder of your own")
+    return folder
+
+
+def new_folder() -> Path:
+    """Make the folder of a new cluster, owned by this process."""
+    folder = Path(tempfile.mkdtemp(prefix="cluster-", dir=clusters_folder()))
+    me = psutil.Process()
+    owner = {"pid": me.pid, "created": me.create_time(), "where": here()}
+    (folder / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
+    return folder
+
+
+def here() -> str:
+    """Name the machine and container in which a process id means something."""
+    try:
+        return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return platform.node()
+
+
+def is_alive(owner: dict) -> bool:
+    """Say whether the owner of a cluster still runs: the process itself, not another that got its pid."""
+    if owner["where"] != here():
+        return True  # it cannot be told from here
+    try:
+        process = psutil.Process(owner["pid"])
+        return abs(process.create_time() - owner["created"]) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def sweep() -> list[Path]:
+    """End clusters of this user whose owner is gone; return their folders."""
+    swept = []
+    for folder in clusters_folder().glob("cluster-*"):
+        try:
+            owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # being made, or being removed
+            if time.time() - folder.stat().st_mtime < 60:
+                continue
+            owner = {"pid": -1, "created": 0.0, "where": here()}
+        if not is_alive(owner):
+            kill_marked(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+    return swept
+
+
+class Reaper:
+    """The owner's side: starts the reaper of a cluster, and says goodbye to it."""
+
+    def __init__(self, folder: Path):
+        command = [sys.executable, "-P", __file__, str(folder)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def dismiss(self) -> None:
+        """Tell it that the owner has cleaned up."""
+        with contextlib.suppress(OSError):  # it may have been killed
+            self._process.stdin.write(b"bye\n")
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def main(folder: str) -> None:
+    """Wait until the owner says goodbye or is gone; in the second case clean up."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    owner = json.loads((Path(folder) / "owner.json").read_text(encoding="utf-8"))
+    while True:  # a child that the owner forked holds the pipe open, too: so look at the owner now and then
+        if select.select([sys.stdin], [], [], 2.0)[0]:
+            if sys.stdin.buffer.readline():
+                return
+            break
+        if not is_alive(owner):
+            break
+    kill_marked(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

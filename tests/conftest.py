@@ -1,0 +1,76 @@
+"""What the whole suite shares: its order, the GPU that may be missing, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
+
+ORDER = ("mpi", "engines", "notebook")
+"""Plain tests come first, then these marks: what fails fast is seen first."""
+
+LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ipython_directory(tmp_path_factory):
+    """Keep the files of engines and kernels out of the user's ~/.ipython."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        yield
+
+
+def order(item) -> int:
+    """Position of a test's group; the order within a group stays."""
+    return max((i for i, mark in enumerate(ORDER, 1) if item.get_closest_marker(mark)), default=0)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=order)
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu:
+        from distlearn.backend import has_gpu
+
+        if not has_gpu():
+            for item in gpu:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+def left_behind() -> list[str]:
+    """Command lines of engines and MPI processes that this process started and that still run."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        try:
+            line = " ".join(child.cmdline())
+        except psutil.Error:  # it ended meanwhile
+            continue
+        if any(word in line for word in LEFTOVERS):
+            found.append(f"{child.pid}: {line[:120]}")
+    return found
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=2)  # what is just ending may end
+    session.config.stash[_LEFT] = left_behind()
+    if session.config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+_LEFT = pytest.StashKey[list]()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    skipped = terminalreporter.stats.get("skipped", [])
+    gpu = sum(report.longrepr[2].endswith("needs a GPU") for report in skipped if isinstance(report.longrepr, tuple))
+    if gpu:
+        terminalreporter.write_line(f"{gpu} test(s) need a GPU and were skipped")
+    left = config.stash.get(_LEFT, [])
+    if left:
+        terminalreporter.section("processes left behind: the run fails")
+        for line in left:
+            terminalreporter.write_line(line)

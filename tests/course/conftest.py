@@ -1,0 +1,41 @@
+"""What the course's tests share: which labs there are, and a Jupyter home of their own."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from distlearn.lab.author import find_course, lab_names
+
+COURSE = find_course(Path(__file__).parents[2])
+LABS = lab_names(COURSE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jupyter_home(tmp_path_factory):
+    """Keep kernels, engines and nbgrader out of the user's own folders, and find them all again by it."""
+    home = tmp_path_factory.mktemp("jupyter")
+    ours = {
+        "IPYTHONDIR": str(home / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", str(home / "matplotlib")),
+        "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ours.items():
+            patch.setenv(name, value)
+        yield home
+
+
+@pytest.fixture(scope="session")
+def course():
+    """The course directory of this repository."""
+    return COURSE
+
+
+def pytest_generate_tests(metafunc):
+    """Run every test that asks for a `lab` once per lab."""
+    if "lab" in metafunc.fixturenames:
+        metafunc.parametrize("lab", LABS, scope="module")

@@ -1,0 +1,72 @@
+"""A course of our own in a temporary folder, graded by nbgrader as an instructor would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import nbformat
+
+CONFIG = "nbgrader_config.py"
+
+
+def make_course(root: Path, course: Path, lab: str) -> Path:
+    """Copy the course's configuration and one lab's source to `root`."""
+    shutil.copytree(course / "source" / lab, root / "course" / "source" / lab)
+    shutil.copy(course / CONFIG, root / "course" / CONFIG)
+    return root / "course"
+
+
+def nbgrader(course: Path):
+    """nbgrader's API for a course directory."""
+    from nbgrader.apps import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config.loader import PyFileConfigLoader
+
+    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config.CourseDirectory.root = str(course)
+    config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}"
+    config.Exchange.root = str(course.parent / "exchange")
+    (course.parent / "exchange").mkdir(exist_ok=True)
+    return NbGraderAPI(CourseDirectory(config=config), config=config)
+
+
+def generate(course: Path, lab: str) -> nbformat.NotebookNode:
+    """Make the student's copy, and the lab's entry in the gradebook; return the copy."""
+    done = nbgrader(course).generate_assignment(lab, force=True, create=True)
+    assert done["success"], done.get("log") or done.get("error")
+    (path,) = (course.parent / "labs" / lab).glob("*.ipynb")
+    return nbformat.read(path, as_version=4)
+
+
+def submit(course: Path, lab: str, student: str, notebook) -> None:
+    """Hand in a notebook."""
+    folder = course / "submitted" / student / lab
+    folder.mkdir(parents=True)
+    (source,) = (course / "source" / lab).glob("*.ipynb")
+    nbformat.write(notebook, folder / source.name)
+
+
+def autograde(course: Path, lab: str, student: str) -> dict[str, dict]:
+    """Grade one student; return {grade id: {"score", "max", "manual"}}."""
+    api = nbgrader(course)
+    done = api.autograde(lab, student, force=True, create=True)
+    assert done["success"], done.get("log") or done.get("error")
+    with api.gradebook as book:
+        (notebook,) = book.find_submission(lab, student).notebooks
+        return {
+            g.name: {"score": g.auto_score, "max": g.max_score, "manual": bool(g.needs_manual_grade)}
+            for g in notebook.grades
+        }
+
+
+def main(course: str, lab: str, *students: str) -> None:
+    """Grade some students in this process and print the scores as JSON (so that tests can grade in two processes)."""
+    scores = {student: autograde(Path(course), lab, student) for student in students}
+    print("SCORES " + json.dumps(scores))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""The instructor's way, end to end: generate, hand in, autograde; scores are 0, full, or less exactly where wrong."""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import nbformat
+import pytest
+
+from . import grading
+from .conftest import COURSE
+from .submissions import Student, checks, graded_id, students
+
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
+
+AT_ONCE = 2
+"""Students that are graded at the same time, each half of them in a process and a course of its own."""
+
+
+def cheats(released):
+    """Students who would rather not be graded: they skip, empty, reprice or delete the checks of an untouched lab."""
+    names = (
+        "skips-the-checks",
+        "calls-them-engines",
+        "empties-the-checks",
+        "deletes-the-checks",
+        "reprices-the-checks",
+    )
+    books = {name: copy.deepcopy(released) for name in names}
+    for name, book in books.items():
+        for cell in [c for c in book.cells if graded_id(c) in checks(released)]:
+            if name == "skips-the-checks":
+                cell.metadata["tags"] = ["skip-execution"]
+            elif name == "calls-them-engines":
+                cell.metadata["tags"] = ["engines"]
+            elif name == "empties-the-checks":
+                cell.source = "pass"
+            elif name == "reprices-the-checks":
+                cell.metadata["nbgrader"]["points"] = 0
+            else:
+                book.cells.remove(cell)
+    return [Student(name, book, checks(released)) for name, book in books.items()]
+
+
+@pytest.fixture(scope="module")
+def graded(lab, tmp_path_factory, jupyter_home):
+    """Grade everybody; return the students and their scores by grade id."""
+    root = tmp_path_factory.mktemp(lab)
+    course = grading.make_course(root / "0", COURSE, lab)
+    released = grading.generate(course, lab)
+    (source,) = (course / "source" / lab).glob("*.ipynb")
+    all_of_them = students(lab, released, nbformat.read(source, as_version=4))
+    if lab.startswith("lab00"):
+        all_of_them += cheats(released)
+    for i in range(1, AT_ONCE):
+        shutil.copytree(root / "0", root / str(i))
+    shares = [[s for k, s in enumerate(all_of_them) if k % AT_ONCE == i] for i in range(AT_ONCE)]
+
+    def grade(i):
+        here = root / str(i) / "course"
+        for student in shares[i]:
+            grading.submit(here, lab, student.name, student.notebook)
+        command = [sys.executable, "-W", "ignore", "-m", "tests.course.grading", str(here), lab]
+        command += [s.name for s in shares[i]]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE.parent, timeout=1200)
+        assert done.returncode == 0, done.stderr[-3000:]
+        (line,) = (text for text in done.stdout.splitlines() if text.startswith("SCORES "))
+        return json.loads(line.removeprefix("SCORES "))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        scores = {name: score for part in pool.map(grade, range(AT_ONCE)) for name, score in part.items()}
+    return {s.name: (s, scores[s.name]) for s in all_of_them}
+
+
+def automatic(scores):
+    """Grade ids that are graded by running them."""
+    return {name for name in scores if name.startswith("check_")}
+
+
+def test_an_untouched_notebook_scores_nothing(graded):
+    _, scores = graded["untouched"]
+    assert automatic(scores)
+    assert {s["score"] for s in scores.values()} == {0.0}
+    assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
+
+
+def test_a_solved_notebook_gets_full_marks(graded):
+    _, scores = graded["solved"]
+    for name in automatic(scores):
+        assert scores[name]["score"] == scores[name]["max"] > 0, name
+    written = scores.keys() - automatic(scores)
+    assert written
+    assert all(scores[name]["manual"] for name in written), "sample answers wait for the instructor"
+
+
+def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
+    wrong = {n: v for n, v in graded.items() if n not in ("untouched", "solved")}
+    found = {}
+    for name, (student, scores) in wrong.items():
+        lost = {n for n in automatic(scores) if scores[n]["score"] < scores[n]["max"]}
+        if lost != student.loses:
+            found[name] = f"lost {sorted(lost)}, expected {sorted(student.loses)}"
+    assert not found
+
+
+def test_every_exercise_has_wrong_answers(graded):
+    _, scores = graded["solved"]
+    covered = set().union(*(student.loses for name, (student, _) in graded.items() if name != "untouched"))
+    assert covered == automatic(scores)
+
+
+def test_nobody_scores_by_taking_the_checks_away(graded):
+    cheating = {n: v for n, v in graded.items() if n.endswith("-the-checks") or n == "calls-them-engines"}
+    for name, (_, scores) in cheating.items():
+        assert all(scores[n]["score"] == 0 for n in automatic(scores)), name
+        assert all(scores[n]["max"] > 0 for n in automatic(scores)), name

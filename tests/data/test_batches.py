@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlearn.data import Batch, Batches, shard
+
+SIZES = st.integers(1, 9)
+
+
+@given(n=st.integers(0, 200), size=SIZES)
+def test_shards_are_those_of_array_split(n, size):
+    found = [np.arange(n)[shard(n, rank, size, allow_empty=True)] for rank in range(size)]
+    for mine, expected in zip(found, np.array_split(np.arange(n), size), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+    lengths = [len(part) for part in found]
+    assert max(lengths) - min(lengths) <= 1
+    if n >= size:
+        assert [shard(n, rank, size) for rank in range(size)] == [
+            shard(n, rank, size, allow_empty=True) for rank in range(size)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, 0, 4), "3 samples for 4 ranks, expected at least one"),
+        ((0, 0, 1), "0 samples for 1 ranks"),
+        ((10, 4, 4), "rank is 4, expected 0 to 3"),
+        ((10, -1, 4), "rank is -1"),
+        ((10, 0, 0), "size is 0"),
+        ((10, 0, -2), "size is -2"),
+        ((-1, 0, 1), "n is -1"),
+        ((10, 0.5, 4), "rank is 0.5"),
+        ((10, 0, "2"), "size is '2'"),
+    ],
+)
+def test_shard_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        shard(*arguments)
+
+
+def numbered(n, features=3):
+    """Samples that can be told apart, with their number as the label."""
+    y = np.arange(n)
+    return (y[:, None] + np.linspace(0, 0.5, features)).astype(np.float32), y
+
+
+@given(n=st.integers(1, 60), batch_size=st.integers(1, 70), size=SIZES, seed=st.integers(0, 5), options=st.data())
+def test_ranks_together_have_exactly_the_serial_batch(n, batch_size, size, seed, options):
+    size = min(size, n)
+    flags = {"shuffle": options.draw(st.booleans()), "drop_last": options.draw(st.booleans()), "seed": seed}
+    epoch = options.draw(st.integers(0, 3))
+    x, y = numbered(n)
+    serial = list(Batches(x, y, batch_size, **flags).epoch(epoch))
+    ranks = [Batches(x, y, batch_size, rank=rank, size=size, **flags) for rank in range(size)]
+    parts = [list(batches.epoch(epoch)) for batches in ranks]
+    assert {len(batches) for batches in ranks} == {len(serial)} == {len(part) for part in parts}
+    for step, whole in enumerate(serial):
+        mine = [part[step] for part in parts]
+        np.testing.assert_array_equal(np.concatenate([b.x for b in mine]), whole.x)
+        np.testing.assert_array_equal(np.concatenate([b.y for b in mine]), whole.y)
+        assert {b.n for b in mine} == {whole.n} == {len(whole.x)}
+        assert max(len(b.x) for b in mine) - min(len(b.x) for b in mine) <= 1
+
+
+@given(n=st.integers(1, 60), batch_size=st.integers(1, 70), drop_last=st.booleans())
+def test_an_epoch_visits_every_sample_once(n, batch_size, drop_last):
+    x, y = numbered(n)
+    batches = Batches(x, y, batch_size, drop_last=drop_last)
+    seen = np.concatenate([batch.y for batch in batches.epoch(0)])
+    used = min(batch_size, n)
+    assert len(batches) == (n // used if drop_last else -(-n // used))
+    assert len(seen) == (n - n % used if drop_last else n)
+    assert len(set(seen.tolist())) == len(seen)
+    for batch in batches.epoch(0):  # labels stay with their samples
+        np.testing.assert_array_equal(batch.x, x[batch.y])
+
+
+def test_order_depends_on_seed_and_epoch_alone():
+    x, y = numbered(50)
+    orders = {
+        (seed, epoch): tuple(Batches(x, y, 7, rank=rank, size=3, seed=seed).order(epoch))
+        for seed in (0, 1)
+        for epoch in (0, 1)
+        for rank in (2, 0)
+    }
+    assert len(set(orders.values())) == 4
+    for (seed, epoch), order in orders.items():
+        assert order == tuple(Batches(x, y, 50, seed=seed).order(epoch))
+        assert sorted(order) == list(range(50))
+
+
+def test_a_later_epoch_can_be_had_without_the_earlier_ones():
+    x, y = numbered(20)
+    batches = Batches(x, y, 6)
+    list(batches.epoch(0))
+    after = [batch.y.tolist() for batch in batches.epoch(5)]
+    assert after == [batch.y.tolist() for batch in Batches(x, y, 6).epoch(5)]
+
+
+def test_a_batch_with_fewer_samples_than_ranks_leaves_the_highest_ranks_empty_arrays():
+    x, y = numbered(9)
+    last = [list(Batches(x, y, 7, rank=rank, size=4).epoch(0))[-1] for rank in range(4)]
+    assert [batch.x.shape for batch in last] == [(1, 3), (1, 3), (0, 3), (0, 3)]
+    assert [batch.y.shape for batch in last] == [(1,), (1,), (0,), (0,)]
+    assert {batch.n for batch in last} == {2}
+    assert {batch.x.dtype for batch in last} == {np.dtype(np.float32)}
+
+
+def test_gradient_of_a_mean_is_the_sum_over_ranks_divided_by_n():
+    """What `n` is for: with uneven shards a mean of means would be wrong."""
+    x, y = numbered(11)
+    weights = np.array([0.3, -0.2, 0.7])
+    for whole, *parts in zip(
+        Batches(x, y, 4).epoch(0), *(Batches(x, y, 4, rank=r, size=3).epoch(0) for r in range(3)), strict=True
+    ):
+        expected = 2 * whole.x.T.astype(float) @ (whole.x @ weights - whole.y) / len(whole.x)
+        found = sum(2 * b.x.T.astype(float) @ (b.x @ weights - b.y) / b.n for b in parts)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_more_than_all_means_full_batch():
+    x, y = numbered(5)
+    for drop_last in (False, True):
+        batches = Batches(x, y, 10**12, drop_last=drop_last)
+        assert len(batches) == 1
+        (batch,) = batches.epoch(0)
+        assert batch.n == 5
+        assert sorted(batch.y.tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_batches_of_images_and_of_any_dtype_are_contiguous_and_the_receivers_own():
+    x = np.arange(6 * 4 * 4, dtype=np.float64).reshape(6, 4, 4, 1)
+    kept = x.copy()
+    for batch in Batches(x, np.arange(6), 4).epoch(0):
+        assert batch.x.flags.c_contiguous
+        assert batch.x.dtype == np.float64
+        batch.x[:] = -1
+    np.testing.assert_array_equal(x, kept)
+
+
+def test_without_shuffling_nothing_is_copied_and_nothing_can_be_overwritten():
+    x, y = numbered(10)
+    for step, batch in enumerate(Batches(x, y, 4, rank=1, size=2, shuffle=False).epoch(3)):
+        assert np.shares_memory(batch.x, x)
+        assert batch.y.tolist() == [[2, 3], [6, 7], [9]][step]
+        with pytest.raises(ValueError, match="read-only"):
+            batch.x[:] = 0
+    assert x.flags.writeable
+
+
+def test_batch_unpacks_and_batches_say_what_they_are():
+    x, y = numbered(10)
+    batch = next(Batches(x, y, 4).epoch(0))
+    assert isinstance(batch, Batch)
+    assert (batch.x, batch.y, batch.n) == tuple(batch)
+    assert repr(Batches(x, y, 4, rank=1, size=2)) == "Batches(3 of 4 from (10, 3) float32, rank 1 of 2, seed 0)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.arange(9)}, "x holds 10 samples and y 9 labels"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"size": 11}, "10 samples for 11 ranks"),
+        ({"size": 0}, "size is 0"),
+        ({"rank": 2, "size": 2}, "rank is 2, expected 0 to 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"x": np.zeros((0, 3)), "y": np.arange(0)}, "0 samples for 1 ranks"),
+    ],
+)
+def test_batches_refuse(change, message):
+    x, y = numbered(10)
+    arguments = {"x": x, "y": y, "batch_size": 4} | change
+    with pytest.raises(ValueError, match=message):
+        Batches(**arguments)
+
+
+def test_a_wrong_epoch_is_refused_at_the_call():
+    with pytest.raises(ValueError, match="epoch is -1"):
+        Batches(*numbered(10), 4).epoch(-1)
+
+
+@pytest.mark.gpu
+def test_batches_of_an_array_on_the_gpu_stay_there():
+    from distlearn.backend import to_device, to_numpy
+
+    x, y = numbered(10)
+    on_gpu = Batches(to_device(x, "gpu"), to_device(y, "gpu"), 4, rank=1, size=2)
+    for found, expected in zip(on_gpu.epoch(1), Batches(x, y, 4, rank=1, size=2).epoch(1), strict=True):
+        assert type(found.x).__module__.startswith("cupy")
+        np.testing.assert_array_equal(to_numpy(found.x), expected.x)
+        np.testing.assert_array_equal(to_numpy(found.y), expected.y)

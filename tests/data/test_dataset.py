@@ -1,0 +1,172 @@
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from distlearn.data import Batches, Dataset, load, loading
+from distlearn.data import raw as raw_module
+
+
+def small(**changes):
+    arrays = {f"x_{s}": np.zeros((n, 4)) for s, n in (("train", 20), ("val", 5), ("test", 10))}
+    arrays |= {f"y_{s}": np.arange(n) for s, n in (("train", 20), ("val", 5), ("test", 10))}
+    return Dataset("toy", **(arrays | {"classes": ("a", "b"), "source": "a test"} | changes))
+
+
+def test_shape_features_classes_and_repr():
+    data = small()
+    assert (data.shape, data.n_features, data.n_classes) == ((4,), 4, 2)
+    expected = "Dataset('toy', train (20, 4), val (5, 4), test (10, 4), float64, 2 classes, from a test)"
+    assert repr(data) == expected
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        data.name = "other"
+
+
+def test_take_keeps_the_first_of_each_split():
+    data = small()
+    less = data.take(8, 3)
+    assert [len(x) for _, x, _ in less.splits()] == [8, 2, 3]
+    for (_, x, y), (_, all_x, all_y) in zip(less.splits(), data.splits(), strict=True):
+        assert np.shares_memory(x, all_x)
+        np.testing.assert_array_equal(y, all_y[: len(y)])
+    assert [len(x) for _, x, _ in data.take(1).splits()] == [1, 1, 10]
+    assert [len(x) for _, x, _ in data.take(20, 0).splits()] == [20, 5, 0]
+    assert less.classes == data.classes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0,), "n_train is 0.*from 1 to 20"),
+        ((21,), "n_train is 21"),
+        ((5, 11), "n_test is 11"),
+        ((2.0,), "n_train is 2.0"),
+    ],
+)
+def test_take_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        small().take(*arguments)
+
+
+def test_parts_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match="x_val holds 5 samples and y_val 4 labels"):
+        small(y_val=np.arange(4))
+    with pytest.raises(ValueError, match=r"a sample of x_test has shape \(3,\), expected \(4,\)"):
+        small(x_test=np.zeros((10, 3)))
+
+
+def test_digits_are_the_default_and_need_no_network():
+    data = load()
+    assert data.name == "digits"
+    assert [x.shape for _, x, _ in data.splits()] == [(1293, 64), (144, 64), (360, 64)]
+    assert {x.dtype for _, x, _ in data.splits()} == {np.dtype(np.float32)}
+    assert {y.dtype for _, _, y in data.splits()} == {np.dtype(np.int64)}
+    assert data.classes == tuple("0123456789")
+    assert data.image_shape == (8, 8, 1)
+    assert (data.x_train.min(), data.x_train.max()) == (0, 1)
+    for _, _, y in data.splits():
+        assert set(y.tolist()) == set(range(10))
+
+
+def test_digits_are_scikit_learns_every_one_of_them_once():
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    data = load("digits", dtype=np.float64)
+    found = np.concatenate([np.column_stack([x * 16, y]) for _, x, y in data.splits()])
+    expected = np.column_stack([bunch.data, bunch.target])
+    np.testing.assert_array_equal(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)])
+
+
+def test_digits_fall_back_on_scikit_learns_function(monkeypatch, tmp_path):
+    """Should a later version keep its file elsewhere."""
+    expected = raw_module._digits_table()
+    monkeypatch.setattr(raw_module.Path, "is_file", lambda self: False)
+    np.testing.assert_array_equal(raw_module._digits_table(), expected)
+
+
+def test_images_are_channels_last():
+    flat, images = load("digits"), load("digits", flat=False)
+    assert images.shape == (8, 8, 1)
+    assert images.n_features == flat.n_features == 64
+    np.testing.assert_array_equal(images.x_test.reshape(360, 64), flat.x_test)
+    np.testing.assert_array_equal(flat.x_test.reshape(-1, *flat.image_shape), images.x_test)
+
+
+def test_the_seed_decides_the_validation_split_and_never_the_test_split():
+    one, again, other = (load("digits", seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.x_val, again.x_val)
+    np.testing.assert_array_equal(one.x_train, again.x_train)
+    assert not np.array_equal(one.x_val, other.x_val)
+    np.testing.assert_array_equal(one.x_test, other.x_test)
+    np.testing.assert_array_equal(one.y_test, other.y_test)
+
+
+@pytest.mark.parametrize(("fraction", "n_val"), [(0, 0), (0.25, 359), (0.9999, 1436)])
+def test_share_of_the_validation_split(fraction, n_val):
+    data = load("digits", val_fraction=fraction)
+    assert [len(x) for _, x, _ in data.splits()] == [1437 - n_val, n_val, 360]
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.float32, np.dtype("float64")])
+def test_dtypes_agree_to_their_precision(dtype):
+    data, exact = load("digits", dtype=dtype), load("digits", dtype=np.longdouble)
+    assert data.x_train.dtype == np.dtype(dtype)
+    assert np.abs(data.x_train - exact.x_train).max() <= np.finfo(dtype).eps / 2
+
+
+def test_arrays_are_read_only_and_shared_between_calls():
+    data = load("digits")
+    with pytest.raises(ValueError, match="read-only"):
+        data.x_train -= 0.5
+    assert load("digits") is data
+    assert load("digits", seed=3) is not data
+    assert len(loading._last) == 1  # the last one alone: data sets can be large
+
+
+def test_a_data_set_can_be_pickled():
+    data = load("digits").take(10, 5)
+    back = pickle.loads(pickle.dumps(data))
+    np.testing.assert_array_equal(back.x_train, data.x_train)
+    assert repr(back) == repr(data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dtype": int}, "dtype is int64, expected a floating-point type"),
+        ({"val_fraction": 1}, "val_fraction is 1"),
+        ({"val_fraction": -0.1}, "val_fraction is -0.1"),
+        ({"val_fraction": float("nan")}, "val_fraction is nan"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": None}, "seed is None"),
+        ({"name": 3}, "name is 3"),
+    ],
+)
+def test_load_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load(**({"name": "digits"} | arguments))
+
+
+def test_digits_can_be_learned():
+    """Labels belong to their images in every split: a nearest class mean is right far above chance (10 %)."""
+    data = load("digits", val_fraction=0.2)
+    means = np.stack([data.x_train[data.y_train == c].mean(axis=0) for c in range(10)])
+    for x, y in ((data.x_val, data.y_val), (data.x_test, data.y_test)):
+        nearest = ((x[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+        assert (nearest == y).mean() > 0.85
+
+
+def test_batches_run_over_a_data_set():
+    data = load("digits")
+    assert sum(len(batch.x) for batch in Batches(data.x_train, data.y_train, 128).epoch(0)) == 1293
+
+
+def test_importing_and_loading_digits_stays_light():
+    heavy = {"sklearn", "scipy", "pooch", "requests", "tqdm", "cupy"}
+    code = f"import sys, distlearn.data as d; d.load('digits'); print(*({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []

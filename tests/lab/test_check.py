@@ -1,0 +1,184 @@
+"""The table of checks: what it collects, what it says, and that it fails when it should."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from distlearn.comm.protocol import RankError
+from distlearn.lab import Check, CheckFailed
+
+X = np.arange(6.0).reshape(2, 3)
+
+
+def failing(body, title="dense"):
+    """Run `body(check)` in a check that must fail; return its text."""
+    with pytest.raises(CheckFailed) as info, Check(title) as check:
+        body(check)
+    return str(info.value), info.value
+
+
+def test_all_right_shows_a_table_and_raises_nothing(capsys):
+    with Check("dense") as check:
+        check.close("y", X + 0.0, X)
+        check.equal("shape", (2, 3), (2, 3))
+        check.true("sorted", np.diff(X.ravel()) > 0)
+        check.raises("bad input", ValueError, int, "x", match="invalid literal")
+    text = capsys.readouterr().out
+    assert "✓ dense: 4 of 4 checks passed" in text
+    assert text.count("✓") == 5
+    assert "✗" not in text
+    assert "Stuck" not in text
+
+
+def test_one_wrong_tensor_is_told_and_the_others_are_still_checked(capsys):
+    text, error = failing(lambda c: (c.close("dW", 4 * X, X, factors={"ranks": 4}), c.close("db", X[0], X[0])))
+    assert "✗ dense: 1 of 2 checks passed" in text
+    assert "there are 4 ranks: did you divide by the global batch?" in text
+    assert "✓ db" in text
+    assert "Three hints" in text
+    assert text in capsys.readouterr().out
+    assert error._render_traceback_() == ["CheckFailed: dense: 1 of 2 checks passed"]
+
+
+def test_the_failure_takes_the_points_but_shows_no_long_traceback():
+    _, error = failing(lambda c: c.true("never", False, "it is false"))
+    assert isinstance(error, AssertionError)
+    assert len(error._render_traceback_()) == 1
+    assert error.__suppress_context__
+
+
+def test_untouched_says_not_written_yet():
+    def untouched(x):
+        raise NotImplementedError
+
+    text, _ = failing(lambda c: c.close("y", c.call(untouched, X), X))
+    assert "not written yet" in text
+    text, _ = failing(lambda c: c.raises("refuses", ValueError, untouched, X))
+    assert "not written yet" in text
+    text, _ = failing(lambda c: c.raises("refuses", Exception, untouched, X, match="size"))
+    assert "not written yet" in text
+
+
+def test_what_the_student_raises_is_a_line_with_its_place():
+    source = "def bad(x):\n    y = x + 1\n    return y / undefined_name\n"
+    space = {}
+    exec(compile(source, "<cell>", "exec"), space)
+    text, error = failing(lambda c: c.close("y", c.call(space["bad"], X), X))
+    assert "NameError: name 'undefined_name' is not defined" in text
+    assert "in bad, line 3" in text
+    assert "in bad, line 3" in error._render_traceback_()[1]
+
+
+def test_an_error_of_a_rank_names_the_rank():
+    def raise_it(c):
+        raise RankError(2, "ValueError: no", ValueError("no"))
+
+    text, _ = failing(raise_it)
+    assert "rank 2: ValueError: no" in text
+
+    def untouched(c):
+        raise RankError(0, "NotImplementedError", NotImplementedError())
+
+    assert "rank 0: not written yet" in failing(untouched)[0]
+
+
+def test_forgotten_return_is_named_even_when_the_result_is_unpacked():
+    def no_return(x):
+        x + 1
+
+    def body(c):
+        _y, _saved = c.call(no_return, X)
+
+    assert "no_return returned None" in failing(body)[0]
+    assert "did you forget `return`?" in failing(lambda c: c.close("y", c.call(no_return, X), X))[0]
+    assert "did you forget `return`?" in failing(lambda c: c.equal("n", c.call(no_return, X), 3))[0]
+
+
+def test_inputs_changed_in_place_are_reported_by_name():
+    def step(params, grad, lr=0.1):
+        params["W"] -= lr * grad
+        return params
+
+    params = {"W": X.copy()}
+    text, _ = failing(lambda c: c.close("W", c.call(step, params, X)["W"], X - 0.1 * X))
+    assert "step changed its input params['W'] in place" in text
+    with Check("in place is asked for") as check:
+        params = {"W": X.copy()}
+        check.call(step, params, X, inplace=True)
+        check.close("W", params["W"], 0.9 * X)
+
+
+def test_arrays_in_lists_are_watched_and_scalars_may_be_nan():
+    def spoil(xs):
+        xs[1][0] = np.nan
+        return 1.0
+
+    assert "xs[1]" in failing(lambda c: c.close("y", c.call(spoil, [X.copy(), np.ones(2)]), 1.0))[0]
+    with Check("nan in, nan out") as check:
+        check.close("y", check.call(lambda x: x + 0, np.array([np.nan, 1.0])), np.array([np.nan, 1.0]))
+
+
+def test_containers_are_compared_tensor_by_tensor():
+    want = {"W": X, "b": X[0]}
+    text, _ = failing(lambda c: c.close("g", {"W": X, "b": -X[0]}, want))
+    assert "✓ g['W']" in text
+    assert "the sign of g['b'] is flipped" in text
+    assert "wanted a dict with 'W', 'b'" in failing(lambda c: c.close("g", {"W": X}, want))[0]
+    text, _ = failing(lambda c: c.close("g", [X, 2 * X], [X, X], suspects={"you doubled": [2 * X, 2 * X]}))
+    assert "you doubled" in text
+    assert "wanted a list of 2, got None" in failing(lambda c: c.close("g", None, [X, X]))[0]
+
+
+def test_equal_is_exact():
+    for got, want in [(True, 1), ([1], (1,)), (1.0000001, 1.0), ("a", "b"), (np.arange(3), np.arange(4)), (None, 0)]:
+        failing(lambda c, got=got, want=want: c.equal("v", got, want))
+    with Check("right") as check:
+        check.equal("array", np.arange(3), [0, 1, 2])
+        check.equal("nested", [(0, 1), (1, 2)], [(0, 1), (1, 2)])
+        check.equal("numpy scalar", np.int64(3), 3)
+
+
+def test_raises_wants_the_right_error_and_message():
+    def refuse(n):
+        raise ValueError(f"size is {n}")
+
+    with pytest.raises(CheckFailed, match="does not say 'rank'"), Check("c") as c:
+        c.raises("size", ValueError, refuse, 0, match="rank")
+    with pytest.raises(CheckFailed, match="but it returned 3"), Check("c") as c:
+        c.raises("size", ValueError, lambda: 3)
+    with pytest.raises(CheckFailed, match="ValueError: size is 0"), Check("c") as c:
+        c.raises("size", TypeError, refuse, 0)
+
+
+def test_an_empty_check_fails():
+    assert "checks nothing" in failing(lambda c: None)[0]
+
+
+def test_nothing_reaches_stderr(capsys):
+    import sys
+
+    with Check("noisy") as check:
+        warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
+        warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
+        print("progress", file=sys.stderr)
+        check.true("ok", True)
+    seen = capsys.readouterr()
+    assert seen.err == ""
+    assert seen.out.count("RuntimeWarning: overflow in exp") == 1
+    assert "progress" in seen.out
+    assert "1 of 1 checks passed" in seen.out
+
+
+def test_an_interrupt_is_not_an_answer():
+    with pytest.raises(KeyboardInterrupt), Check("c"):
+        raise KeyboardInterrupt
+
+
+def test_html_says_the_same_and_is_escaped():
+    check = Check("a <b> c")
+    check.close("dW", -X, X)
+    html = check._card()._repr_html_()
+    assert "a &lt;b&gt; c" in html
+    assert "✗" in html
+    assert "the sign of dW is flipped" in html

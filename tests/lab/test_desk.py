@@ -1,0 +1,69 @@
+"""The setup cell: one line about the machine, warnings about crowding, the figures' style; and nothing else."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from distlearn.lab import Lab, desk
+
+
+def test_setup_prints_one_line_and_seeds_nothing(capsys):
+    np.random.seed(3)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    Lab("07")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("lab 07 · distlearn ")
+    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize("number", ["7", 7, "seven", ""])
+def test_a_lab_has_two_digits(number):
+    with pytest.raises(ValueError, match="two digits"):
+        Lab(number)
+
+
+def test_crowding_is_told():
+    assert desk._crowding(0, 2, "8") == []
+    assert desk._crowding(2, 2, None) == []
+    assert desk._crowding(2, 2, "1") == []
+    (turns,) = desk._crowding(4, 2, "1")
+    assert "no measured speed-up can exceed 2" in turns
+    (threads,) = desk._crowding(2, 2, "2")
+    assert "4 threads on 2 cores" in threads
+    assert len(desk._crowding(4, 1, "4")) == 2
+
+
+def test_figures_carry_their_text(capsys):
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from distlearn.lab.show import Picture
+
+    lab = Lab("07")
+    fig, ax = plt.subplots()
+    ax.plot([1, 2])
+    picture = Picture(fig, 'Loss "falls" & stays.')
+    assert 'alt="Loss &quot;falls&quot; &amp; stays."' in picture._repr_html_()
+    assert picture._repr_png_()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert 500 < picture.width < 900, "shown at its size in inches, not in pixels of the file"
+    capsys.readouterr()
+    lab.show(ax, alt="Loss falls.")
+    assert capsys.readouterr().out.strip() == "[figure: Loss falls.]"
+    assert not plt.get_fignums(), "or a notebook would show it twice"
+    with pytest.raises(ValueError, match="alt is empty"):
+        lab.show(fig, alt=" ")
+
+
+def test_the_desk_needs_no_notebook_and_imports_no_heavy_package():
+    code = (
+        "import sys, distlearn.lab;"
+        "bad = {'matplotlib', 'IPython', 'rich', 'nbformat', 'nbgrader', 'ipyparallel', 'mpi4py'} & set(sys.modules);"
+        "print(sorted(bad))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"

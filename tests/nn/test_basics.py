@@ -1,0 +1,171 @@
+"""The first layers, the loss, and what containers do with parameters."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import Roofline, SimWorld
+from distlearn.nn import MLP, Linear, Param, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy, Tanh, nbytes
+from distlearn.testing import gradient_check, numeric_gradient
+
+
+def x_of(*shape, seed=1):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+LAYERS = [
+    (Linear(5, 3, 0, dtype="float64"), (4, 5)),
+    (Linear(1, 1, 0, dtype="float64"), (1, 1)),
+    (Linear(7, 2, 0, dtype="float64"), (0, 7)),
+    (ReLU(), (3, 4)),
+    (Sigmoid(), (3, 4)),
+    (Tanh(), (2, 3, 4)),
+    (MLP((6, 5, 4, 3), "tanh", dtype="float64"), (3, 6)),
+]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda v: str(v))
+def test_gradients(layer, shape):
+    errors = gradient_check(layer, x_of(*shape))
+    names = [e.name for e in errors]
+    assert [n for n in names if n != "dx"] == [p.name for p in layer.params]
+
+
+def test_the_gradient_check_finds_a_wrong_gradient():
+    class Wrong(Linear):
+        def backward(self, dy, saved):
+            dx = super().backward(dy, saved)
+            self.b.grad *= 2
+            return dx
+
+    with pytest.raises(AssertionError, match=r"b\[\d\]: backward says"):
+        gradient_check(Wrong(3, 2, dtype="float64"), x_of(4, 3))
+
+
+def test_gradients_add_up_over_micro_batches():
+    x, layer = x_of(6, 3), Linear(3, 2, dtype="float64")
+    y, saved = layer.forward(x)
+    layer.backward(np.ones_like(y), saved)
+    whole = layer.W.grad.copy()
+    layer.W.grad[...] = 0
+    parts = [layer.forward(part) for part in (x[:2], x[2:])]  # both in flight at once
+    for y, saved in reversed(parts):
+        layer.backward(np.ones_like(y), saved)
+    np.testing.assert_allclose(layer.W.grad, whole, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_silent_change_of_precision(dtype):
+    model = MLP((4, 5, 3), "sigmoid", dtype=dtype)
+    x = x_of(6, 4).astype(dtype)
+    y, saved = model.forward(x)
+    loss, dy = SoftmaxCrossEntropy()(y, np.arange(6) % 3)
+    model.backward(dy, saved)
+    assert {y.dtype, dy.dtype, *(p.grad.dtype for p in model.params)} == {np.dtype(dtype)}
+    assert isinstance(loss, float)
+
+
+def test_sigmoid_does_not_overflow():
+    with np.errstate(all="raise"):
+        y, _ = Sigmoid().forward(np.array([-1e4, 0.0, 1e4]))
+    np.testing.assert_array_equal(y, [0.0, 0.5, 1.0])
+
+
+@pytest.mark.parametrize("n", [None, 20])
+def test_loss_against_its_definition(n):
+    z, labels = x_of(5, 4), np.array([0, 3, 1, 1, 2])
+    loss, dz = SoftmaxCrossEntropy()(z.copy(), labels, n)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    assert loss == pytest.approx(-np.log(p[np.arange(5), labels]).sum() / (n or 5))
+    np.testing.assert_allclose(dz, numeric_gradient(lambda: SoftmaxCrossEntropy()(z, labels, n)[0], z), atol=1e-8)
+
+
+def test_loss_of_huge_logits_is_finite():
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        loss, dz = SoftmaxCrossEntropy()(np.array([[0.0, 1000.0], [3.0, 3.0]]), np.array([0, 1]))
+    assert loss == pytest.approx((1000 + np.log(2)) / 2)
+    assert np.isfinite(dz).all()
+
+
+def test_loss_of_no_rows_is_nothing():
+    loss, dz = SoftmaxCrossEntropy()(np.zeros((0, 3)), np.zeros(0, int), 8)
+    assert loss == 0
+    assert dz.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "n", "error"),
+    [
+        (np.array([0, 3]), None, "labels run from 0 to 3, expected class indices from 0 to 2"),
+        (np.array([-1, 1]), None, "labels run from -1 to 1"),
+        (np.array([0, 1, 2]), None, r"labels have shape \(3,\), expected \(2,\)"),
+        (np.array([0.0, 1.0]), None, "labels have dtype float64"),
+        (np.array([0, 1]), 1, "n is 1, expected at least the 2 rows"),
+    ],
+)
+def test_loss_names_bad_labels(labels, n, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        SoftmaxCrossEntropy()(np.zeros((2, 3)), labels, n)
+
+
+def test_a_shape_that_does_not_fit_names_the_layer():
+    with pytest.raises(ValueError, match=r"Linear\(5, 3\) \(layer 2.Linear\): expected .* \(batch, 5\), got \(4, 6\)"):
+        Sequential(Linear(4, 6), ReLU(), Linear(5, 3)).forward(np.zeros((4, 4), "float32"))
+    with pytest.raises(ValueError, match=r"got \(4,\)"):
+        Linear(4, 2).forward(np.zeros(4, "float32"))
+    with pytest.raises(ValueError, match="d_out is 0"):
+        Linear(4, 0)
+    with pytest.raises(ValueError, match="activation is 'gelu'"):
+        MLP((3, 4, 2), "gelu")
+
+
+def test_weights_depend_on_seed_and_layer_alone():
+    a, b, c = MLP((4, 5, 5, 3), seed=1), MLP((4, 5, 5, 3), seed=1, dtype="float64"), MLP((4, 5, 5, 3), seed=2)
+    for p, q, r in zip(a.params, b.params, c.params, strict=True):
+        np.testing.assert_array_equal(p.data, q.data.astype("float32"))
+        if p.name.endswith("W"):
+            assert not np.array_equal(p.data, r.data)
+    assert not np.array_equal(a.params[0].data, a.params[2].data)
+
+
+def test_names_are_unique_and_ordered():
+    names = [p.name for p in Sequential(Linear(2, 3), Sequential(Linear(3, 3), Tanh()), Linear(3, 1)).params]
+    assert names == ["0.W", "0.b", "1.0.W", "1.0.b", "2.W", "2.b"]
+
+
+def test_a_tied_parameter_is_one_and_complete_after_its_last_use():
+    first = Linear(3, 3, 0, dtype="float64")
+    model = Sequential(first, Tanh(), first)
+    assert len(model.params) == 2
+    y, saved = model.forward(x_of(2, 3))
+    seen = []
+    model.backward(np.ones_like(y), saved, on_grad=lambda p: seen.append((p.name, p.grad.copy())))
+    assert [name for name, _ in seen] == ["0.b", "0.W"]
+    np.testing.assert_array_equal(seen[1][1], first.W.grad)
+    gradient_check(model, x_of(2, 3))
+
+
+def test_flops_count_multiply_adds_twice_and_fill_spans():
+    model = MLP((10, 20, 5))
+    assert model.flops((8, 10)) == 2 * 8 * 10 * 20 + 8 * 20 + 2 * 8 * 20 * 5
+
+    def program(comm):
+        model.forward(np.zeros((8, 10), "float32"), clock=comm.clock)
+
+    world = SimWorld(1, compute=Roofline(1e6))
+    world.run(program)
+    assert [s.name for s in world.trace] == ["forward[0.Linear]", "forward[1.ReLU]", "forward[2.Linear]"]
+    assert world.makespan == pytest.approx(model.flops((8, 10)) / 1e6)
+
+
+def test_activation_memory_counts_each_array_once():
+    x = np.zeros((8, 10))
+    assert nbytes([x, (x, {"again": x}), np.zeros(3)]) == 640 + 24
+    _, saved = MLP((10, 20, 5), dtype="float64").forward(x)
+    assert nbytes(saved) == 8 * (80 + 160)  # x and the hidden layer's output, which ReLU and Linear share
+
+
+def test_param_makes_its_gradient():
+    p = Param(np.ones((2, 3), "float32"), "w")
+    assert p.grad.shape == (2, 3)
+    assert p.grad.dtype == np.float32
+    assert (p.size, p.nbytes) == (6, 24)

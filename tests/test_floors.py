@@ -1,0 +1,161 @@
+"""The architecture as a test: imports go only down, and heavy packages are imported in one place each."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "distlearn"
+
+FLOORS = {
+    "backend": 0,
+    "trace": 0,
+    "cuda": 1,
+    "nn": 2,
+    "optim": 2,
+    "data": 2,
+    "comm": 3,
+    "parallel": 4,
+    "train": 4,
+    "world": 5,
+    "viz": 5,
+    "testing": 5,
+    "lab": 5,
+    "cli": 5,
+}
+
+# package: the modules that may import it (with everything below them)
+HEAVY = {
+    "cupy": ("backend", "cuda"),
+    "greenlet": ("comm.scheduler",),
+    "ipyparallel": ("world",),
+    "matplotlib": ("viz", "lab.desk", "lab.style"),  # a lab shows figures and sets their defaults
+    "mpi4py": ("comm.mpi", "world.mpi"),
+    "pooch": ("data",),
+    "rich": ("cli.console", "viz.tables"),
+    "sklearn": ("data",),
+    "torch": (),
+}
+
+# strategies are written against the protocol; which communicator they get is the world's business
+IMPLEMENTATIONS = ("comm.sim", "comm.mpi", "comm.nccl", "comm.local", "comm.SimWorld", "comm.DeadlockError")
+
+
+class Import(NamedTuple):
+    """One thing that a module imports, dots resolved: `distlearn.comm.sim`."""
+
+    line: int
+    target: str
+
+
+def imports(source: str, module: str, is_package: bool = False) -> list[Import]:
+    """Every import of a module, also inside functions and under `if TYPE_CHECKING`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [Import(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = module.split(".")
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, base] if base else parts)
+            found += [Import(node.lineno, f"{base}.{alias.name}") for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("importlib.import_module", "__import__"):
+            name = node.args[0]
+            if isinstance(name, ast.Constant) and not name.value.startswith("."):
+                found.append(Import(node.lineno, name.value))
+    return found
+
+
+def below(name: str, prefixes) -> bool:
+    """Say whether a dotted name is one of the prefixes or inside one."""
+    return any(name == p or name.startswith(f"{p}.") for p in prefixes)
+
+
+def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
+    """What a module imports against the rules."""
+    here = module.removeprefix("distlearn.")
+    mine = here.partition(".")[0]
+    if mine not in FLOORS:
+        return [f"{module}: on which floor is {mine!r}? Add it to FLOORS"]
+    wrong = []
+    for line, target in imports(source, module, is_package):
+        package, _, rest = target.partition(".")
+        where = f"{module}, line {line}: imports {target}"
+        if package in HEAVY and not below(here, HEAVY[package]):
+            wrong.append(f"{where}; {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone")
+        if package != "distlearn" or rest.partition(".")[0] == mine:
+            continue
+        other = rest.partition(".")[0]
+        if FLOORS.get(other, -1) > FLOORS[mine]:
+            wrong.append(f"{where}: up from floor {FLOORS[mine]} to {FLOORS[other]}")
+        if mine != "comm" and FLOORS[mine] < 5 and below(rest, IMPLEMENTATIONS):
+            wrong.append(f"{where}: floor {FLOORS[mine]} knows comm.protocol, not who implements it")
+    return wrong
+
+
+def modules() -> list[tuple[str, Path]]:
+    """Every module of the package but its `__init__`, which names all floors and loads them lazily."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name != "distlearn":
+            found.append((name, path))
+    return found
+
+
+@pytest.mark.parametrize(("module", "path"), modules(), ids=lambda v: v if isinstance(v, str) else "")
+def test_imports_go_down(module, path):
+    assert complaints(path.read_text(encoding="utf-8"), module, path.name == "__init__.py") == []
+
+
+def test_every_floor_is_inhabited():
+    """A package that was renamed would otherwise keep its old floor, and its imports go unseen."""
+    names = {path.stem if path.suffix == ".py" else path.name for path in PACKAGE.iterdir()}
+    missing = {name for name in FLOORS if name not in names}
+    assert missing == set()
+
+
+def test_root_loads_nothing():
+    """`distlearn/__init__` may import the standard library alone: everything else comes on first use."""
+    source = (PACKAGE / "__init__.py").read_text(encoding="utf-8")
+    assert {target.partition(".")[0] for _, target in imports(source, "distlearn", True)} == {"__future__", "importlib"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "expected"),
+    [
+        ("distlearn.nn.linear", "from ..comm import Network", "up from floor 2 to 3"),
+        ("distlearn.nn.linear", "def f():\n    from distlearn.parallel import bucket", "up from floor 2 to 4"),
+        ("distlearn.comm.sim", "from .. import train", "up from floor 3 to 4"),
+        ("distlearn.comm.sim", "import distlearn.world.engines", "up from floor 3 to 5"),
+        ("distlearn.parallel.data", "from ..comm.sim import SimWorld", "not who implements it"),
+        ("distlearn.parallel.data", "from ..comm import SimWorld", "not who implements it"),
+        ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, cuda alone"),
+        ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
+        ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
+        ("distlearn.cli.bench", "import importlib\nimportlib.import_module('torch')", "the benchmarks alone"),
+        ("distlearn.attic", "import os", "on which floor is 'attic'"),
+    ],
+)
+def test_the_rule_sees(module, source, expected):
+    assert [expected in line for line in complaints(source, module)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("distlearn.parallel.data", "from ..comm.protocol import Communicator\nfrom .bucket import Bucket"),
+        ("distlearn.world.mpi", "from mpi4py import MPI\nfrom ..comm.mpi import MPIComm"),
+        ("distlearn.cli.train", "from .. import viz\nfrom ..train import fit"),
+        ("distlearn.comm.sim", "from ..trace import Trace\nfrom .post import Post"),
+    ],
+)
+def test_the_rule_allows(module, source):
+    assert complaints(source, module) == []

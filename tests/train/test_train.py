@@ -1,0 +1,142 @@
+"""The whole program: the same numbers on any number of ranks, a history that adds up, errors that say what is wrong."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import distlearn as dl
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.data import load
+from distlearn.testing import assert_same_params
+from distlearn.train import DivergedError, Settings, build, evaluate, fit, train
+
+FAST = Settings(data="digits", hidden=(16, 12), dtype="float64", epochs=2, batch_size=100, n_train=350)
+
+
+@pytest.fixture(scope="module")
+def serial():
+    return SimWorld(1).run(train, FAST)[0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_the_same_parameters_on_any_number_of_ranks(serial, size, overlap):
+    results = SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(train, FAST.but(overlap=overlap, cap_bytes=2000))
+    assert_same_params(results[0].params, serial.params)
+    for result in results:
+        np.testing.assert_allclose(result.history.losses, serial.history.losses, atol=1e-12)
+        assert result.history.last.test_accuracy == serial.history.last.test_accuracy
+    assert [r.params is None for r in results] == [False] + [True] * (size - 1)
+
+
+def test_the_serial_strategy_gives_the_same(serial):
+    got = SimWorld(1).run(train, FAST.but(strategy="serial"))[0]
+    assert_same_params(got.params, serial.params)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "batch", "activation"), [((), 64, "relu"), ((7, 5, 3), 1000, "tanh"), ((33,), 3, "sigmoid")]
+)
+def test_other_widths_and_batches(hidden, batch, activation):
+    settings = FAST.but(hidden=hidden, batch_size=batch, activation=activation, n_train=90, epochs=1, optimizer="sgd")
+    want = SimWorld(1).run(train, settings)[0]
+    assert_same_params(SimWorld(4).run(train, settings)[0].params, want.params)
+
+
+def test_history_adds_up():
+    result = SimWorld(2, compute=Roofline(1e9)).run(train, FAST.but(epochs=3, evaluate_every=2))[0]
+    history = result.history
+    assert [e.epoch for e in history.epochs] == [1, 2, 3]
+    assert [e.samples for e in history.epochs] == [350, 700, 1050]
+    assert len(history.losses) == 3 * 4
+    weights = np.array([100, 100, 100, 50]) / 350
+    np.testing.assert_allclose(history.column("loss"), [weights @ history.losses[i : i + 4] for i in (0, 4, 8)])
+    assert np.isnan(history.column("val_accuracy")).tolist() == [True, False, False]
+    assert (np.diff(history.column("seconds")) > 0).all()
+    assert history.samples_per_second == pytest.approx(1050 / history.last.seconds)
+    assert history.as_dicts()[2]["epoch"] == 3
+    with pytest.raises(ValueError, match="column: 'accuracy'"):
+        history.column("accuracy")
+
+
+def test_it_learns():
+    last = SimWorld(2).run(train, Settings(data="digits", epochs=12))[0].history.last
+    assert last.test_accuracy > 0.93
+    assert last.loss < 0.1
+
+
+def test_progress_is_reported_step_by_step():
+    seen = []
+    SimWorld(2, report=lambda step, total, **values: seen.append((step, total, sorted(values)))).run(train, FAST)
+    assert [s for s, *_ in seen] == list(range(1, 9))
+    assert seen[0][1:] == (8, ["epoch", "loss", "samples"])
+
+
+def test_evaluate_counts_right_answers_on_every_rank():
+    data = load("digits")
+
+    def program(comm):
+        strategy = build(comm, Settings(), data)
+        whole = evaluate(strategy, data.x_test, data.y_test)
+        parts = evaluate(strategy, data.x_test, data.y_test, batch_size=7)
+        few = evaluate(strategy, data.x_test[:2], data.y_test[:2])
+        right = strategy.predict(data.x_test).argmax(axis=1) == data.y_test
+        return whole, parts, few, right.mean(), right[:2].mean(), evaluate(strategy, data.x_test[:0], data.y_test[:0])
+
+    for whole, parts, few, want, want_few, none in SimWorld(3).run(program):
+        assert whole == parts == pytest.approx(want)
+        assert few == want_few
+        assert math.isnan(none)
+
+
+def test_divergence_is_noticed_at_once():
+    with np.errstate(all="ignore"), pytest.raises(RankError, match=r"loss became .* at step") as caught:
+        SimWorld(2).run(train, FAST.but(lr=1e38, hidden=(), dtype="float32"))
+    assert isinstance(caught.value.original, DivergedError)
+
+
+def test_more_ranks_than_samples():
+    with pytest.raises(RankError, match="5 ranks, but 'digits' has only 3 training samples"):
+        SimWorld(5).run(train, FAST.but(n_train=3))
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size"])
+@pytest.mark.parametrize("value", [0, -3, 2.5])
+def test_bad_numbers_are_named(name, value):
+    with pytest.raises(ValueError, match=f"fit: {name} is {value}"):
+        fit(SimpleNamespace(rank=0, size=1), None, **{"epochs": 1, "batch_size": 1, name: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "magic"}, "strategy is 'magic', expected one of"),
+        ({"model": "cnn9000"}, "model is 'cnn9000'"),
+        ({"optimizer": "adamant"}, "optimizer is 'adamant'"),
+        ({"dtype": "int32"}, "dtype is 'int32'"),
+        ({"learning_rate": 1}, "no setting learning_rate"),
+    ],
+)
+def test_bad_settings_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Settings().but(**changes)
+
+
+def test_an_unknown_data_set_is_named():
+    with pytest.raises(RankError, match="imagenet"):
+        SimWorld(1).run(train, Settings(data="imagenet"))
+
+
+def test_serial_on_two_ranks_is_refused():
+    with pytest.raises(RankError, match="runs on one rank, not on 2"):
+        SimWorld(2).run(train, Settings(strategy="serial"))
+
+
+def test_public_names_load():
+    for name in ("SimWorld", "Network", "fit", "Settings", "DataParallel", "Trace"):
+        assert getattr(dl, name) is not None
+        assert name in dir(dl)
+    with pytest.raises(AttributeError, match="no attribute 'Simworld'"):
+        dl.Simworld  # noqa: B018

@@ -1,0 +1,139 @@
+"""A real JupyterLab in a real, headless Chromium: open a notebook, run all of it, look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+TOKEN = "distlearn-ui"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# the idle sign shows before the kernel is connected, and "run all" would then silently run nothing: wait for the kernel
+READY = """async () => {
+  const notebook = window.jupyterapp.shell.currentWidget;
+  await notebook.context.ready;
+  await notebook.sessionContext.ready;
+  await notebook.sessionContext.session.kernel.info;
+}"""
+RUN_ALL = "() => window.jupyterapp.commands.execute('notebook:run-all-cells')"
+SEEN = """() => ({
+  cells: document.querySelectorAll('.jp-CodeCell').length,
+  executed: [...document.querySelectorAll('.jp-CodeCell')]
+    .filter(c => /\\[\\d+\\]/.test(c.querySelector('.jp-InputPrompt').textContent)).length,
+  figures: [...document.querySelectorAll('.jp-OutputArea img')]
+    .map(i => ({width: i.naturalWidth, alt: i.alt, shown: i.getBoundingClientRect().width})),
+  bars: [...document.querySelectorAll('.jp-OutputArea .progress-bar, .jp-OutputArea progress')]
+    .map(e => e.style.width || e.value),
+  errors: [...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]')].map(e => e.innerText),
+  missing: [...document.querySelectorAll('.jp-OutputArea-output')]
+    .map(e => e.innerText).filter(t => /Error displaying widget|widget model not found/i.test(t)),
+  height: document.querySelector('.jp-WindowedPanel-inner, .jp-Notebook').scrollHeight,
+})"""
+
+
+def chromium() -> str | None:
+    """Path of an installed Chromium or Chrome, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def jupyterlab(root: Path):
+    """Serve a folder; yield the address."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as home:
+        settings = Path(home, "settings", "@jupyterlab", "notebook-extension", "tracker.jupyterlab-settings")
+        settings.parent.mkdir(parents=True)
+        settings.write_text(json.dumps({"windowingMode": "none"}), encoding="utf-8")  # else only what is in view exists
+        env = os.environ | {
+            "JUPYTERLAB_SETTINGS_DIR": str(Path(home, "settings")),
+            "JUPYTERLAB_WORKSPACES_DIR": str(Path(home, "workspaces")),
+            "JUPYTER_CONFIG_DIR": str(Path(home, "config")),
+            "IPYTHONDIR": str(Path(home, "ipython")),
+        }
+        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+        command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
+        command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
+        command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+        with open(Path(home, "log"), "w+", encoding="utf-8") as log:
+            server = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
+            try:
+                url = f"http://127.0.0.1:{port}"
+                _wait_for(server, f"{url}/api/status?token={TOKEN}", log)
+                yield url
+            finally:
+                server.terminate()
+                try:
+                    server.wait(20)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+
+
+def _wait_for(server, url: str, log, seconds: float = 60) -> None:
+    """Poll until the server answers."""
+    give_up = time.monotonic() + seconds
+    while time.monotonic() < give_up:
+        if server.poll() is not None:
+            break
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(url, timeout=2).read()
+            return
+        time.sleep(0.2)
+    log.seek(0)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read()}")
+
+
+def run_notebook(url: str, path: str, pictures: Path, seconds: float = 300) -> dict:
+    """Open `path`, run all cells, take pictures of the page from top to bottom; return what is to be seen on it."""
+    from playwright.sync_api import sync_playwright
+
+    pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as profile, sync_playwright() as p:
+        browser = p.chromium.launch_persistent_context(
+            profile, executable_path=chromium(), headless=True, args=FLAGS, viewport={"width": 1300, "height": 1500}
+        )
+        page = browser.pages[0]
+        page.set_default_timeout(seconds * 1000)
+        console: list[str] = []
+        page.on("console", lambda message: console.append(message.text) if message.type == "error" else None)
+        page.goto(f"{url}/lab/tree/{path}?token={TOKEN}&reset")
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.evaluate(READY)
+        page.evaluate(RUN_ALL)
+        page.wait_for_timeout(1000)  # the last pictures are laid out
+        seen = page.evaluate(SEEN)
+        _photograph(page, seen["height"], pictures, Path(path).stem)
+        browser.close()
+    return seen | {"console": console}
+
+
+def _photograph(page, height: int, folder: Path, stem: str, step: int = 1350) -> None:
+    """Scroll through the notebook and save one picture per screen."""
+    scroll = "(y) => { document.querySelector('.jp-WindowedPanel-outer, .jp-Notebook').scrollTop = y; }"
+    for i, y in enumerate(range(0, height, step)):
+        page.evaluate(scroll, y)
+        page.wait_for_timeout(150)
+        page.screenshot(path=str(folder / f"{stem}-{i:02d}.png"))
