@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from textbook import CASES
 
 from distlearn.cuda import KernelError, RawKernel
+
+from .textbook import CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.title)
