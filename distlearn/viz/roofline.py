@@ -71,7 +71,7 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
         f"{card.bandwidth / 1e9:g} GB/s", (card.ridge / 5, card.attainable(card.ridge / 5)), xytext=(-6, 8),
         textcoords="offset points", ha="right", color=MUTED, fontsize=9,
     )  # fmt: skip
-    ax.legend(loc="lower right")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0)
     ax.set_title(_finding(points, card) if title is None else title)
     return ax
 
@@ -116,6 +116,5 @@ def _finding(points: dict[str, float], card: Card) -> str:
     if len(points) == 1:
         (name,) = points
         return f"On this card ({card.name}) {bound[name]} is what holds {name} back"
-    slow, fast = min(points, key=points.get), max(points, key=points.get)
-    gain = card.attainable(points[fast]) / card.attainable(points[slow])
-    return f"On this card ({card.name}) {fast} can be {gain:.2g} times as fast as {slow}"
+    gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
+    return f"On this card ({card.name}) the ceilings lie a factor of {gain:.2g} apart"
