@@ -61,7 +61,12 @@ def emulator_directory() -> Path:
 @functools.cache
 def _emulator_hash() -> str:
     files = sorted(emulator_directory().glob("*.[hc]*"))
-    own = [Path(__file__), Path(src.__file__), Path(__file__).with_name("sites.py")]
+    own = [
+        Path(__file__),
+        Path(src.__file__),
+        Path(__file__).with_name("sites.py"),
+        Path(__file__).with_name("flow.py"),
+    ]
     return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform())
 
 

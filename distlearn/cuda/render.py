@@ -45,6 +45,8 @@ def to_text(report) -> str:
     """Return the report as plain text."""
     out = [title(report)]
     out += [f"  !! {error}" for error in report.errors]
+    if report.truncated:
+        out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
     if report.sites:
         out.append(f"  {summary(report)}")
         width = max(len(s.array) for s in report.sites)

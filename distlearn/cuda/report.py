@@ -52,7 +52,6 @@ class Site:
     wavefronts: int = 0
     ideal_wavefronts: int = 0
     worst_conflict: int = 1
-    skipped: int = 0
 
     @property
     def sectors_per_request(self) -> float:
@@ -103,6 +102,9 @@ class Report:
         How long the emulator took. It says nothing about a card.
     printed : str
         What the kernel printed.
+    truncated : bool
+        Whether a thread did so much between two barriers (more than 2**18 blocks and accesses) that the counts of
+        `sites` cover only the beginning. Errors and `flops` are complete all the same.
     """
 
     kernel: str
@@ -116,6 +118,7 @@ class Report:
     active_lanes: float = 1.0
     seconds: float = 0.0
     printed: str = ""
+    truncated: bool = False
     source: str = field(default="", repr=False)
 
     @property
@@ -177,9 +180,10 @@ def make_report(
     regions = raw["regions"]
     report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
     report.sites = _sites(raw, regions, build_sites)
-    report.flops = sum(active * build_sites[i].flops for i, _, active in raw["blocks"])
-    issued = sum(n for _, n, _ in raw["blocks"])
+    report.flops = sum(entered * build_sites[i].flops for i, entered, _, _ in raw["blocks"])
+    issued = sum(n for _, _, n, _ in raw["blocks"])
     report.active_lanes = sum(active for *_, active in raw["blocks"]) / (32 * issued) if issued else 1.0
+    report.truncated = raw["not_replayed"] > 0
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
     shared = sum(r["bytes"] for r in regions if r["space"] == 1)
     if shared > SHARED_LIMIT:
@@ -201,7 +205,7 @@ def _sites(raw, regions, build_sites) -> list[Site]:
             key, Site(place.line, place.column, access, region["name"], SPACES[region["space"]], t["size"])
         )
         site.column = min(site.column, place.column) or place.column
-        for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "skipped"):
+        for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
             setattr(site, name, getattr(site, name) + t[name])
         site.worst_conflict = max(site.worst_conflict, t["worst"])
     return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.line, s.array, s.access, s.size))

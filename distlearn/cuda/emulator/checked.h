@@ -41,16 +41,16 @@ void emu_set_kernel(void (*kernel)(void**), const char* signature);
 // A static variable is shared memory enough: the checker runs one block at a time. Its name and size are told to the
 // checker by a call that the source pass puts after the declaration.
 #define __shared__ static __attribute__((aligned(128)))
-#define EMU_ELEMENT(v) emu::Element<decltype(v)>::type
-#define EMU_SHARED(v) emu_register_shared((void*)&(v), sizeof(v), sizeof(EMU_ELEMENT(v)), alignof(EMU_ELEMENT(v)), #v);
-#define EMU_GLOBAL(v, constant)                                                                                   \
-    static emu::Registered emu_registered_##v((void*)&(v), sizeof(v), sizeof(EMU_ELEMENT(v)), alignof(EMU_ELEMENT(v)), \
-                                              #v, constant);
+#define EMU_SHARED(v) emu_register_shared((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v);
+#define EMU_GLOBAL(v, constant)                                                                             \
+    static emu::Registered emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v, \
+                                              constant);
 
 namespace emu {
 template <class T> struct Element { typedef T type; };
 template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
-template <class T> struct Element<const T> { typedef typename Element<T>::type type; };
+template <class T> EMU_UNCHECKED constexpr size_t item_size(T&) { return sizeof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr size_t item_align(T&) { return alignof(typename Element<T>::type); }
 
 struct Registered {
     EMU_UNCHECKED Registered(void* p, size_t size, size_t item, size_t align, const char* name, int constant) {

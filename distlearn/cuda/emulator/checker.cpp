@@ -74,7 +74,7 @@ void block_released(Block& B) {
 }
 
 void warp_released(Block& B, int warp, unsigned lanes, WarpOp op) {
-    if (warp == open_warp) close_warp();
+    if (warp == open_warp && lanes == B.alive[warp]) close_warp();
     if (op == SYNC) synchronised(B, warp, lanes);
 }
 
@@ -127,10 +127,7 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
         if (n) n->offset = (int64_t)offset, n->size = size;
     }
     if (access == ATOMIC && r.space == GLOBAL) made_atomic = true;
-    if (want_statistics) {
-        open(f->linear / WARP);
-        record(t, (uint32_t)offset, f->linear % WARP);
-    }
+    if (want_statistics) trace(f->linear, access_event(t, offset));
     if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
 }
 
@@ -151,12 +148,7 @@ static void on_block(const void* pc) {  // a thread enters a basic block
         make_ready(the_block, f->linear);
         hand_over(the_block, &f->sp);
     }
-    if (!want_statistics) return;
-    open(f->linear / WARP);
-    uint32_t site = site_of(pc);
-    BasicBlock& b = blocks_of[site];
-    if (!b.touched) b.touched = true, open_blocks.add() = (int)site;
-    b.turns[f->linear % WARP]++;
+    if (want_statistics) enter_block(f->linear, site_of(pc));
 }
 
 static void find_who_is_stuck(Block& B) {
@@ -193,6 +185,7 @@ static void run_launch() {
     for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
         B.index = block_index(&the_launch, b);
         begin_block();
+        memset(call_stacks, 0, B.n * sizeof *call_stacks);
         for (size_t i = 0; i < regions.n; i++)  // NaNs, so that using what nobody wrote also shows in the results
             if (regions[i].space == SHARED) memset((void*)regions[i].begin, 0xff, regions[i].end - regions[i].begin);
         if (!run_block(B)) {
@@ -265,12 +258,16 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void*) {
     Fibre* f = the_block.current;
     if (!f) return;
+    if (want_statistics) enter_function(f->linear);
     uintptr_t bottom = (uintptr_t)the_block.stacks + (uintptr_t)f->linear * STACK;
     if ((uintptr_t)__builtin_frame_address(0) - bottom >= STACK_RESERVE) return;
     report(STACK_OVERFLOW, site_of(HERE), 0, -1);
     end_thread();
 }
-void __tsan_func_exit(void) {}
+void __tsan_func_exit(void) {
+    Fibre* f = the_block.current;
+    if (f && want_statistics) leave_function(f->linear);
+}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) {}

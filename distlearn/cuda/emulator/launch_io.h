@@ -143,7 +143,8 @@ static void put3(const char* name, uint3 v) { put(",\"%s\":[%u,%u,%u]", name, v.
 #define PUT(field) put(",\"" #field "\":%lld", (long long)(x.field))
 
 static void write_report(uint64_t accesses, double seconds) {
-    put("{\"accesses\":%llu,\"seconds\":%.6f,\"regions\":[", (unsigned long long)accesses, seconds);
+    put("{\"accesses\":%llu,\"seconds\":%.6f,\"not_replayed\":%llu,\"regions\":[", (unsigned long long)accesses, seconds,
+        (unsigned long long)not_replayed);
     for (size_t i = 0; i < regions.n; i++) {
         Region& x = regions[i];
         put("%s{\"name\":", i ? "," : "");
@@ -157,15 +158,16 @@ static void write_report(uint64_t accesses, double seconds) {
         Traffic& x = traffic[i];
         put("%s{\"site\":%u", i ? "," : "", x.site);
         PUT(region), PUT(access), PUT(size), PUT(requests), PUT(lanes), PUT(sectors), PUT(ideal_sectors), PUT(wavefronts),
-            PUT(ideal_wavefronts), PUT(worst), PUT(skipped);
+            PUT(ideal_wavefronts), PUT(worst);
         put("}");
     }
     put("],\"blocks\":[");
     bool comma = false;
     for (size_t i = 0; i < blocks_of.n; i++) {
         BasicBlock& x = blocks_of[i];
-        if (!x.issued) continue;
-        put("%s[%d,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.issued, (unsigned long long)x.active);
+        if (!x.entered) continue;
+        put("%s[%d,%llu,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.entered, (unsigned long long)x.issued,
+            (unsigned long long)x.active);
         comma = true;
     }
     put("],\"findings\":[");

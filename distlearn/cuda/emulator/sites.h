@@ -3,13 +3,15 @@
 // Every hook knows the address that it will return to. Python labels each call in the compiler's assembly (sites.py)
 // and adds two tables to the program: emu_sites, those addresses, and emu_site_ids, a number for each. Calls of the same
 // line, column and kind share a number, since a compiler may copy a call; Python keeps what each number stands for.
-// Here the tables become one array over the kernel's code, so that finding a site is one load.
+// A third table, emu_site_order, says in which order a warp runs the basic blocks
+// (flow.py). Here the first two become one array over the kernel's code, so that finding a site is one load.
 #pragma once
 #include "memory.h"
 
 extern "C" {
 extern const uintptr_t emu_sites[];
 extern const uint32_t emu_site_ids[];
+extern const uint32_t emu_site_order[];
 extern const uint32_t emu_n_sites, emu_n_site_ids;
 }
 
