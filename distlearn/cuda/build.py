@@ -67,7 +67,16 @@ def _emulator_hash() -> str:
         Path(__file__).with_name("sites.py"),
         Path(__file__).with_name("flow.py"),
     ]
-    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform())
+    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform(), _processor())
+
+
+def _processor() -> str:
+    """Return what tells processors apart: a home directory may be shared by machines with different instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(sorted({text for text in lines if text.startswith(("flags", "Features", "model name"))}))
 
 
 def _hash(*texts) -> str:
@@ -141,7 +150,7 @@ def _checker(compiler: Compiler) -> Path:
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
             made = Path(scratch) / "checker.o"
-            flags = ["-x", "c++", *COMMON, "-O2", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
             cpp = emulator_directory() / "checker.cpp"
             _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], Path(scratch))
             _put(made, path)

@@ -2,7 +2,7 @@
 
 Two things are asked of it. How many floating-point operations belong to each block that a hook counts: +, -, *, / and
 sqrt count one, a fused multiply-add two, a function such as exp one; comparisons and conversions do not count. And how
-the lanes of a warp that took different ways come together again: on a card the lanes that are behind run first. "Behind"
+the lanes of a warp that took different ways come together again: on a card the lanes that are behind run first. This
 is an order of the blocks in which every block stands before those that follow it, and all blocks of a loop before those
 after the loop (F. Bourdoncle, "Efficient chaotic iteration strategies with widenings", 1993, section 3: a weak
 topological order).
@@ -33,11 +33,15 @@ class BasicBlock:
 
     flops: int = 0
     following: list[int] = field(default_factory=list)
+    ends: bool = False  # by an error that is reported: nobody comes out of it
 
 
-def flops_of_call(callee: str) -> int:
-    """Return the operations that a call of the C library counts."""
-    return 2 if callee in ("fma", "fmaf") else int(bool(MATHS.match(callee)))
+def read_call(callee: str) -> list[tuple]:
+    """Return what a call means here: the operations of a function of the C library, or the end of the thread."""
+    if callee.startswith("__ubsan_handle"):
+        return [("error",)]
+    flops = 2 if callee in ("fma", "fmaf") else int(bool(MATHS.match(callee)))
+    return [("flops", flops)] if flops else []
 
 
 def read_flow(text: str) -> list[tuple]:
@@ -52,19 +56,40 @@ def read_flow(text: str) -> list[tuple]:
 
 
 def order_blocks(flow: list[tuple]) -> dict[int, BasicBlock]:
-    """Return the blocks that hooks count, by their site's number, in the order in which a warp would run them.
+    """Return the blocks that need a hook, by the number of their hook, in the order in which a warp would run them.
 
     The compiler cuts blocks further after it has placed the hooks (around checks of an index, say) and moves the pieces
-    about. All pieces that can be reached from a hook without passing another belong to it.
+    about. All pieces that can be reached from a hook without passing another belong to it. A block that always follows
+    the same other one, which nothing else follows, is joined to that one and needs no hook of its own.
     """
     labels = {event[1]: i for i, event in enumerate(flow) if event[0] == "label"}
     blocks = {event[1]: _read_block(flow, at, labels) for at, event in enumerate(flow) if event[0] == "block"}
-    graph = {site: [s for s in block.following if s in blocks] for site, block in blocks.items()}
-    return {site: blocks[site] for site in weak_order(graph)}
+    _join_chains(blocks)
+    graph = {hook: block.following for hook, block in blocks.items()}
+    return {hook: blocks[hook] for hook in weak_order(graph)}
+
+
+def _join_chains(blocks: dict[int, BasicBlock]) -> None:
+    before: dict[int, set] = {hook: set() for hook in blocks}
+    for hook, block in blocks.items():
+        block.following = [s for s in dict.fromkeys(block.following) if s in blocks and not blocks[s].ends]
+        for s in block.following:
+            before[s].add(hook)
+    for hook in list(blocks):
+        while hook in blocks and len(blocks[hook].following) == 1:
+            (child,) = blocks[hook].following
+            if child == hook or before[child] != {hook}:
+                break
+            joined = blocks.pop(child)
+            blocks[hook].flops += joined.flops
+            blocks[hook].following = joined.following
+            blocks[hook].ends |= joined.ends
+            for s in joined.following:
+                before[s] = before[s] - {child} | {hook}
 
 
 def _read_block(flow, start, labels) -> BasicBlock:
-    block, seen, todo = BasicBlock(), set(), [start + 1]
+    block, seen, todo, ways_out = BasicBlock(), set(), [start + 1], set()
     while todo:
         at = todo.pop()
         while at < len(flow) and at not in seen:
@@ -72,7 +97,8 @@ def _read_block(flow, start, labels) -> BasicBlock:
             kind, *what = flow[at]
             if kind == "block":
                 block.following.append(what[0])
-            if kind in ("block", "leave"):
+            ways_out.add(kind)
+            if kind in ("block", "leave", "error"):
                 break
             if kind == "flops":
                 block.flops += what[0]
@@ -82,6 +108,7 @@ def _read_block(flow, start, labels) -> BasicBlock:
                 if what[1]:
                     break
             at += 1
+    block.ends = "error" in ways_out and not ways_out & {"block", "leave"}
     return block
 
 

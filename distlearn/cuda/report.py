@@ -180,9 +180,9 @@ def make_report(
     regions = raw["regions"]
     report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
     report.sites = _sites(raw, regions, build_sites)
-    report.flops = sum(entered * build_sites[i].flops for i, entered, _, _ in raw["blocks"])
-    issued = sum(n for _, _, n, _ in raw["blocks"])
-    report.active_lanes = sum(active for *_, active in raw["blocks"]) / (32 * issued) if issued else 1.0
+    report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
+    issued = sum(n for _, n, _, _ in raw["blocks"])
+    report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
     report.truncated = raw["not_replayed"] > 0
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
     shared = sum(r["bytes"] for r in regions if r["space"] == 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from distlearn.cuda.flow import flops_of_call, order_blocks, read_flow
+from distlearn.cuda.flow import order_blocks, read_call, read_flow
 
 KERNEL_FILE = "kernel.cu"
 BASIC_BLOCK = "__sanitizer_cov_trace_pc"
@@ -46,14 +46,11 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     (str, list of SourceSite)
         The text with labels and tables; the sites by number (number 0 stands for "not in the kernel").
     """
-    mac = platform == "darwin"
-    label, prefix = ("LEMU", "_") if mac else (".LEMU", "")
+    prefix = "_" if platform == "darwin" else ""
     out: list[str] = []
-    ids: list[int] = []
-    sites: list[list] = [[0, 0, "", 0]]
-    known: dict[tuple, int] = {}
-    files: dict[str, str] = {}
+    calls: list[tuple] = []  # (where in `out`, line, column, callee)
     flow: list[tuple] = []
+    files: dict[str, str] = {}
     line = column = 0
     for text in assembly.split("\n"):
         if "/DEFAULTLIB:libclang_rt" in text:  # Windows: asks the linker for the library that we replace
@@ -72,28 +69,41 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
             if callee in COPIES:
                 text = text.replace(callee, COPIES[callee], 1)
                 callee = COPIES[callee]
-            out += [text, f"{label}{len(ids)}:"]
-            key = (line, column, callee) if callee != BASIC_BLOCK else (line, column, callee, len(ids))
-            if key not in known:
-                known[key] = len(sites)
-                sites.append([line, column, callee, 0])
-            ids.append(known[key])
-            if callee == BASIC_BLOCK:
-                flow.append(("block", ids[-1]))
-            elif flops := flops_of_call(callee):
-                flow.append(("flops", flops))
-            continue
+            flow += [("block", len(calls))] if callee == BASIC_BLOCK else read_call(callee)
+            calls.append((len(out), line, column, callee))
         else:
             flow += read_flow(text)
         out.append(text)
-    order = [0] * len(sites)
-    for position, (site, block) in enumerate(order_blocks(flow).items()):
-        sites[site][3], order[site] = block.flops, position
+    return _finish(out, calls, order_blocks(flow), platform)
+
+
+def _finish(out, calls, blocks, platform) -> tuple[str, list[SourceSite]]:
+    """Write labels and tables; take out the hooks of blocks that were joined to the one before."""
+    label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
+    sites, ids, known = [SourceSite(0, 0, "", 0)], [], {}
+    order = [0]
+    positions = {call: position for position, call in enumerate(blocks)}
+    for call, (at, line, column, callee) in enumerate(calls):
+        hook = callee == BASIC_BLOCK
+        if hook and call not in blocks:
+            out[at] = ""
+            continue
+        key = (line, column, callee, call if hook else -1)
+        if key not in known:
+            known[key] = len(sites)
+            sites.append(SourceSite(line, column, callee, blocks[call].flops if hook else 0))
+            order.append(positions.get(call, 0))
+        out[at] += f"\n{label}{len(ids)}:"
+        ids.append(known[key])
     section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
-    out += [section, "\t.p2align 3", f"\t.globl {prefix}emu_sites", f"{prefix}emu_sites:"]
-    out += [f"\t.quad {label}{i}" for i in range(len(ids))]
-    out += [f"\t.globl {prefix}emu_site_ids", f"{prefix}emu_site_ids:", *(f"\t.long {i}" for i in ids)]
-    out += [f"\t.globl {prefix}emu_site_order", f"{prefix}emu_site_order:", *(f"\t.long {i}" for i in order)]
-    for name, value in (("emu_n_sites", len(ids)), ("emu_n_site_ids", len(sites))):
-        out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", f"\t.long {value}"]
-    return "\n".join(out) + "\n", [SourceSite(*s) for s in sites]
+    tables = [
+        ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
+        ("emu_site_ids", [f".long {i}" for i in ids]),
+        ("emu_site_order", [f".long {i}" for i in order]),
+        ("emu_n_sites", [f".long {len(ids)}"]),
+        ("emu_n_site_ids", [f".long {len(sites)}"]),
+    ]
+    out += [section, "\t.p2align 3"]
+    for name, values in tables:
+        out += [f"\t.globl {prefix}{name}", f"{prefix}{name}:", *(f"\t{v}" for v in values)]
+    return "\n".join(out) + "\n", sites

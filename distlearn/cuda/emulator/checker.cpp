@@ -39,7 +39,7 @@ static double started;
 static const void* last_block;  // where the running thread was when it last entered a basic block
 
 constexpr uintptr_t STACK_RESERVE = 48 * 1024;  // left for library functions and for the checker itself
-constexpr uint32_t PATIENCE = 1 << 18;          // basic blocks that a thread may run before others get a turn
+constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at who has been running
 
 static double now() {
     timespec t;
@@ -105,16 +105,15 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
     if (a - ((uintptr_t)B.stacks + (uintptr_t)f->linear * STACK) < STACK) return;  // the thread's own local variables
     uint32_t site = site_of(pc);
     int t = traffic_of[site] - 1;
-    if (__builtin_expect(t < 0 || a < regions[traffic[t].region].begin || a + size > regions[traffic[t].region].end, 0)) {
+    if (__builtin_expect(t < 0 || a < traffic[t].begin || a + size > traffic[t].end, 0)) {
         int region = find_region(a, size);
         if (region < 0) {
             if (access != WRITE && in_constant_data(a)) return;
             refuse(a, size, access, site, t < 0 ? -1 : traffic[t].region);
         }
-        int known = traffic_for(site, region, access, size);
-        t = known;
+        t = traffic_for(site, region, access, size);
     }
-    Region& r = regions[traffic[t].region];
+    const Region& r = regions[traffic[t].region];
     uint64_t offset = a - r.begin;
     accesses++;
     if (size <= 16 && (a & (size - 1))) {
@@ -131,23 +130,29 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
     if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
 }
 
-static void on_block(const void* pc) {  // a thread enters a basic block
-    Fibre* f = the_block.current;
-    if (!f) return;
-    last_block = pc;
-    static uint32_t steps, run;
-    static Fibre* runner;
-    if (__builtin_expect(!(++steps & 0xffff), 0) && (now() - started) * 1e3 > time_limit_ms) timed_out = true;
-    if (__builtin_expect(timed_out, 0)) {
-        if (!stop) report(ENDLESS, site_of(pc), 0, -1);
+static int patience = PATIENCE;
+
+static void out_of_patience(Fibre* f, const void* pc) {
+    static Fibre* last;
+    patience = PATIENCE;
+    if ((now() - started) * 1e3 > time_limit_ms) {
+        patience = 0;  // the next block of any thread comes here, too
+        if (!timed_out) report(ENDLESS, site_of(pc), 0, -1);
+        timed_out = true;
         end_thread();
     }
-    if (runner != f) runner = f, run = 0;
-    if (__builtin_expect(++run > PATIENCE, 0)) {  // it may be waiting for another thread of its block
-        run = 0;
+    if (last == f) {  // still the same thread: it may be waiting for another one of its block
         make_ready(the_block, f->linear);
         hand_over(the_block, &f->sp);
     }
+    last = f;
+}
+
+static inline void on_block(const void* pc) {  // a thread enters a basic block
+    Fibre* f = the_block.current;
+    if (!f) return;
+    last_block = pc;
+    if (__builtin_expect(--patience < 0, 0)) out_of_patience(f, pc);
     if (want_statistics) enter_block(f->linear, site_of(pc));
 }
 
@@ -181,6 +186,7 @@ static void run_launch() {
         add_region(B.dynamic_shared, the_launch.shared_bytes, 1, 4, "dynamic shared memory", SHARED, false);
     traffic_of.resize(emu_n_site_ids + 1);
     blocks_of.resize(emu_n_site_ids + 1);
+    make_traces();
     started = now();
     for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
         B.index = block_index(&the_launch, b);

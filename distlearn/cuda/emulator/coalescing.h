@@ -21,13 +21,14 @@ struct Traffic {  // of one line's access to one array
     int region, next;  // next: another array that the same line touches, or -1
     Access access;
     int size;
+    uintptr_t begin, end;  // of the array
     uint64_t requests, lanes, sectors, ideal_sectors, wavefronts, ideal_wavefronts;
     int worst;
 };
 
 struct BasicBlock {
-    uint64_t entered;         // by single threads: exact
-    uint64_t issued, active;  // by warps, and lanes that took part: of what was replayed
+    uint64_t issued, active;  // how often warps ran it, and how many lanes took part
+    uint64_t untraced;        // by lanes whose trace was full
 };
 
 // A trace is of these. A block: the top bit, whether it is only gone on with, the depth of calls, the site. An access:
@@ -44,7 +45,10 @@ static inline uint64_t rank_of(Event e) {  // the lower, the further behind
 static Vec<Traffic> traffic;
 static Vec<int> traffic_of;        // by site: the array it touched last, plus one; zero is none
 static Vec<BasicBlock> blocks_of;  // by site
-static Vec<Event> traces[WARP];    // of the warp that runs
+struct Trace {
+    Event *begin, *end, *full;
+};
+static Trace traces[WARP];         // of the warp that runs
 static int open_warp = -1;
 static uint64_t not_replayed;
 
@@ -97,80 +101,106 @@ static void count_wavefronts(Traffic& t, const uint64_t* offset, const uint8_t* 
     }
 }
 
-// The lanes `which` (n of them) stand in the same block, each at[] an event after its beginning: do its accesses.
-static void replay_accesses(const uint8_t* which, int n, size_t* at) {
-    uint32_t waiting = n == WARP ? ~0u : (1u << n) - 1;  // a bit for each of the n whose next event is an access
-    while (waiting) {
-        int first = -1, together = 0;
+static void make_request(int index, uint64_t* offset, const uint8_t* lane, int n) {
+    Traffic& t = traffic[index];
+    t.requests++;
+    t.lanes += n;
+    if (regions[t.region].space == SHARED) count_wavefronts(t, offset, lane, n);
+    else count_sectors(t, offset, n);
+}
+
+struct Cursor {  // where a lane stands in its trace
+    const Event *next, *end;
+};
+
+static inline int traffic_in(Event e) { return (int)(e >> 40); }
+static inline uint64_t offset_in(Event e) { return e & ((1ull << 40) - 1); }
+static inline bool at_access(const Cursor& c) { return c.next != c.end && !(*c.next & IS_BLOCK); }
+
+// The n lanes of `which` stand at the beginning of the same block: do its accesses, each by all lanes that make it.
+static void replay_accesses(const uint8_t* which, int n, Cursor* cursor) {
+    for (;;) {
+        int index = -1, together = 0;
         uint64_t offset[WARP];
         uint8_t lane[WARP];
-        for (uint32_t m = waiting; m; m &= m - 1) {
-            int i = __builtin_ctz(m), l = which[i];
-            Event e = at[l] < traces[l].n ? traces[l][at[l]] : IS_BLOCK;
-            if (e & IS_BLOCK) {
-                waiting &= ~(1u << i);
-                continue;
-            }
-            int t = (int)(e >> 40);
-            if (first < 0) first = t;
-            if (t != first) continue;
-            offset[together] = e & ((1ull << 40) - 1);
-            lane[together++] = (uint8_t)l;
-            at[l]++;
+        for (int i = 0; i < n; i++) {
+            Cursor& c = cursor[which[i]];
+            if (!at_access(c)) continue;
+            if (index < 0) index = traffic_in(*c.next);
+            if (traffic_in(*c.next) != index) continue;
+            offset[together] = offset_in(*c.next++);
+            lane[together++] = which[i];
         }
-        if (!together) break;
-        Traffic& t = traffic[first];
-        t.requests++;
-        t.lanes += together;
-        if (regions[t.region].space == SHARED) count_wavefronts(t, offset, lane, together);
-        else count_sectors(t, offset, together);
+        if (!together) return;
+        make_request(index, offset, lane, together);
     }
+}
+
+// Of the lanes that are not done, those that are furthest behind; and who they are.
+static int furthest_behind(const Cursor* cursor, uint8_t* which) {
+    int n = 0;
+    Event first = 0;
+    bool alike = true;
+    for (int l = 0; l < WARP; l++) {
+        if (cursor[l].next == cursor[l].end) continue;
+        Event e = *cursor[l].next;
+        if (!n) first = e;
+        alike &= e == first;
+        which[n++] = (uint8_t)l;
+    }
+    if (alike) return n;
+    uint64_t behind = ~0ull;
+    int all = n;
+    n = 0;
+    for (int i = 0; i < all; i++) {
+        uint64_t rank = rank_of(*cursor[which[i]].next);
+        if (rank < behind) behind = rank, n = 0;
+        if (rank == behind) which[n++] = which[i];
+    }
+    return n;
 }
 
 // The warp whose traces were collected has come to a barrier, or another warp runs: replay it.
 static void close_warp() {
-    size_t at[WARP] = {0};
     if (open_warp < 0) return;
-    for (;;) {
-        uint64_t behind = ~0ull;
-        uint8_t which[WARP];
-        int n = 0;
-        for (int l = 0; l < WARP; l++) {
-            if (at[l] >= traces[l].n) continue;
-            uint64_t rank = rank_of(traces[l][at[l]]);
-            if (rank < behind) behind = rank, n = 0;
-            if (rank == behind) which[n++] = (uint8_t)l;
-        }
-        if (!n) break;
-        Event e = traces[which[0]][at[which[0]]];
+    Cursor cursor[WARP];
+    for (int l = 0; l < WARP; l++) cursor[l] = {traces[l].begin, traces[l].end};
+    uint8_t which[WARP];
+    while (int n = furthest_behind(cursor, which)) {
+        Event e = *cursor[which[0]].next;
         if (!(e & RESUMED)) blocks_of[site_in(e)].issued++, blocks_of[site_in(e)].active += n;
-        for (int i = 0; i < n; i++) at[which[i]]++;
-        replay_accesses(which, n, at);
+        for (int i = 0; i < n; i++) cursor[which[i]].next++;
+        replay_accesses(which, n, cursor);
     }
-    for (int l = 0; l < WARP; l++) traces[l].n = 0;
+    for (int l = 0; l < WARP; l++) traces[l].end = traces[l].begin;
     open_warp = -1;
 }
 
-static inline void trace(int thread, Event e) {
-    int warp = thread / WARP, lane = thread % WARP;
-    if (warp != open_warp) close_warp(), open_warp = warp;
-    Vec<Event>& trace = traces[lane];
-    if (trace.n >= LONGEST_TRACE) {
-        not_replayed++;
-        return;
+static void make_traces() {  // pages that are never touched cost nothing
+    for (Trace& t : traces) {
+        t.begin = t.end = (Event*)malloc(LONGEST_TRACE * sizeof(Event));
+        t.full = t.begin + LONGEST_TRACE - 2;
+        if (!t.begin) fprintf(stderr, "the emulator ran out of memory\n"), abort();
     }
-    if (!trace.n && !(e & IS_BLOCK)) {  // it goes on after a barrier, in the middle of a block
-        CallStack& s = call_stacks[thread];
-        trace.add() = block_event(s.block[s.depth], s.depth) | RESUMED;
-    }
-    trace.add() = e;
 }
 
-static inline void enter_block(int thread, uint32_t site) {
+static inline __attribute__((always_inline)) bool trace(int thread, Event e) {
+    int warp = thread / WARP;
+    if (__builtin_expect(warp != open_warp, 0)) close_warp(), open_warp = warp;
+    Trace& t = traces[thread % WARP];
+    if (__builtin_expect(t.end >= t.full, 0)) return not_replayed++, false;
+    if (__builtin_expect(t.end == t.begin, 0) && !(e & IS_BLOCK)) {  // it goes on after a barrier, within a block
+        CallStack& s = call_stacks[thread];
+        *t.end++ = block_event(s.block[s.depth], s.depth) | RESUMED;
+    }
+    *t.end++ = e;
+    return true;
+}
+
+static inline __attribute__((always_inline)) void enter_block(int thread, uint32_t site) {
     CallStack& s = call_stacks[thread];
     s.block[s.depth] = site;
-    blocks_of[site].entered++;
-    trace(thread, block_event(site, s.depth));
+    if (__builtin_expect(!trace(thread, block_event(site, s.depth)), 0)) blocks_of[site].untraced++;
 }
 
 static inline void enter_function(int thread) {
@@ -194,6 +224,8 @@ static int traffic_for(uint32_t site, int region, Access access, int size) {
     t.region = region;
     t.access = access;
     t.size = size;
+    t.begin = regions[region].begin;
+    t.end = regions[region].end;
     t.next = first;
     t.worst = 1;
     traffic_of[site] = (int)traffic.n;

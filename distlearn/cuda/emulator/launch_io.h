@@ -165,9 +165,9 @@ static void write_report(uint64_t accesses, double seconds) {
     bool comma = false;
     for (size_t i = 0; i < blocks_of.n; i++) {
         BasicBlock& x = blocks_of[i];
-        if (!x.entered) continue;
-        put("%s[%d,%llu,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.entered, (unsigned long long)x.issued,
-            (unsigned long long)x.active);
+        if (!x.issued && !x.untraced) continue;
+        put("%s[%d,%llu,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.issued, (unsigned long long)x.active,
+            (unsigned long long)x.untraced);
         comma = true;
     }
     put("],\"findings\":[");
