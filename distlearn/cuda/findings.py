@@ -108,6 +108,16 @@ def _element(raw, region) -> str:
     return f"{region['name']}[{index}]" + (f" (+ {rest} bytes)" if rest else "")
 
 
+def _ranges(mask: int) -> str:
+    """Write the set bits of a mask: 0xffff0001 is '0, 16-31'."""
+    bits, parts = [i for i in range(32) if mask >> i & 1], []
+    for i in bits:
+        if i - 1 not in bits:
+            parts.append([i, i])
+        parts[-1][1] = i
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
 def _message(raw, region, site, other, who) -> str:
     kind, block, offset, extra = raw["kind"], tuple(raw["block"]), raw["offset"], raw["extra"]
     verb, they = VERBS[raw["access"]], tuple(raw["other_thread"])
@@ -118,14 +128,21 @@ def _message(raw, region, site, other, who) -> str:
         has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
         return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
     if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
-        missing = "blocks run in any order" if kind == RACE_BLOCKS else "no barrier lies between"
+        missing = (
+            "blocks run in any order, so only atomics can share it"
+            if kind == RACE_BLOCKS
+            else "no barrier lies between"
+        )
         rival = f"thread {they} of block {tuple(raw['other_block'])} at line {other.line}"
         clash = f"the {PAST[raw['other_access']]} by {rival}"
         return f"{who} {verb} {_element(raw, region)}, which clashes with {clash}: {missing}"
     if kind == STUCK:
         lanes = int(raw["text"].split()[1], 16)
-        names = ", ".join(str(i) for i in range(32) if lanes >> i & 1)
-        why = f"lanes {names} of its mask never come" if lanes else "the lanes of its mask came for different things"
+        why = (
+            f"lanes {_ranges(lanes)} of its mask never come"
+            if lanes
+            else "the lanes of its mask came for different things"
+        )
         tail = f"; others wait at line {other.line}" if other.line else ""
         return f"{who} waits at a warp operation for ever: {why}{tail}"
     if region is not None:

@@ -57,6 +57,7 @@ struct Block {
     char* stacks;
     int allocated;        // fibres that the two arrays above can hold
     int n, living, at_barrier;
+    int votes;            // at the barrier, for __syncthreads_count and its kin
     int *ready, head, tail, capacity;  // a ring of fibre numbers
     void* scheduler_sp;   // the stack that started the block
     char* dynamic_shared;
@@ -146,9 +147,8 @@ static __attribute__((noinline)) void hand_over(Block& B, void** save) {
 }
 
 static inline void release_block(Block& B) {
-    B.at_barrier = 0;
-    uint64_t count = 0;  // for __syncthreads_count and its kin
-    for (int i = 0; i < B.n; i++) count += B.fibres[i].state == AT_BARRIER && B.fibres[i].value;
+    uint64_t count = B.votes;
+    B.at_barrier = B.votes = 0;
     block_released(B);
     for (int i = 0; i < B.n; i++)
         if (B.fibres[i].state == AT_BARRIER) {
@@ -199,8 +199,8 @@ static inline uint64_t barrier(uint64_t value, void* pc) {
     Block& B = block();
     Fibre* f = B.current;
     f->state = AT_BARRIER;
-    f->value = value;
     f->pc = pc;
+    B.votes += value != 0;
     if (++B.at_barrier == B.living) release_block(B);
     hand_over(B, &f->sp);
     return f->result;
@@ -294,7 +294,7 @@ static void* fresh_stack(Block& B, int i) {  // as emu_switch would have left it
 
 static bool run_block(Block& B) {  // false if some threads wait for ever
     B.living = B.n;
-    B.at_barrier = B.head = B.tail = 0;
+    B.at_barrier = B.votes = B.head = B.tail = 0;
     for (int w = 0; w * WARP < B.n; w++) {
         int lanes = B.n - w * WARP;
         B.waiting[w] = 0;
