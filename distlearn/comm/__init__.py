@@ -3,9 +3,11 @@
 Nothing here knows of layers, models or optimizers.
 """
 
+from . import collectives, cost
 from .collectives import ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
-from .network import Network
+from .network import HierarchicalNetwork, Network
+from .phantom import Phantom
 from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
 
 __all__ = [
@@ -15,12 +17,16 @@ __all__ = [
     "Communicator",
     "DeadlockError",
     "Free",
+    "HierarchicalNetwork",
     "Measured",
     "Network",
+    "Phantom",
     "RankError",
     "Roofline",
     "SimWorld",
     "Work",
+    "collectives",
+    "cost",
     "ring_all_reduce",
     "shares",
 ]
