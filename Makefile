@@ -36,7 +36,7 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	if [ "`id -u`" = 0 ]; then set -- "$$@" --allow-root; fi; \
 	if [ "`uname`" != Darwin ] && [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ]; then set -- "$$@" --no-browser; fi; \
 	JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	    exec $(BIN)/jupyter lab --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)/labs" "$$@" $(ARGS)
+	    exec $(BIN)/jupyter lab --log-level=ERROR --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)/labs" "$$@" $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs
 	$(BIN)/python -m pytest $(ARGS)
@@ -50,6 +50,7 @@ labs: $(STAMP) ## Generate labs/ from course/source
 
 labs-check: $(STAMP) ## Check the anatomy of the labs, and that labs/ is what course/source generates
 	$(BIN)/distlearn labs check
+	$(BIN)/distlearn labs generate --check
 
 bench: $(STAMP) ## Measure against the goals and against peers (those of `pip install -e '.[bench]'`)
 	$(BIN)/distlearn bench $(ARGS)

@@ -3,7 +3,8 @@
 import os
 import sys
 
-from nbgrader.converters import Autograde, GenerateAssignment
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.preprocessors import ClearHiddenTests
 
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, SkipDemonstrations
 
@@ -28,6 +29,13 @@ c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignmen
 # others, whatever tags a student gives to the checks.
 c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), SkipDemonstrations]
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
-c.Execute.allow_errors = True  # a wrong answer must not stop the cells below it
 c.OverwriteCells.add_missing_cells = True  # a check that was deleted comes back
 c.LimitOutput.max_lines = 500
+
+# Feedback shows what the hidden tests found, not the tests, so that they serve another year.
+c.GenerateFeedback.preprocessors = [ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
+
+# Collecting what a learning platform hands over: "anna_lab00.ipynb", or Canvas's "anna_12345_67890_lab00-2.ipynb".
+c.FileNameCollectorPlugin.named_regexp = (
+    r".*[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?(?P<file_id>lab\d\d)[^/\\]*\.ipynb$"
+)

@@ -94,11 +94,12 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         if all(any(getattr(e, name) is not None for e in history.epochs) for history in histories.values())
     ]
     shown = evaluated if len(histories) == 1 else [name for name in evaluated if name == "val_accuracy"]
-    made = [viz.save(viz.plot_history(histories, y=("loss", *shown)), folder / "curves.png")]
+    drawn = histories if len(histories) > 1 else next(iter(histories.values()))
+    figures = {"curves.png": viz.plot_history(drawn, y=("loss", *shown))}
     if len(trace):
         start, end = middle_steps(trace)
-        made.append(viz.save(viz.plot_timeline(trace, start=start, end=end), folder / "timeline.png"))
+        figures["timeline.png"] = viz.plot_timeline(trace, start=start, end=end)
     if len(seconds) > 1 and 1 in seconds:
         times = {"simulated" if simulated else "measured": seconds}
-        made.append(viz.save(viz.plot_speedup(sorted(seconds), **times), folder / "speedup.png"))
-    return made
+        figures["speedup.png"] = viz.plot_speedup(sorted(seconds), **times)
+    return [viz.save(figure, folder / name, close=True) for name, figure in figures.items()]

@@ -287,7 +287,9 @@ class SimComm:
         (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
         what = ("broadcast", f"root={root}", x.shape, str(x.dtype))
         payload = x.copy() if self.rank == root else None
-        return self._meet("broadcast", what, payload, x.nbytes, lambda xs: [xs[root]] * len(xs), into=x).wait()
+        into = None if self.rank == root else x  # the root's array may be read-only
+        self._meet("broadcast", what, payload, x.nbytes, lambda xs: [xs[root]] * len(xs), into=into).wait()
+        return x
 
     def scatter(self, x, out, root=0):
         """Deal the root's rows."""

@@ -3,7 +3,8 @@
 A rank that waits *inside* MPI burns its core, takes half the speed of a computing neighbour when ranks share cores, and
 ignores Ctrl-C. Polling costs nothing where it matters, in three phases:
 
-1. for 20 microseconds ask at once, again and again: most small messages are there by then;
+1. for a millisecond ask at once, again and again: most small messages are there by then; but if there are more ranks
+   on this machine than cores, only for 20 microseconds, because the one waited for may need this core;
 2. then offer the core to others between two looks (`sched_yield`), as long as the bytes should take;
 3. then nap between two looks for a tenth of the time waited so far, a millisecond at most, so that napping never makes
    a wait more than about a tenth longer.
@@ -14,18 +15,31 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..trace import Span, WallClock
 
-SPIN_SECONDS = 20e-6
-BRISK_SECONDS = 500e-6
+SPIN_SECONDS = 1e-3
+CROWDED_SPIN_SECONDS = 20e-6
+BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
-def poll(done, nbytes: float = 0, timeout: float | None = None) -> bool:
+def count_cores() -> int:
+    """Return how many cores this process may use: of the machine, of its affinity mask, of its container."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        cores = min(cores, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no container, or no limit ("max")
+        pass
+    return cores
+
+
+def poll(done, nbytes: float = 0, timeout: float | None = None, spin: float = CROWDED_SPIN_SECONDS) -> bool:
     """Call `done()` until it says yes; return False if that took longer than `timeout` seconds.
 
     Parameters
@@ -36,18 +50,20 @@ def poll(done, nbytes: float = 0, timeout: float | None = None) -> bool:
         Size of what is waited for [bytes].
     timeout : float, optional
         [s]; no limit by default.
+    spin : float
+        How long to ask without a pause [s].
     """
     if done():
         return True
     start = time.perf_counter()
-    brisk = BRISK_SECONDS + nbytes / SLOW_BYTES_PER_SECOND
+    brisk = spin + BRISK_SECONDS + nbytes / SLOW_BYTES_PER_SECOND
     while not done():
         waited = time.perf_counter() - start
         if timeout is not None and waited > timeout:
             return False
         if waited > brisk:
             time.sleep(min(LONGEST_NAP, waited / 10))
-        elif waited > SPIN_SECONDS:
+        elif waited > spin:
             _give_way()
     return True
 

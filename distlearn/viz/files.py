@@ -57,7 +57,7 @@ def describe(drawn) -> str:
     return ". ".join(re.sub(r"\s+", " ", s).rstrip(".") for s in sentences) + "." if sentences else ""
 
 
-def save(drawn, path, *, alt: str | None = None, dpi: float = 160) -> Path:
+def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
     """Write a figure to a file, all of it or nothing; the format follows from the name: .png, .svg or .pdf.
 
     Parameters
@@ -70,6 +70,8 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160) -> Path:
         `describe` says.
     dpi : float
         Resolution of a PNG [pixels per inch].
+    close : bool
+        Forget the figure afterwards; else it stays in memory, and a notebook shows it, too.
 
     Returns
     -------
@@ -99,4 +101,8 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160) -> Path:
     with mpl.rc_context({"svg.hashsalt": "distlearn"}):  # else the identifiers inside are random
         figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
     path.write_bytes(buffer.getvalue())
+    if close:
+        from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
+
+        plt.close(figure)
     return path

@@ -19,7 +19,7 @@ from ..comm.protocol import CommError
 from ..trace import Trace
 from .cluster import Cluster
 from .group import Group
-from .outcome import blame, where
+from .outcome import blame, surface, where
 from .progress import Bar
 from .watch import ControllerDied, TimeIsUp, Watch, unpack
 
@@ -150,7 +150,7 @@ class EngineWorld:
         KeyboardInterrupt
             After the ranks were interrupted, too.
         """
-        __tracebackhide__ = True  # IPython then shows the user's line and the error, not our frames
+        __tracebackhide__ = True  # the frames that a user sees are his own, and `surface`
         payload = _pack(fn, args, kwargs)
         self._revive()
         timeout = self.timeout if timeout is None else timeout
@@ -162,7 +162,7 @@ class EngineWorld:
             if bar is not None:
                 bar.close()
         if error is not None:
-            raise error
+            surface(error)
         self._group.was_orderly()
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 

@@ -15,7 +15,7 @@ from ..comm.protocol import CommError
 from . import remote
 from .cluster import Cluster, identity
 from .deaths import Deaths, choose_first, how_it_ended
-from .outcome import Frame, Outcome
+from .outcome import OWN_MODULES, Frame, Outcome
 
 KEPT_COPIES = 32
 JOIN_SECONDS = 30.0
@@ -144,13 +144,13 @@ class Group:
 
     def silent(self, rank: int) -> Outcome:
         """Make the outcome of a rank that did not react."""
-        outcome = Outcome(rank, "silent", error="does not react")
+        outcome = Outcome(rank, "silent")
         path = self._stack_file(rank)
         with contextlib.suppress(OSError, psutil.Error):
             if path and (frames := read_stack(path)):
                 outcome.frames = frames
             if psutil.Process(self.pids[rank]).status() == psutil.STATUS_STOPPED:
-                outcome.waits_for = f"SIGCONT: its process {self.pids[rank]} is stopped"
+                outcome.error = f"is stopped (process {self.pids[rank]}, SIGSTOP)"
         return outcome
 
     def kill(self) -> bool:
@@ -185,7 +185,6 @@ def read_stack(path: str) -> list[Frame]:
             elif line.startswith("  File "):
                 name, _, rest = line.removeprefix('  File "').partition('", line ')
                 number, _, function = rest.strip().partition(" in ")
-                own = "/distlearn/comm/" in name or "/distlearn/world/" in name
+                own = any(f"/{module.replace('.', '/')}" in name for module in OWN_MODULES)
                 frames.insert(0, Frame(name, int(number), function, "", own))
-    ours = [k for k, frame in enumerate(frames) if frame.own and frame.function == "_call"]
-    return frames[ours[0] + 1 :] if ours else frames
+    return frames

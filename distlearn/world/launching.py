@@ -12,6 +12,9 @@ from pathlib import Path
 
 import psutil
 
+from ..comm.waiting import count_cores
+from .reaper import shared_memory
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -40,17 +43,6 @@ def is_hydra(mpiexec: str) -> bool:
     """Say whether an mpiexec is MPICH's."""
     done = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=30, check=False)
     return "HYDRA" in done.stdout
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use: of the machine, of its affinity mask, of its container."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        cores = min(cores, max(1, round(int(quota) / int(period))))
-    except (OSError, ValueError):  # no container, or no limit ("max")
-        pass
-    return cores
 
 
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
@@ -134,7 +126,11 @@ def kill_tree(pid: int) -> None:
         family = [*root.children(recursive=True), root]
     except psutil.NoSuchProcess:
         return
+    shared = shared_memory(family)
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, timeout=5)
+    for path in shared:
+        with contextlib.suppress(OSError):
+            os.unlink(path)

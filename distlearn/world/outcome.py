@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..comm.protocol import CommTimeoutError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world")
+OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 
@@ -45,7 +45,7 @@ class Outcome:
     ended : float
         When, on the run's clock.
     error : str
-        Type and text of the exception; how the process died.
+        Type and text of the exception; how the process died; why it is silent, if that is known.
     frames : list of Frame
         Where it raised, or where it was when it was interrupted; outermost first.
     waits_for : str
@@ -108,8 +108,9 @@ def pickled(error: BaseException) -> bytes:
 
 
 def users(frames: list[Frame]) -> list[Frame]:
-    """Keep the frames that are the user's: from the first one that is not ours, without ours."""
-    return [f for f in frames if not f.own]
+    """Keep the frames that are the user's: those that our code called, without ours."""
+    first = next((i for i, frame in enumerate(frames) if frame.own), 0)
+    return [frame for frame in frames[first:] if not frame.own]
 
 
 def _place(frame: Frame) -> tuple[str, str]:
@@ -125,6 +126,8 @@ def _place(frame: Frame) -> tuple[str, str]:
 
 def where(outcome: Outcome) -> str:
     """Say in a few words where a rank was."""
+    if outcome.status == "silent" and outcome.error:
+        return outcome.error
     mine = users(outcome.frames)
     place = ""
     if mine:
@@ -174,14 +177,12 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "")
         first, kind, text = late[0], RankTimeoutError, _too_late(late, len(outcomes), timeout)
     else:
         first = silent[0]
-        text = f"does not react any more; it {where(first)}"
+        text = f"does not react any more: it {where(first)}"
     others = [f"rank {o.rank} {where(o)}" for o in outcomes if o.status == "interrupted" and kind is RankError]
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
     if silent:
         text += f"\n{_ranks(silent)} could not be interrupted."
-    error = kind(first.rank, text + (f"\n{note}" if note else ""), original)
-    error.__cause__ = original
-    return error
+    return kind(first.rank, text + (f"\n{note}" if note else ""), original)
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
@@ -201,9 +202,15 @@ def _ranks(outcomes) -> str:
 
 
 def _too_late(late, size, timeout) -> str:
-    back = f"; the other {size - len(late)} had" if size > len(late) else ""
+    rest = size - len(late)
+    back = "" if rest == 0 else "; the other one had" if rest == 1 else f"; the other {rest} had"
     head = f"has not returned after {timeout:g} s"
     if len(late) > 1:
         head += f", nor has {_ranks(late[1:]).lower()}" if len(late) == 2 else f", nor have {_ranks(late[1:]).lower()}"
     lines = [f"  rank {o.rank} {where(o)}" for o in late]
     return "\n".join([head + back + ":", *lines])
+
+
+def surface(error: BaseException):
+    """Raise what happened on a rank; its own traceback is in the message below."""
+    raise error

@@ -59,10 +59,24 @@ def kill_marked(folder, grace: float = 0.0, limit: float = 10.0) -> None:
                 process.terminate()
         psutil.wait_procs(processes, timeout=grace)
     while (processes := marked(folder)) and time.monotonic() < deadline:
+        shared = shared_memory(processes)
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(processes, timeout=0.5)
+        for path in shared:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def shared_memory(processes) -> set[str]:
+    """Return the files of MPI's shared memory that have a name yet (of processes killed while they start)."""
+    found = set()
+    for process in processes:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+            found |= {line.split(None, 5)[-1] for line in lines if "/dev/shm/mpich_shm" in line}
+    return found
 
 
 def clusters_folder() -> Path:

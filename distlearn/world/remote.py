@@ -126,11 +126,12 @@ def join(key: str, rank: int, members: list[int] | None, paths: list[str], stack
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     copies = None
     if members is not None:
-        from ..comm.mpi import world_comm
+        from ..comm.mpi import release_shared_memory_names, world_comm
 
         everyone = world_comm()
         base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
         copies = Copies(base.Dup())
+        release_shared_memory_names()
     if stacks is not None and hasattr(faulthandler, "register"):
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)

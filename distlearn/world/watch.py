@@ -104,9 +104,9 @@ class Watch:
         for rank in [*self.pending, *filter(self._group.lives, self._deaths)]:
             self.outcomes[rank] = self._group.silent(rank)
         if any(o.status in ("silent", "died") for o in self.outcomes.values()):
-            self._settle_deaths()
             self.killed = True
             self._group.kill()
+            self._settle_deaths()
 
     def finish(self) -> None:
         """Show what is left to show."""

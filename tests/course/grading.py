@@ -62,6 +62,14 @@ def autograde(course: Path, lab: str, student: str) -> dict[str, dict]:
         }
 
 
+def feedback(course: Path, lab: str, student: str) -> str:
+    """Write the feedback for one student; return the page."""
+    done = nbgrader(course).generate_feedback(lab, student, force=True)
+    assert done["success"], done.get("log") or done.get("error")
+    (page,) = (course / "feedback" / student / lab).glob("*.html")
+    return page.read_text(encoding="utf-8")
+
+
 def main(course: str, lab: str, *students: str) -> None:
     """Grade some students in this process and print the scores as JSON (so that tests can grade in two processes)."""
     scores = {student: autograde(Path(course), lab, student) for student in students}

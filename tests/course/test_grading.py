@@ -1,7 +1,9 @@
 """The instructor's way, end to end: generate, hand in, autograde; scores are 0, full, or less exactly where wrong."""
 
 import copy
+import html
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
+
+from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
 from .conftest import COURSE
@@ -45,6 +49,14 @@ def cheats(released):
     return [Student(name, book, checks(released)) for name, book in books.items()]
 
 
+class Graded(dict):
+    """Student and scores by name; and the course directory where "untouched" was graded."""
+
+    def of(self, course, lab):
+        self.course, self.lab = course, lab
+        return self
+
+
 @pytest.fixture(scope="module")
 def graded(lab, tmp_path_factory, jupyter_home):
     """Grade everybody; return the students and their scores by grade id."""
@@ -72,7 +84,7 @@ def graded(lab, tmp_path_factory, jupyter_home):
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         scores = {name: score for part in pool.map(grade, range(AT_ONCE)) for name, score in part.items()}
-    return {s.name: (s, scores[s.name]) for s in all_of_them}
+    return Graded((s.name, (s, scores[s.name])) for s in all_of_them).of(root / "0" / "course", lab)
 
 
 def automatic(scores):
@@ -117,3 +129,14 @@ def test_nobody_scores_by_taking_the_checks_away(graded):
     for name, (_, scores) in cheating.items():
         assert all(scores[n]["score"] == 0 for n in automatic(scores)), name
         assert all(scores[n]["max"] > 0 for n in automatic(scores)), name
+
+
+def test_feedback_says_what_the_hidden_tests_found_but_not_what_they_are(graded):
+    page = grading.feedback(graded.course, graded.lab, "untouched")
+    assert "not written yet" in page
+    assert "HIDDEN TESTS" not in page
+    (source,) = (graded.course / "source" / graded.lab).glob("*.ipynb")
+    for cell in Source(source).code:
+        for line in cell.region(BEGIN_HIDDEN, END_HIDDEN).splitlines():
+            title = re.search(r'lab\.check\("([^"]+)"\)', line)
+            assert title is None or line.strip() not in html.unescape(re.sub(r"<[^>]+>", "", page))

@@ -43,8 +43,13 @@ SEEN = """() => ({
   errors: [...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]')].map(e => e.innerText),
   missing: [...document.querySelectorAll('.jp-OutputArea-output')]
     .map(e => e.innerText).filter(t => /Error displaying widget|widget model not found/i.test(t)),
-  height: document.querySelector('.jp-WindowedPanel-inner, .jp-Notebook').scrollHeight,
+  height: document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollHeight,
 })"""
+SCROLL = "(y) => { document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollTop = y; }"
+SETTINGS = {
+    "notebook-extension/tracker": {"windowingMode": "none"},  # else only what is in view exists in the page
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
 
 
 def chromium() -> str | None:
@@ -65,9 +70,10 @@ def jupyterlab(root: Path):
     """Serve a folder; yield the address."""
     port = free_port()
     with tempfile.TemporaryDirectory() as home:
-        settings = Path(home, "settings", "@jupyterlab", "notebook-extension", "tracker.jupyterlab-settings")
-        settings.parent.mkdir(parents=True)
-        settings.write_text(json.dumps({"windowingMode": "none"}), encoding="utf-8")  # else only what is in view exists
+        for name, values in SETTINGS.items():
+            file = Path(home, "settings", "@jupyterlab", f"{name}.jupyterlab-settings")
+            file.parent.mkdir(parents=True)
+            file.write_text(json.dumps(values), encoding="utf-8")
         env = os.environ | {
             "JUPYTERLAB_SETTINGS_DIR": str(Path(home, "settings")),
             "JUPYTERLAB_WORKSPACES_DIR": str(Path(home, "workspaces")),
@@ -132,8 +138,7 @@ def run_notebook(url: str, path: str, pictures: Path, seconds: float = 300) -> d
 
 def _photograph(page, height: int, folder: Path, stem: str, step: int = 1350) -> None:
     """Scroll through the notebook and save one picture per screen."""
-    scroll = "(y) => { document.querySelector('.jp-WindowedPanel-outer, .jp-Notebook').scrollTop = y; }"
     for i, y in enumerate(range(0, height, step)):
-        page.evaluate(scroll, y)
+        page.evaluate(SCROLL, y)
         page.wait_for_timeout(150)
         page.screenshot(path=str(folder / f"{stem}-{i:02d}.png"))

@@ -14,8 +14,6 @@ from . import browser
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "course" / "source").glob("lab*/lab*.ipynb"))
 
-pytestmark = pytest.mark.ui
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):

@@ -93,4 +93,4 @@ def tidy(path) -> bool:
 
 
 def _written(notebook) -> str:
-    return nbformat.writes(notebook).rstrip("\n") + "\n"
+    return nbformat.v4.writes(notebook).rstrip("\n") + "\n"

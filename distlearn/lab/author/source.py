@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
+import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -120,12 +122,24 @@ class Source:
     Parameters
     ----------
     path : path
+
+    Raises
+    ------
+    ValueError
+        If the file is no notebook.
     """
 
     def __init__(self, path):
         self.path = Path(path)
         self.text = self.path.read_text(encoding="utf-8")
-        self.notebook = nbformat.reads(self.text, as_version=4)
+        try:
+            self.notebook = nbformat.v4.reads(self.text)  # nbformat.reads would mend ids; the rules report them
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                nbformat.validate(copy.deepcopy(self.notebook))
+        except (ValueError, AttributeError, KeyError, TypeError, nbformat.ValidationError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"{self.path}: not a notebook of format 4 ({reason})") from error
         self.cells = [Cell(i, node) for i, node in enumerate(self.notebook.cells)]
         match = re.match(r"lab(\d\d)", self.path.name)
         self.number = match.group(1) if match else ""

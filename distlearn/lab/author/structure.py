@@ -81,12 +81,12 @@ def predictions(lab: Source):
             yield Problem(cell, "calls lab.predict and is tagged `predict`, or neither")
         for call in calls:
             key = _key(call)
-            answer = next((k.value for k in call.keywords if k.arg == "answer"), None)
+            answer = next((k for k in call.keywords if k.arg == "answer"), None)
             if key in asked:
                 yield Problem(cell, f"prediction {key!r} is asked for twice")
-            if answer is None or (isinstance(answer, ast.Constant) and answer.value is ...):
+            if answer is None or (isinstance(answer.value, ast.Constant) and answer.value.value is ...):
                 yield Problem(cell, f"prediction {key!r} has no sample answer=")
-            elif not re.search(r"^\s*answer=", cell.source, re.MULTILINE):
+            elif cell.source.splitlines()[answer.lineno - 1][: answer.col_offset].strip():
                 yield Problem(cell, f"answer= of prediction {key!r} is to begin a line, or students overlook it")
             asked[key] = cell
     if not asked:

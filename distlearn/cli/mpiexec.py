@@ -1,0 +1,145 @@
+"""Commands on MPI ranks: as one of the ranks that `mpiexec` started, or as the one that has `mpiexec` start them.
+
+The second way, for `distlearn train --world mpi`: the command writes an order into a folder, starts this module as n
+ranks, and shows the progress that rank 0 notes there until it finds their results.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import click
+
+RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
+SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+"""What launchers of MPI (Hydra, Open MPI, Slurm) tell a process about itself."""
+
+NAP = 0.1
+
+
+def mpi_size() -> int:
+    """Return how many ranks `mpiexec` (or `srun`) started this process with; 0 if it was not started so."""
+    if not any(name in os.environ for name in RANK):
+        return 0
+    for name in SIZE:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    from ..world import MPIWorld
+
+    return MPIWorld().size
+
+
+def mpi_rank() -> int:
+    """Return this process's rank, without asking MPI; 0 if there is none."""
+    return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
+
+
+def train_as_rank(place, settings, report) -> None:
+    """Train as one of the ranks that are there already; rank 0 calls `report([run])`."""
+    from ..world import MPIWorld
+    from .progress import make_progress
+    from .ranks import Run, blas_threads, train_recorded
+
+    settings = settings.but(strategy="serial") if place.size == 1 else settings
+    progress = make_progress(place.label)
+    world = MPIWorld(progress=progress)
+    with blas_threads(place.threads):
+        results = world.run(train_recorded, settings)
+    progress.close()
+    if world.rank == 0:
+        report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
+
+
+def train_under_mpiexec(place, settings, progress) -> tuple[list, object]:
+    """Have mpiexec start the ranks; return their results and the trace.
+
+    Raises
+    ------
+    click.ClickException
+        If a rank failed: what it said.
+    """
+    from ..world import launch
+
+    with tempfile.TemporaryDirectory(prefix="distlearn-") as name:
+        folder = Path(name)
+        (folder / "order").write_bytes(pickle.dumps(settings))
+        with _Watcher(folder / "progress", progress):
+            command = ["python", "-m", __spec__.name, str(folder)]
+            done = launch(place.size, command, threads=place.threads, capture=True)
+        if done.returncode or not (folder / "results").exists():
+            raise click.ClickException(complaint(done))
+        for text in (done.stdout, done.stderr):
+            if text.strip():
+                click.echo(text.rstrip(), err=True)
+        return pickle.loads((folder / "results").read_bytes())
+
+
+def complaint(done: subprocess.CompletedProcess) -> str:
+    """Return what the failed rank said: one line if it is the user's to mend, else everything."""
+    text = f"{done.stdout}\n{done.stderr}".strip()
+    told = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
+    if told and told[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
+        return told[3].strip()
+    return f"mpiexec ended with exit code {done.returncode}\n{text}"
+
+
+class _Watcher:
+    """Hands the progress that rank 0 notes in a file to a bar, while the block waits for the ranks."""
+
+    def __init__(self, path: Path, progress):
+        self._path, self._progress, self._over = path, progress, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self):
+        while not self._over.wait(NAP):
+            self._show()
+
+    def _show(self):
+        try:
+            step, total, values = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # nothing noted yet
+            return
+        self._progress(step, total, **values)
+
+    def __enter__(self):
+        self._thread.start()
+
+    def __exit__(self, *exc):
+        self._over.set()
+        self._thread.join()
+        self._show()
+
+
+def _note(path: Path):
+    """Return a progress function that writes into a file, whole or not at all."""
+
+    def note(step, total, **values):
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps([step, total, values]), encoding="utf-8")
+        os.replace(fresh, path)
+
+    return note
+
+
+def main(folder: Path) -> None:
+    """Do what the order says, as one rank of several."""
+    from ..world import MPIWorld
+    from .ranks import train_recorded
+
+    settings = pickle.loads((folder / "order").read_bytes())
+    world = MPIWorld(progress=_note(folder / "progress"))
+    results = world.run(train_recorded, settings)
+    if world.rank == 0:
+        (folder / "results").write_bytes(pickle.dumps((results, world.trace)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

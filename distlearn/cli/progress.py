@@ -1,0 +1,49 @@
+"""Progress of a run in a terminal: a bar, or a line now and then where there is no terminal to draw on."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from .console import say
+
+LINES = 10
+"""At most so many lines where there is no bar."""
+
+
+def make_progress(label: str):
+    """Return the progress of one run: call it with `(step, total, **values)`, and `close()` it.
+
+    Parameters
+    ----------
+    label : str
+        Stands in front: "4 ranks".
+    """
+    if sys.stderr.isatty():
+        from ..world.progress import Bar
+
+        return Bar(label)
+    return Lines(label)
+
+
+class Lines:
+    """Progress for a file or a pipe: some lines in all."""
+
+    def __init__(self, label: str):
+        self._label, self._shown = label, -1
+        self._first = None  # time and samples of the first report: starting ranks is not training
+
+    def __call__(self, step, total, **values) -> None:
+        """Print a line if another tenth of the work is done."""
+        part = step * LINES // total
+        if part == self._shown:
+            return
+        self._shown = part
+        now, samples = time.perf_counter(), values.get("samples", 0)
+        began, before = self._first = self._first or (now, samples)
+        rate = f", {(samples - before) / (now - began):,.0f} samples/s" if samples > before else ""
+        loss = f", loss {values['loss']:.4g}" if "loss" in values else ""
+        say(f"{self._label}: step {step:,} of {total:,}{loss}{rate}", err=True)
+
+    def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,183 @@
+"""`distlearn run module:function`: a function of the user's on every rank."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import reprlib
+import subprocess
+import sys
+import traceback
+from contextlib import contextmanager
+
+import click
+
+from ..comm import CommError, RankError, SimWorld
+from ..world import LocalWorld
+from .console import plain_errors, say
+from .ranks import blas_threads
+
+
+def find_function(spec: str):
+    """Import `module:function`; the module is looked for in the current folder, too.
+
+    Raises
+    ------
+    click.UsageError
+        If there is no such module or function. What the module itself raises while it is imported is shown as it is.
+    """
+    module, colon, name = spec.partition(":")
+    if not (module and colon and name):
+        raise click.UsageError(f"{spec!r}: expected module:function, such as mymodule:train")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module.removesuffix(".py").replace("/", "."))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # it is there, but imports something that is not
+        raise click.UsageError(f"{spec!r}: there is no module {error.name!r} here or installed") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            offers = [n for n, value in vars(found).items() if callable(value) and not n.startswith("_")]
+            raise click.UsageError(f"{spec!r}: {module} has no {part!r}; it has {', '.join(offers) or 'no functions'}")
+        found = getattr(found, part)
+    if not callable(found):
+        raise click.UsageError(f"{spec!r} is a {type(found).__name__}, expected a function of (comm, ...)")
+    return found
+
+
+def parse_arguments(words) -> tuple[list, dict]:
+    """Turn words into arguments: JSON by position, `name=JSON` by name.
+
+    Examples
+    --------
+    >>> parse_arguments(["128", "[1, 2]", "lr=0.1", 'name="adam"'])
+    ([128, [1, 2]], {'lr': 0.1, 'name': 'adam'})
+    """
+    args, kwargs = [], {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        by_name = bool(equals) and name.isidentifier()
+        text = value if by_name else word
+        try:
+            parsed = json.loads(text)
+        except ValueError as error:
+            hint = json.dumps(text)
+            raise click.UsageError(
+                f"argument {word!r} is no JSON ({error}); a string is '{hint}', quotes and all"
+            ) from error
+        if by_name:
+            kwargs[name] = parsed
+        elif kwargs:
+            raise click.UsageError(
+                f"argument {word!r} comes after {next(iter(kwargs))}=...; arguments by name are last"
+            )
+        else:
+            args.append(parsed)
+    return args, kwargs
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]...")
+@click.option(
+    "--world", type=click.Choice(["local", "sim", "mpi", "engines"]), help="Default: local; mpi under mpiexec."
+)
+@click.option("--size", type=click.IntRange(1), default=None, help="Number of ranks.  [default: 1]")
+@click.option("--threads", type=click.IntRange(1), help="BLAS threads of each rank; by default they share the cores.")
+@click.option("--timeout", type=float, help="Longest time [s].")
+def run(function, arguments, world, size, threads, timeout):
+    r"""Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
+
+    ARGs are JSON, by position or as name=JSON. A module in the current folder is found.
+
+    \b
+    mpiexec -n 4 distlearn run mymodule:train '{"lr": 0.1}'
+    distlearn run --world engines --size 4 mymodule:train hidden=128
+    """
+    from .mpiexec import mpi_size
+
+    args, kwargs = parse_arguments(arguments)
+    call = find_function(function)
+    ranks = mpi_size()
+    if ranks:
+        if world not in (None, "mpi") or size not in (None, ranks):
+            raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world and --size out")
+        _run_as_rank(call, args, kwargs, timeout)
+        return
+    size = size or 1
+    world = world or ("local" if size == 1 else "engines")
+    if world == "local" and size != 1:
+        raise click.UsageError(f"--world local is one rank, not {size}; use sim, mpi or engines")
+    if world == "mpi":
+        sys.exit(_launch(function, arguments, size, threads, timeout))
+    with plain_errors(CommError, ValueError), blas_threads(threads), _world(world, size, threads, timeout) as place:
+        _ship_by_value(call)
+        with _users_traceback(place):
+            results = place.run(call, *args, **kwargs)
+    show(results)
+
+
+@contextmanager
+def _users_traceback(place):
+    """Show where the user's function raised; engines say it themselves."""
+    try:
+        yield
+    except RankError as error:
+        if isinstance(place, (LocalWorld, SimWorld)) and error.original is not None:
+            traceback.print_exception(error.original)
+        raise
+
+
+def _run_as_rank(call, args, kwargs, timeout) -> None:
+    """Be one of the ranks that mpiexec started; a rank that raises ends them all, with its traceback."""
+    from ..world import MPIWorld
+
+    with plain_errors(CommError), MPIWorld(timeout=timeout) as world:
+        results = world.run(call, *args, **kwargs)
+        if world.rank == 0:
+            show(results)
+
+
+def _launch(function, arguments, size, threads, timeout) -> int:
+    """Have mpiexec start this command again; return its exit status."""
+    from ..world import launch
+
+    try:
+        command = ["python", "-m", "distlearn.cli", "run", function, *arguments]
+        return launch(size, command, threads=threads, timeout=timeout).returncode
+    except subprocess.TimeoutExpired:
+        raise click.ClickException(f"{size} ranks had not returned after {timeout:g} s, and were ended") from None
+
+
+def _world(world, size, threads, timeout):
+    """Make the world."""
+    if world == "sim":
+        return SimWorld(size)
+    if world == "engines":
+        from ..world import EngineWorld
+
+        return EngineWorld(size, threads=threads, timeout=timeout)
+    return LocalWorld()
+
+
+def _ship_by_value(call) -> None:
+    """Let the user's module travel to engines whole: they may not find it, or hold an older version."""
+    import cloudpickle
+
+    module = sys.modules.get(getattr(call, "__module__", None) or "")
+    path = getattr(module, "__file__", None) or ""
+    if os.path.dirname(os.path.abspath(path)) == os.getcwd():
+        cloudpickle.register_pickle_by_value(module)
+
+
+def show(results) -> None:
+    """Print what each rank returned, if anything."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 200
+    short.maxlist = short.maxtuple = short.maxdict = 10
+    for rank, result in enumerate(results):
+        if result is not None:
+            say(f"rank {rank}: {short.repr(result)}")

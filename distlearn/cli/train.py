@@ -1,0 +1,293 @@
+"""`distlearn train`: training from the terminal, on one kind of ranks or on several numbers of them, with a report."""
+
+from __future__ import annotations
+
+import math
+import platform
+import time
+from pathlib import Path
+
+import click
+
+from ..comm.network import Network
+from ..nn.activation import ACTIVATIONS
+from ..optim import RULES
+from ..train import MODELS, Settings
+from .console import console, plain_errors, say
+from .output import draw, make_folder, write_json
+from .presets import PRESETS
+
+DEFAULT = Settings()
+SETTINGS = ("data", "model", "activation", "optimizer", "lr", "batch_size", "epochs", "seed", "dtype", "overlap")
+"""Options that are settings under the same name."""
+
+
+def _numbers(ctx, param, value):
+    """Parse "256,128": whole numbers, 1 or more; an empty text is none of them."""
+    try:
+        numbers = tuple(int(word) for word in value.split(",")) if value else ()
+    except ValueError:
+        numbers = (0,)
+    if any(n < 1 for n in numbers):
+        raise click.BadParameter(f"{value!r}, expected whole numbers from 1 on, such as 256,128", ctx, param)
+    return numbers
+
+
+def _sizes(ctx, param, value):
+    """Parse "1,2,4": rising numbers of ranks."""
+    numbers = _numbers(ctx, param, value)
+    if list(numbers) != sorted(set(numbers)):
+        raise click.BadParameter(f"{value!r}, expected rising numbers of ranks, such as 1,2,4", ctx, param)
+    return numbers
+
+
+def _preset(ctx, param, value):
+    """Make the preset's options the defaults of the others."""
+    if value is not None:
+        ctx.default_map = {**(ctx.default_map or {}), **PRESETS[value].options}
+    return value
+
+
+def _positive(ctx, param, value):
+    """Refuse a rate that is not above 0."""
+    if value is not None and not value > 0:
+        raise click.BadParameter(f"{value:g}, expected a number above 0", ctx, param)
+    return value
+
+
+@click.command()
+@click.option("--preset", type=click.Choice(list(PRESETS)), is_eager=True, callback=_preset, help="A whole experiment.")
+@click.option(
+    "--data", default=DEFAULT.data, show_default=True, help="digits, mnist, fashion-mnist, or a folder's name."
+)
+@click.option("--model", type=click.Choice(MODELS), default=DEFAULT.model, show_default=True)
+@click.option("--hidden", default="256,128", show_default=True, callback=_numbers, help="Widths of the hidden layers.")
+@click.option("--activation", type=click.Choice(list(ACTIVATIONS)), default=DEFAULT.activation, show_default=True)
+@click.option("--optimizer", type=click.Choice(list(RULES)), default=DEFAULT.optimizer, show_default=True)
+@click.option("--lr", type=float, default=DEFAULT.lr, show_default=True, help="Learning rate.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), default=DEFAULT.batch_size, show_default=True, help="Of all ranks."
+)
+@click.option("--epochs", type=click.IntRange(1), default=DEFAULT.epochs, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=DEFAULT.seed, show_default=True)
+@click.option("--dtype", type=click.Choice(["float32", "float64"]), default=DEFAULT.dtype, show_default=True)
+@click.option("--n-train", type=click.IntRange(1), help="Use only so many training samples.")
+@click.option(
+    "--evaluate-every", type=click.IntRange(0), default=1, show_default=True, help="Epochs; 0 for the end only."
+)
+@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
+@click.option(
+    "--bucket-kib", type=float, default=1024.0, show_default=True, callback=_positive, help="Gradient bucket."
+)
+@click.option(
+    "--world", type=click.Choice(["local", "sim", "mpi", "engines"]), help="Default: local, or engines for more ranks."
+)
+@click.option("--size", type=click.IntRange(1), help="Number of ranks.  [default: 1]")
+@click.option("--sizes", default="", callback=_sizes, help="Compare numbers of ranks: 1,2,4.")
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="BLAS threads of each rank.")
+@click.option("--alpha", type=float, default=20e-6, show_default=True, help="sim: latency of a message [s].")
+@click.option("--beta", type=float, default=1.25e9, show_default=True, help="sim: bandwidth of a link [bytes/s].")
+@click.option("--peak", type=float, default=50e9, show_default=True, help="sim: speed of a rank [flop/s].")
+@click.option("--bandwidth", type=float, default=20e9, show_default=True, help="sim: memory of a rank [bytes/s].")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.  [default: runs/...]"
+)
+@click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
+def train(preset, size, sizes, out, force, **options):
+    r"""Train a network on images, and report time, speed, accuracy and communication.
+
+    Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
+    also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
+
+    \b
+    distlearn train --data mnist --world engines --size 4 --epochs 5
+    distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
+    distlearn train --preset fashion-sigmoid
+    mpiexec -n 4 distlearn train --data mnist
+    """
+    from .mpiexec import mpi_rank, mpi_size, train_as_rank
+
+    with plain_errors(ValueError, OSError):
+        settings = _settings(options)
+        ranks = mpi_size()
+        places = [_place_under_mpi(options, size, sizes, ranks)] if ranks else _places(options, size, sizes)
+        if mpi_rank() > 0:  # one of many under mpiexec: rank 0 looks at everything first and tells
+            train_as_rank(places[0], settings, None)
+            return
+        dataset = check_data(settings, places)
+    folder = make_folder(_folder(out, settings, places), force)
+    if ranks:
+        train_as_rank(places[0], settings, lambda runs: report(runs, settings, dataset, preset, folder))
+        return
+    from .ranks import run_training
+
+    report([run_training(place, settings) for place in places], settings, dataset, preset, folder)
+
+
+def _settings(options) -> Settings:
+    """Build the settings from the options."""
+    if not options["lr"] >= 0 or math.isinf(options["lr"]):
+        raise ValueError(f"--lr is {options['lr']!r}, expected a learning rate of 0 or more")
+    return Settings(
+        **{name: options[name] for name in SETTINGS},
+        hidden=options["hidden"],
+        n_train=options["n_train"],
+        evaluate_every=options["evaluate_every"] or options["epochs"],
+        cap_bytes=int(options["bucket_kib"] * 1024),
+    )
+
+
+def _places(options, size, sizes) -> list:
+    """Say where each of the runs happens."""
+    from ..comm import Roofline
+    from .ranks import Place
+
+    if sizes and size is not None:
+        raise click.UsageError("--size and --sizes: give one of them")
+    sizes = sizes or (size or 1,)
+    world = options["world"] or ("local" if sizes == (1,) else "engines")
+    if world == "local" and sizes != (1,):
+        raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
+    network = Network(options["alpha"], options["beta"])
+    compute = Roofline(options["peak"], options["bandwidth"])
+    return [Place(world, n, options["threads"], network, compute) for n in sizes]
+
+
+def _place_under_mpi(options, size, sizes, ranks):
+    """Under mpiexec the ranks are there already; say so where the options want others."""
+    from .ranks import Place
+
+    if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
+        raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world, --size and --sizes out")
+    return Place("mpi", ranks, options["threads"])
+
+
+def check_data(settings: Settings, places):
+    """Load the data here first: what is wrong with it shows before any rank is started, and a download happens once."""
+    from .. import data
+
+    dataset = data.load(settings.data, dtype=settings.dtype)
+    dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
+    most = max(place.size for place in places)
+    if most > len(dataset.x_train):
+        raise ValueError(f"{most} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
+    return dataset
+
+
+def _folder(out, settings, places) -> Path:
+    """Name the folder of the results."""
+    if out is not None:
+        return out
+    sizes = "-".join(str(place.size) for place in places)
+    return Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"
+
+
+def report(runs, settings, dataset, preset, folder) -> None:
+    """Print the table, write the files."""
+    largest = runs[-1]
+    rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
+    from .. import viz
+
+    for line in title(settings, dataset):
+        say(line, style="bold")
+    console().print(viz.table(rows))
+    for line in notes(runs, preset):
+        say(line)
+    write_json(folder / "history.json", as_dict(runs, rows, settings, dataset))
+    made = [folder / "history.json", largest.trace.save(folder / "trace.json")]
+    histories = {run.place.label: run.history for run in runs}
+    seconds = {run.place.size: run.history.last.seconds for run in runs}
+    made += draw(folder, histories, largest.trace, seconds, largest.place.world == "sim")
+    say(f"wrote {', '.join(path.name for path in made)} to {folder}")
+
+
+def row(run, serial) -> dict:
+    """One line of the table: a run, and how it compares with the sequential one."""
+    last = run.history.last
+    made = {
+        "ranks": run.place.size,
+        "simulated time [s]" if run.place.world == "sim" else "time [s]": last.seconds,
+        "samples/s": round(run.history.samples_per_second) if last.seconds > 0 else None,
+    }
+    if serial is not None:
+        speedup = serial.history.last.seconds / last.seconds if last.seconds > 0 else None
+        made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.place.size)}
+    accuracies = {name: percent(getattr(last, f"{name}_accuracy")) for name in ("train", "val", "test")}
+    names = {"train": "train accuracy", "val": "validation", "test": "test"}
+    return made | {names[k]: v for k, v in accuracies.items()} | {"communication": percent(run.share)}
+
+
+def percent(share) -> str | None:
+    """A share as a percentage; None where there is none."""
+    return None if share is None or math.isnan(share) else f"{share:.1%}"
+
+
+def title(settings, dataset) -> list[str]:
+    """Say in two lines what was trained on what."""
+    widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
+    splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
+    batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
+    how = f"{settings.optimizer}, learning rate {settings.lr:g}, batch {batch}, {settings.epochs} epochs"
+    return [
+        f"{dataset.name}: {splits} images, from {dataset.source}",
+        f"{settings.model.upper()} {widths}, {settings.activation}, {settings.dtype}, seed {settings.seed}; {how}",
+    ]
+
+
+def notes(runs, preset) -> list[str]:
+    """Say what a reader must know to read the table rightly."""
+    lines = _about_simulation(runs[-1].place) if runs[-1].place.world == "sim" else _about_cores(runs)
+    if any(run.dropped for run in runs):
+        lines.append("The trace holds the first part of the run; the communication share is that part's.")
+    return lines + ([PRESETS[preset].note] if preset else [])
+
+
+def _about_simulation(place) -> list[str]:
+    network, compute = place.network, place.compute
+    return [
+        f"Simulated: alpha = {network.alpha:g} s, beta = {network.beta:g} bytes/s; a rank computes {compute.peak:g} "
+        f"flop/s and moves {compute.bandwidth:g} bytes/s."
+    ]
+
+
+def _about_cores(runs) -> list[str]:
+    from ..world.launching import count_cores
+
+    place, cores = runs[-1].place, count_cores()
+    threads = f"{place.threads} BLAS thread{'s' if place.threads > 1 else ''} per rank"
+    also = ", in the sequential run, too" if len(runs) > 1 else ""
+    lines = [f"World {place.world}: {threads}{also}; {cores} cores. Time is training alone, without evaluation."]
+    if place.size * place.threads > cores:
+        lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
+    return lines
+
+
+def as_dict(runs, rows, settings, dataset) -> dict:
+    """Everything about the runs, for history.json."""
+    import numpy as np
+
+    from .. import __version__
+
+    splits = {name: len(x) for name, x, _ in dataset.splits()}
+    return {
+        "distlearn": __version__,
+        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "machine": {"node": platform.node(), "python": platform.python_version(), "numpy": np.__version__},
+        "data": {"name": dataset.name, "source": dataset.source, **splits},
+        "settings": settings.as_dict(),
+        "runs": [
+            {
+                "world": run.place.world,
+                "ranks": run.place.size,
+                "threads": run.place.threads,
+                "seconds": run.history.last.seconds,
+                "samples_per_second": run.history.samples_per_second,
+                "communication_share": run.share,
+                "spans_not_kept": run.dropped,
+                "epochs": run.history.as_dicts(),
+                "losses": run.history.losses,
+            }
+            for run in runs
+        ],
+        "table": rows,
+    }

@@ -1,0 +1,112 @@
+"""What communication through the library costs: all-reduce against mpi4py's own, engines against ipyparallel's own.
+
+An all-reduce of `MPIComm` can be interrupted and timed out, leaves its core to others and is recorded; that may cost a
+few microseconds, and from 1 MB on no more than a tenth.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from distlearn.world import EngineWorld, launch
+
+from . import quick, record
+
+RANKS = 2
+ENGINES = 4
+
+
+def records() -> list[dict]:
+    """Measure on this machine."""
+    return [*all_reduces(), *engines()]
+
+
+def all_reduces() -> list[dict]:
+    """All-reduce of float32 over two ranks."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "times.json")
+        done = launch(RANKS, ["python", "-m", "tests.benchmarks.comm_rank", path], timeout=300, capture=True)
+        if done.returncode:
+            raise RuntimeError(f"the ranks failed: {done.stderr[-500:]}")
+        times = json.loads(path.read_text(encoding="utf-8"))
+    note = f"load {busy:.1f} before the run: who waits politely gets less of shared cores" if busy > 0.5 else ""
+    rows = []
+    for nbytes, pairs in ((int(n), p) for n, p in times.items()):
+        ours, raw = (median(column) for column in zip(*pairs, strict=True))
+        ratio = median(a / b for a, b in pairs)
+        name = f"all-reduce {_size(nbytes)}, {RANKS} ranks, against mpi4py"
+        goal = "ratio <= 1.11" if nbytes >= 1 << 20 else ""
+        rows.append(record(name, "ms", ours * 1e3, raw * 1e3, ratio=ratio, goal=goal, note=note))
+    return rows
+
+
+def engines() -> list[dict]:
+    """Start, run, stop: against what ipyparallel does by itself."""
+    began = time.perf_counter()
+    world = EngineWorld(ENGINES, progress=False)
+    start = time.perf_counter() - began
+    try:
+        run, apply = [], []
+        for _ in range(10 if quick() else 40):
+            for times, call in (
+                (run, lambda: world.run(_nothing)),
+                (apply, lambda: world.view.apply_sync(_nothing, None)),
+            ):
+                began = time.perf_counter()
+                call()
+                times.append(time.perf_counter() - began)
+    finally:
+        began = time.perf_counter()
+        world.close()
+        stop = time.perf_counter() - began
+    peer = None if quick() else ipyparallel_start()
+    return [
+        record(f"start {ENGINES} engines under MPI, against ipyparallel's defaults", "s", start, peer, goal="ours < 8"),
+        record(f"stop {ENGINES} engines", "s", stop, goal="ours < 4"),
+        record(
+            f"run an empty function on {ENGINES} engines, against apply_sync",
+            "ms",
+            median(run) * 1e3,
+            median(apply) * 1e3,
+            ratio=median(a / b for a, b in zip(run, apply, strict=True)),
+        ),
+    ]
+
+
+def _nothing(comm) -> None:
+    """Do nothing."""
+
+
+def ipyparallel_start() -> float:
+    """Seconds that ipyparallel takes to start the engines with its own settings."""
+    import logging
+
+    import ipyparallel
+    from traitlets.config import Config
+
+    from distlearn.world.launching import find_mpiexec
+
+    config = Config()
+    config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = ipyparallel.Cluster(
+            n=ENGINES, engines="mpi", config=config, profile_dir=folder, log_level=logging.CRITICAL
+        )
+        try:
+            client = cluster.start_and_connect_sync()
+            seconds = time.perf_counter() - began
+            client.close()
+        finally:
+            cluster.stop_cluster_sync()
+    return seconds
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KB"

@@ -1,0 +1,46 @@
+"""One rank of `bench_comm`: all-reduces of growing size, ours and mpi4py's own, turn by turn."""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from distlearn.comm.mpi import MPIComm, world_comm
+
+from . import quick
+
+SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 23, 1 << 26)
+PIECE_BYTES = 1 << 24
+"""A measurement moves about so much: large arrays once, small ones many times."""
+
+
+def measure(comm, raw, nbytes: int, rounds: int) -> list[list[float]]:
+    """Seconds of one call, [ours, mpi4py's], round by round; rank 0's."""
+    x = np.ones(nbytes // 4, np.float32)
+    calls = max(1, min(300, PIECE_BYTES // nbytes))
+    sides = (lambda: comm.all_reduce(x, "max"), lambda: raw.Allreduce(comm.mpi.IN_PLACE, x, comm.mpi.MAX))
+    found = []
+    for i in range(rounds + 1):
+        times = [0.0, 0.0]
+        for side in (0, 1) if i % 2 else (1, 0):
+            raw.Barrier()
+            began = time.perf_counter()
+            for _ in range(calls):
+                sides[side]()
+            times[side] = (time.perf_counter() - began) / calls
+        found.append(times)
+        comm.clock.trace.spans.clear()
+    return found[1:]  # the first warms up
+
+
+def main(path: str) -> None:
+    comm, raw = MPIComm.begin(world_comm().Dup()), world_comm().Dup()
+    rounds = 7 if quick() else 21
+    result = {nbytes: measure(comm, raw, nbytes, rounds) for nbytes in SIZES}
+    if comm.rank == 0:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file)
+
+
+main(sys.argv[1])

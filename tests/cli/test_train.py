@@ -1,0 +1,331 @@
+"""`distlearn train`: what it prints, what it leaves behind, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from distlearn.cli import main, output
+from distlearn.cli.ranks import Kept, communication_share, in_steps
+from distlearn.comm import SimWorld
+from distlearn.trace import Span, Trace
+from distlearn.train import Settings, train
+
+SMALL = ("--hidden", "16", "--n-train", "200", "--epochs", "2", "--batch-size", "50")
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Call `distlearn train` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISTLEARN_DEBUG", raising=False)
+    return lambda *words: CliRunner().invoke(main, ["train", *map(str, words)])
+
+
+def read(folder):
+    return json.loads((folder / "history.json").read_text(encoding="utf-8"))
+
+
+# -- what it does
+
+
+def test_local(call, tmp_path):
+    result = call(*SMALL)
+    assert result.exit_code == 0, result.output
+    folder = tmp_path / "runs" / "digits-mlp-local1"
+    assert {path.name for path in folder.iterdir()} == {"history.json", "trace.json", "curves.png", "timeline.png"}
+    for name in ("curves.png", "timeline.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    content = read(folder)
+    assert content["settings"]["hidden"] == [16]
+    assert len(content["runs"][0]["epochs"]) == 2
+    assert len(content["runs"][0]["losses"]) == 8
+    events = json.loads((folder / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {e["name"].partition("[")[0] for e in events if e["ph"] == "X"} > {"update"}
+    for word in ("samples/s", "communication", "train accuracy", "validation", "test", "1 BLAS thread per rank"):
+        assert word in result.output
+
+
+def test_numbers_are_the_librarys(call, tmp_path):
+    """The command adds nothing to `train`: the same losses, the same accuracies."""
+    assert call(*SMALL, "--dtype", "float64", "--world", "sim", "--size", 3, "--out", "out", "--seed", 5).exit_code == 0
+    settings = Settings(hidden=(16,), n_train=200, epochs=2, batch_size=50, dtype="float64", seed=5)
+    want = SimWorld(3).run(train, settings)[0].history
+    run = read(tmp_path / "out")["runs"][0]
+    np.testing.assert_allclose(run["losses"], want.losses, rtol=1e-12)
+    assert run["epochs"][-1]["test_accuracy"] == want.last.test_accuracy
+
+
+def test_simulated_sizes(call, tmp_path):
+    words = (*SMALL, "--world", "sim", "--sizes", "1,2,4", "--out", "out")
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out" / "speedup.png").exists()
+    runs = read(tmp_path / "out")["runs"]
+    assert [run["ranks"] for run in runs] == [1, 2, 4]
+    assert runs[0]["communication_share"] == 0
+    assert 0 < runs[1]["communication_share"] < runs[2]["communication_share"] < 1
+    np.testing.assert_allclose(runs[2]["losses"], runs[0]["losses"], rtol=1e-4)
+    trace = Trace.load(tmp_path / "out" / "trace.json")
+    assert trace.ranks == [0, 1, 2, 3]
+    assert "simulated time [s]" in result.output
+    assert "speed-up" in result.output
+    again = call(*words)
+    assert read(tmp_path / "out-2")["runs"] == runs, "a simulated run is the same every time"
+    assert again.exit_code == 0
+
+
+def test_network_options_reach_the_simulator(call, tmp_path):
+    base = (*SMALL, "--world", "sim", "--size", 4)
+    call(*base, "--out", "fast", "--alpha", "1e-7", "--beta", "1e12")
+    call(*base, "--out", "slow", "--alpha", "1e-3", "--beta", "1e6")
+    call(*base, "--out", "lame", "--peak", "1e6")
+    fast, slow, lame = (read(tmp_path / name)["runs"][0] for name in ("fast", "slow", "lame"))
+    assert fast["seconds"] < slow["seconds"] / 100
+    assert fast["communication_share"] < slow["communication_share"]
+    assert lame["seconds"] > 10 * fast["seconds"]
+    assert lame["losses"] == fast["losses"] == slow["losses"]
+
+
+def test_overlap_is_faster_and_the_same(call, tmp_path):
+    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--bucket-kib", 2, "--beta", "1e8")
+    call(*base, "--out", "yes", "--overlap")
+    call(*base, "--out", "no", "--no-overlap")
+    yes, no = (read(tmp_path / name)["runs"][0] for name in ("yes", "no"))
+    assert yes["losses"] == no["losses"]
+    assert yes["seconds"] < no["seconds"]
+
+
+def test_a_preset_can_be_changed(call, tmp_path):
+    changes = ("--data", "digits", "--world", "sim", "--epochs", 2, "--sizes", "1,3")
+    result = call("--preset", "fashion-sigmoid", *changes, "--out", "out")
+    assert result.exit_code == 0, result.output
+    content = read(tmp_path / "out")
+    settings = content["settings"]
+    assert (settings["activation"], settings["lr"], settings["optimizer"]) == ("sigmoid", 0.01, "sgd")
+    assert (settings["data"], settings["epochs"]) == ("digits", 2)
+    assert [run["ranks"] for run in content["runs"]] == [1, 3]
+    assert "60 passes" in result.output
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("preset", ["fashion-sigmoid", "fashion-sigmoid-full"])
+def test_presets_on_real_images(call, tmp_path, preset):
+    if not os.environ.get("DISTLEARN_DATA"):
+        pytest.skip("DISTLEARN_DATA is not set")
+    result = call("--preset", preset, "--epochs", 4, "--n-train", 300, "--out", "out")
+    assert result.exit_code == 0, result.output
+    content = read(tmp_path / "out")
+    assert content["settings"]["data"] == "fashion-mnist"
+    assert len(content["settings"]["hidden"]) == 2
+    assert [run["ranks"] for run in content["runs"]] == [1, 2, 4]
+    for run in content["runs"][1:]:
+        np.testing.assert_allclose(run["losses"], content["runs"][0]["losses"], rtol=1e-3)
+    steps = len(content["runs"][0]["losses"])
+    assert steps == (4 if preset.endswith("full") else 4 * math.ceil(300 / 32))
+
+
+# -- on real ranks
+
+
+@pytest.mark.mpi
+def test_mpi(call, tmp_path):
+    result = call(*SMALL, "--world", "mpi", "--sizes", "1,2,3", "--out", "out")
+    assert result.exit_code == 0, result.output
+    runs = read(tmp_path / "out")["runs"]
+    assert [run["ranks"] for run in runs] == [1, 2, 3]
+    np.testing.assert_allclose(runs[2]["losses"], runs[0]["losses"], rtol=1e-4)
+    assert Trace.load(tmp_path / "out" / "trace.json").ranks == [0, 1, 2]
+
+
+@pytest.mark.mpi
+def test_under_mpiexec(tmp_path):
+    from distlearn.world import launch
+
+    command = ["python", "-m", "distlearn.cli", "train", *SMALL, "--out", str(tmp_path / "out")]
+    done = launch(2, command, timeout=120, capture=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("samples/s") == 1, "one rank reports"
+    assert read(tmp_path / "out")["runs"][0]["ranks"] == 2
+    assert not (tmp_path / "out-2").exists()
+
+
+@pytest.mark.engines
+def test_engines(call, tmp_path):
+    result = call(*SMALL, "--world", "engines", "--size", 2, "--out", "out")
+    assert result.exit_code == 0, result.output
+    run = read(tmp_path / "out")["runs"][0]
+    assert run["ranks"] == 2
+    assert 0 < run["communication_share"] < 1
+
+
+@pytest.mark.engines
+def test_interrupt_leaves_nothing_behind(tmp_path):
+    """Ctrl-C while engines train: the command ends, and so do they."""
+    import psutil
+
+    words = ["train", "--hidden", "16", "--epochs", "100000", "--world", "engines", "--size", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "distlearn.cli", *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stderr.readline()
+        assert "2 ranks: step" in line
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert family
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode != 0
+    assert "Traceback" not in err
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+# -- what it refuses: one line, before any work
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--data", "nonsense"], "unknown data set 'nonsense'"),
+        (["--hidden", "16,0"], "expected whole numbers from 1 on"),
+        (["--hidden", "a"], "expected whole numbers from 1 on"),
+        (["--size", "0"], "0 is not in the range x>=1"),
+        (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
+        (["--sizes", "4,2"], "rising numbers of ranks"),
+        (["--sizes", "1,2", "--size", "2"], "give one of them"),
+        (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
+        (["--lr", "-1"], "--lr is -1.0"),
+        (["--lr", "nan"], "--lr is nan"),
+        (["--n-train", "99999999"], "n_train is 99999999"),
+        (["--activation", "selu"], "'selu' is not one of"),
+        (["--bucket-kib", "0"], "expected a number above 0"),
+        (["--world", "sim", "--beta", "0"], "beta is 0.0"),
+        (["--preset", "nothing"], "'nothing' is not one of"),
+    ],
+)
+def test_bad_input(call, tmp_path, words, expected):
+    result = call(*words)
+    assert result.exit_code in (1, 2)
+    assert expected in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+    assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+@pytest.mark.parametrize("world", ["sim", pytest.param("mpi", marks=pytest.mark.mpi)])
+def test_divergence_is_one_line(call, world):
+    result = call(*SMALL, "--lr", "1e30", "--world", world, "--size", "2")
+    assert result.exit_code == 1
+    assert "training diverged; try a smaller learning rate" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_debug_shows_the_traceback(call, monkeypatch):
+    monkeypatch.setenv("DISTLEARN_DEBUG", "1")
+    assert not isinstance(call(*SMALL, "--lr", "1e30").exception, SystemExit)
+
+
+def test_a_folder_that_cannot_be_written(call, tmp_path):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    result = call(*SMALL, "--out", tmp_path / "file" / "run")
+    assert result.exit_code == 2
+    assert "cannot write there" in result.output
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+
+
+# -- the folder
+
+
+def test_nothing_is_overwritten(tmp_path):
+    first = output.make_folder(tmp_path / "run")
+    assert first == tmp_path / "run"
+    assert output.make_folder(tmp_path / "run") == first, "an empty folder is free"
+    (first / "history.json").write_text("old", encoding="utf-8")
+    (first / "notes.txt").write_text("mine", encoding="utf-8")
+    assert output.make_folder(tmp_path / "run") == tmp_path / "run-2"
+    (tmp_path / "run-2" / "x").touch()
+    assert output.make_folder(tmp_path / "run") == tmp_path / "run-3"
+    assert (first / "history.json").read_text(encoding="utf-8") == "old"
+    assert output.make_folder(tmp_path / "run", force=True) == first
+    assert not (first / "history.json").exists(), "an old result must not pass for a new one"
+    assert (first / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_json_is_json(tmp_path):
+    path = output.write_json(tmp_path / "x.json", {"a": math.nan, "b": (1, np.float32(0.5)), 3: [math.inf, None]})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": None, "b": [1, 0.5], "3": [None, None]}
+
+
+def test_middle_steps():
+    spans = [Span(0, "compute", name, t, t + 1) for t, name in enumerate(["forward", "update"] * 10)]
+    start, end = output.middle_steps(Trace(spans), 3)
+    assert end - start == 6
+    assert output.middle_steps(Trace(spans[:6]), 3) == (None, None)
+
+
+# -- the communication share
+
+
+def spans(*rows):
+    return [Span(0, lane, name, start, end) for lane, name, start, end in rows]
+
+
+def test_communication_share():
+    trace = Trace(
+        spans(
+            ("comm", "broadcast", 0, 10),  # before the first step
+            ("compute", "forward", 10, 13),
+            ("compute", "backward", 13, 16),
+            ("comm", "all_reduce", 15, 18),  # one second hidden, two exposed
+            ("compute", "update", 18, 20),
+            ("comm", "all_reduce", 30, 50),  # evaluation
+            ("compute", "forward", 60, 64),
+            ("comm", "all_reduce", 64, 66),
+            ("compute", "update", 66, 70),
+        )
+    )
+    assert communication_share(trace) == pytest.approx((2 + 2) / (10 + 10))
+    assert [s.name for s in in_steps(trace.spans)].count("all_reduce") == 2
+    assert math.isnan(communication_share(Trace()))
+
+
+def test_kept():
+    kept = Kept(2)
+    for i in range(5):
+        kept.append(i)
+    assert kept == [0, 1]
+    assert kept.dropped == 3
+
+
+def test_a_long_run_keeps_a_bounded_trace(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("distlearn.cli.ranks.SPANS", 60)
+    result = call(*SMALL, "--world", "sim", "--size", 2, "--out", "out")
+    assert result.exit_code == 0, result.output
+    assert "first part of the run" in result.output
+    assert len(Trace.load(tmp_path / "out" / "trace.json")) == 60
+    assert read(tmp_path / "out")["runs"][0]["spans_not_kept"] > 0
+
+
+def test_progress_lines(capsys):
+    from distlearn.cli.progress import Lines
+
+    lines = Lines("2 ranks")
+    for step in range(1, 101):
+        lines(step, 100, loss=1.0 / step, samples=step * 10)
+        time.sleep(0.0005)
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 11
+    assert err[0] == "2 ranks: step 1 of 100, loss 1"
+    assert "samples/s" in err[-1]

@@ -1,0 +1,240 @@
+"""What MPIComm promises beyond the contract, as functions of a communicator of two ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from distlearn.comm.mpi import MPIComm
+from distlearn.comm.protocol import CommError, CommTimeoutError
+
+
+def fresh(comm, **options):
+    """A communicator that nobody else uses, for checks that leave something unfinished on it."""
+    return MPIComm(comm.raw.Dup(), comm.clock, **options)
+
+
+def check_timeout_names_what_is_waited_for(comm):
+    part = fresh(comm, timeout=0.1)
+    if comm.rank == 0:
+        with pytest.raises(CommTimeoutError, match=r"rank 0: waited 0\.1 s for recv\(source=1, tag=9\) of 24 bytes"):
+            part.recv(np.zeros(3), 1, tag=9)
+        with pytest.raises(CommTimeoutError, match=r"recv_obj\(source=anyone, tag=0\)"):
+            part.recv_obj()
+        with pytest.raises(CommTimeoutError, match="barrier"):
+            part.barrier()
+
+
+def check_waiting_can_be_interrupted(comm):
+    part = fresh(comm)
+    if comm.rank == 0:
+        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        start = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            part.recv(np.zeros(3), 1)
+        assert time.perf_counter() - start < 5.0
+        assert str(part.activity.waits_for) == "recv(source=1, tag=0) of 24 bytes"
+        timer.join()
+
+
+def check_buffers_live_until_mpi_is_done(comm):
+    """A receive whose wait was broken off is written to when the message comes: its memory must still be there."""
+    part = fresh(comm, timeout=0.05)
+    if comm.rank == 0:
+        with pytest.raises(CommTimeoutError):
+            part.recv(np.zeros(1000), 1)
+        assert len(part.activity.pending) == 1
+        comm.barrier()
+        comm.barrier()
+        (work,) = part.activity.pending
+        work.wait()
+        assert not part.activity.pending
+    else:
+        comm.barrier()
+        part.send(np.ones(1000), 0)
+        comm.barrier()
+
+
+def check_waiting_leaves_the_core(comm):
+    """Two seconds of waiting cost little processor time."""
+    part = fresh(comm, timeout=2.0)
+    if comm.rank == 0:
+        before = time.process_time()
+        with pytest.raises(CommTimeoutError):
+            part.recv(np.zeros(3), 1)
+        assert time.process_time() - before < 1.0
+
+
+def check_strict_names_different_calls(comm):
+    part = fresh(comm, strict=True)
+    size = 3 + comm.rank
+    with pytest.raises(CommError, match=r"rank 1 calls all_reduce.*\(4,\).* where rank 0 calls all_reduce.*\(3,\)"):
+        part.all_reduce(np.zeros(size))
+    with pytest.raises(CommError, match=r"rank 1 calls barrier.* where rank 0 calls all_gather"):
+        part.barrier() if comm.rank else part.all_gather(np.zeros(1))
+    part.barrier()  # and it still works
+
+
+def check_strict_send_waits_for_its_receiver(comm):
+    part = fresh(comm, strict=True, timeout=0.1)
+    if comm.rank == 0:
+        with pytest.raises(CommTimeoutError, match=r"waited 0\.1 s for send\(dest=1, tag=0\) of 8 bytes"):
+            part.send(np.zeros(1), 1)
+
+
+def check_standard_send_of_little_returns_at_once(comm):
+    part = fresh(comm, timeout=5.0)
+    if comm.rank == 0:
+        part.send(np.zeros(1), 1)
+        comm.barrier()
+    else:
+        comm.barrier()
+        part.recv(np.zeros(1), 0)
+
+
+def check_half_precision_is_rounded_once(comm):
+    x = np.full(5, 2048.0 if comm.rank else 1.0, np.float16)
+    wanted = np.float16(np.float32(2049.0))
+    assert comm.all_reduce(x).tolist() == [wanted] * 5
+    x = np.array([60000.0, -60000.0][comm.rank], np.float16)
+    assert comm.all_reduce(x) == 0.0
+
+
+def check_bad_dtypes_are_refused(comm):
+    for dtype, op in (("datetime64[s]", "sum"), (">f8", "sum"), ("complex64", "max"), ("S3", "sum")):
+        with pytest.raises(TypeError, match=f"rank {comm.rank}: all_reduce cannot form the {op} of arrays of dtype"):
+            comm.all_reduce(np.zeros(2, dtype), op)
+    for tag in (-1, 2**31, 0.5):
+        with pytest.raises(ValueError, match=f"rank {comm.rank}: tag="):
+            comm.isend(np.zeros(1), 1 - comm.rank, tag)
+
+
+def check_operations_are_recorded(comm):
+    spans = comm.clock.trace.spans
+    spans.clear()
+    comm.all_reduce(np.zeros(10, np.float32))
+    comm.reduce_scatter(np.zeros(8))
+    comm.all_gather(np.zeros(3))
+    comm.send_recv(np.zeros(5), 1 - comm.rank, np.zeros(5), 1 - comm.rank)
+    comm.barrier()
+    found = [(s.rank, s.lane, s.name, s.nbytes) for s in spans]
+    sizes = [("all_reduce", 40), ("reduce_scatter", 64), ("all_gather", 48), ("send_recv", 40), ("barrier", 0)]
+    assert found == [(comm.rank, "comm", name, nbytes) for name, nbytes in sizes]
+    assert all(0 <= s.start <= s.end for s in spans)
+
+
+def check_spans_of_a_part_carry_the_rank_of_the_world(comm):
+    part = comm.split(comm.rank)
+    comm.clock.trace.spans.clear()
+    part.barrier()
+    assert [(s.rank, s.name) for s in comm.clock.trace.spans] == [(comm.rank, "barrier")]
+
+
+def check_overlapped_span_lasts_from_start_to_end(comm):
+    spans = comm.clock.trace.spans
+    spans.clear()
+    comm.barrier()
+    work = comm.iall_reduce(np.zeros(200_000))
+    with comm.clock.span("backward"):
+        time.sleep(0.02)
+    work.wait()
+    by_name = {s.name: s for s in spans}
+    assert by_name["all_reduce"].start <= by_name["backward"].start
+    assert by_name["all_reduce"].end >= by_name["backward"].end
+
+
+def check_messages_move_on_between_spans(comm):
+    """The end of a span gets operations on: an all-reduce of several rounds ends without anybody waiting for it."""
+    work = comm.iall_reduce(np.ones(200_000))
+    deadline = time.perf_counter() + 10
+    while work in comm.activity.pending and time.perf_counter() < deadline:
+        with comm.clock.span("layer"):
+            time.sleep(0.001)
+    assert work not in comm.activity.pending
+
+
+def check_clocks_agree(comm):
+    part = MPIComm.begin(comm.raw.Dup())
+    zeros = part.all_gather(np.array([time.perf_counter() - part.clock.now()]))
+    assert np.ptp(zeros) < 1e-3  # the same machine: the same clock
+    assert not [s for s in part.clock.trace.spans if s.start < 0]
+
+
+def check_a_forgotten_message_is_noticed(comm):
+    part = MPIComm.begin(comm.raw.Dup())
+    if comm.rank == 0:
+        part.send(np.zeros(3), 1, tag=4)
+        part.end()
+    else:
+        with pytest.raises(CommError, match="rank 1 never received the message of 24 bytes from rank 0, tag 4"):
+            part.end()
+
+
+def check_progress_comes_from_rank_0(comm):
+    seen = []
+    part = MPIComm(comm.raw.Dup(), report=lambda step, total, **values: seen.append((step, total, values)))
+    part.report(1, 4, loss=2.0)
+    part.split(0, key=-comm.rank).report(2, 4)
+    assert seen == ([(1, 4, {"loss": 2.0}), (2, 4, {})] if comm.rank == 0 else [])
+
+
+def check_arrays_of_a_gpu_pass_through_the_host(comm):
+    """With an array type that is as opaque to MPI as CuPy's."""
+    x = Opaque(np.arange(6.0) + comm.rank)
+    assert comm.all_reduce(x) is x
+    assert x.data.tolist() == (2 * np.arange(6.0) + 1).tolist()
+    gathered = comm.all_gather(Opaque(np.array([float(comm.rank)])))
+    assert isinstance(gathered, Opaque)
+    assert gathered.data.tolist() == [[0.0], [1.0]]
+    out = Opaque(np.zeros(2))
+    comm.send_recv(Opaque(np.full(2, comm.rank + 5.0)), 1 - comm.rank, out, 1 - comm.rank)
+    assert out.data.tolist() == [6.0 - comm.rank] * 2
+    assert comm.broadcast(Opaque(np.full(2, comm.rank + 1.0)), root=1).data.tolist() == [2.0, 2.0]
+    assert comm.reduce_scatter(Opaque(np.ones(3))).data.tolist() == [2.0, 2.0][: 2 - comm.rank]
+
+
+class OpaqueModule:
+    """The array module of `Opaque`."""
+
+    @staticmethod
+    def asarray(x):
+        return x if isinstance(x, Opaque) else Opaque(x)
+
+
+class Opaque:
+    """An array whose memory MPI cannot see: copied out by `__array__`, copied in by assignment."""
+
+    def __init__(self, data):
+        self.data = data
+        self.dtype, self.shape, self.flags = data.dtype, data.shape, data.flags
+        self.size, self.nbytes, self.ndim = data.size, data.nbytes, data.ndim
+
+    def __array_namespace__(self):
+        return OpaqueModule
+
+    def __array__(self, dtype=None, copy=None):
+        return self.data.copy()
+
+    def __setitem__(self, key, value):
+        self.data[key] = value.data
+
+    def __len__(self):
+        return len(self.data)
+
+
+def run_all(comm) -> list[str]:
+    names = [name for name in globals() if name.startswith("check_")]
+    for name in names:
+        try:
+            globals()[name](comm)
+            comm.barrier()
+        except BaseException as error:
+            error.add_note(f"in {name}, rank {comm.rank}")
+            raise
+    return names

@@ -1,0 +1,118 @@
+"""Files around the package: one list of dependencies, a README whose code runs and whose links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_environment_has_no_second_list():
+    yaml = pytest.importorskip("yaml")
+    content = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    *conda, pip = content["dependencies"]
+    assert pip == {"pip": ["-e .[dev]"]}
+    assert {re.split("[=<>]", name)[0] for name in conda} == {"python", "pip", "make", "cxx-compiler"}
+    assert "conda-forge" in content["channels"]
+
+
+def test_supported_pythons_agree():
+    """What the metadata claims is what CI runs and the README says."""
+    claimed = [c.rpartition(" ")[2] for c in PYPROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    yaml = pytest.importorskip("yaml")
+    ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    assert ci["jobs"]["test"]["strategy"]["matrix"]["python"] == claimed
+    assert PYPROJECT["project"]["requires-python"] == f">={claimed[0]}"
+    assert f"Python {claimed[0]} to {claimed[-1]}" in README
+
+
+def test_ci_runs_what_a_maintainer_runs():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make test" in script.read_text(encoding="utf-8")
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert ".ci/run" in workflow
+
+
+@pytest.mark.parametrize("target", ["env", "lab", "test", "lint", "bench", "ui", "labs", "clean", "help"])
+def test_make_knows(target):
+    if target in ("env", "help"):
+        done = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, timeout=30, check=True)
+        assert f"make {target} " in done.stdout
+    command = ["make", "-C", str(ROOT), "--dry-run", "--assume-old=pyproject.toml", target]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_changelog_has_this_version():
+    assert f"## [{PYPROJECT['project']['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_licence():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert text.startswith("BSD 3-Clause License\n\nCopyright (c) 2026, the distlearn developers\n")
+    assert PYPROJECT["project"]["license"] == "BSD-3-Clause"
+    for name in PYPROJECT["project"]["license-files"]:
+        assert (ROOT / name).is_file(), name
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\(([^)#]+?)\)", text)
+    missing = [t for t in targets if not t.startswith("http") and not (ROOT / t).exists()]
+    assert missing == []
+
+
+def test_readme_lists_the_labs_that_exist():
+    rows = re.findall(r"^\| (\d\d) [^|]+\|[^|]+\| (.+?) \|$", README, re.MULTILINE)
+    assert [number for number, _ in rows] == [f"{i:02}" for i in range(15)]
+    linked = {number for number, where in rows if where != "planned"}
+    existing = {path.name[3:5] for path in (ROOT / "course" / "source").glob("lab*") if path.is_dir()}
+    assert linked == existing
+
+
+def test_readme_code_runs(capsys):
+    """The twelve lines: they are twelve, and they do what they say."""
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) == 12
+    names: dict = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert names["world"].trace.ranks == [0, 1, 2, 3]
+    accuracy = float(re.match(r"([\d.]+)% of the test images", capsys.readouterr().out)[1])
+    assert accuracy > 90
+
+
+def test_readme_commands_parse():
+    """Every `distlearn ...` line of the README is one that the command accepts, up to doing it."""
+    from click.testing import CliRunner
+
+    from distlearn.cli import main
+
+    lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn (?:train|doctor)[^#\n]*)", README, re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        words = line.split()[1:]
+        result = CliRunner().invoke(main, [*words, "--help"])
+        assert result.exit_code == 0, (line, result.output)
+
+
+def test_nothing_mentions_where_it_was_made():
+    """A public project names no private place."""
+    tracked = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, timeout=30, check=False)
+    if tracked.returncode:
+        pytest.skip("no git checkout")
+    private = re.compile(r"/wo" r"rk/|\.\./sha" r"red|/ro" r"ot/")
+    for name in tracked.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in {".py", ".md", ".toml", ".yml", ".ipynb", ".cfg", ".json", ""} and path.is_file():
+            found = private.search(path.read_text(encoding="utf-8", errors="replace"))
+            assert found is None, f"{name}: {found}"

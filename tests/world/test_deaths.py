@@ -1,0 +1,79 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+from distlearn.world.deaths import Deaths, choose_first, exit_statuses, how_it_ended
+
+
+def wait_for(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return condition()
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "pidfd_open"), reason="needs Linux's pidfd")
+def test_order_of_deaths():
+    sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(3)]
+    deaths = Deaths([p.pid for p in sleeps])
+    try:
+        for rank in (2, 0):
+            sleeps[rank].kill()
+            assert wait_for(lambda r=rank: [r] in deaths.order)
+        assert deaths.order == [[2], [0]]
+    finally:
+        deaths.close()
+        deaths.close()  # twice does no harm
+        for process in sleeps:
+            process.kill()
+            process.wait()
+
+
+def test_process_that_is_dead_already():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    deaths = Deaths([process.pid])
+    deaths.close()
+    assert deaths.order == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "reported", "statuses", "first"),
+    [
+        ([[2], [0, 1]], [0, 1, 2], [9, 9, 9], 2),  # the kernel's word counts before the network's
+        ([], [1, 0, 2], [], 1),
+        ([[0, 1]], [1, 0], [9, 9], 1),
+        ([[0, 1, 2]], [0, 1, 2], [9, 11, 9], 1),  # who crashed was not killed by mpiexec
+        ([[0]], [0, 1], [256, 0], 0),
+        ([[1]], [0, 1], [256, 256], 1),
+    ],
+)
+def test_first(seen, reported, statuses, first):
+    assert choose_first(seen, reported, statuses) == first
+
+
+def test_statuses_from_mpiexec():
+    text = "noise 12\n[mpiexec@node-7] Exit codes: [node-7] 9,0,768,9\nYOUR APPLICATION TERMINATED (signal 9)"
+    assert exit_statuses(text, 4) == [9, 0, 768, 9]
+    assert exit_statuses(text, 3) == []
+    assert exit_statuses("[mpiexec@a] Exit codes: [a] 0,0 [b] 9,9", 4) == [0, 0, 9, 9]
+    assert exit_statuses("", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "ended with exit code 0"),
+        (768, "ended with exit code 3"),
+        (9, r"was killed \(SIGKILL\): by a kill -9, or because the machine ran out of memory"),
+        (11, r"crashed in compiled code \(SIGSEGV\)"),
+        (15, "was ended by SIGTERM"),
+        (None, "died"),
+    ],
+)
+def test_words(status, words):
+    import re
+
+    assert re.fullmatch(words, how_it_ended(status))

@@ -1,0 +1,336 @@
+"""EngineWorld: real engines under MPI. One world for all tests; each must leave it usable."""
+
+import os
+import re
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from distlearn.comm.collectives import ring_all_reduce
+from distlearn.comm.protocol import CommError, CommTimeoutError, RankError
+from distlearn.comm.sim import SimWorld
+from distlearn.world import EngineWorld, RankTimeoutError, World
+
+from .conftest import living
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(120)]
+SIZE = 3
+
+
+@pytest.fixture(scope="module")
+def world():
+    with EngineWorld(SIZE, progress=False, timeout=60) as made:
+        yield made
+
+
+def ranks(comm):
+    return comm.all_gather(np.array([comm.rank])).ravel().tolist()
+
+
+def works(world) -> bool:
+    """Whether the world computes, rank by rank, on ranks that can all reach each other."""
+    return world.run(lambda comm: (comm.rank, ranks(comm))) == [(r, [0, 1, 2]) for r in range(SIZE)]
+
+
+def wait_for_message(comm):
+    return comm.recv(np.zeros(2), (comm.rank + 1) % comm.size, tag=4)
+
+
+@pytest.fixture(autouse=True)
+def _quick(world):
+    """No test takes long, and after each the world works."""
+    yield
+    assert works(world)
+
+
+# -- what works --------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_by_rank(world):
+    assert isinstance(world, World)
+    assert world.size == SIZE
+    helper = {"factor": 2}  # travels with the function
+
+    def task(comm, plus, *, minus=0):
+        return comm.rank * helper["factor"] + plus - minus
+
+    assert world.run(task, 10, minus=3) == [7, 9, 11]
+
+
+def test_same_numbers_as_simulated(world):
+    def task(comm):
+        x = np.random.default_rng(comm.rank).normal(size=1001)
+        return ring_all_reduce(comm, x)
+
+    for real, simulated in zip(world.run(task), SimWorld(SIZE).run(task), strict=True):
+        np.testing.assert_array_equal(real, simulated)
+
+
+def test_large_results_come_back(world):
+    for rank, x in enumerate(world.run(lambda comm: np.full(3_000_000, comm.rank, np.float32))):
+        assert x.shape == (3_000_000,)
+        assert (x == rank).all()
+
+
+def test_trace_of_all_ranks_on_one_axis(world):
+    def task(comm):
+        with comm.clock.span("work", flops=7):
+            comm.clock.sleep(0.02 * comm.rank)
+        comm.barrier()
+
+    start = time.perf_counter()
+    world.run(task)
+    wall = time.perf_counter() - start
+    assert world.trace.ranks == [0, 1, 2]
+    spans = {(s.rank, s.name): s for s in world.trace}
+    assert set(spans) == {(rank, name) for rank in range(SIZE) for name in ("work", "barrier")}
+    last_came = max(spans[r, "barrier"].start for r in range(SIZE))
+    for rank in range(SIZE):
+        assert spans[rank, "work"].flops == 7
+        assert 0 <= spans[rank, "work"].start <= spans[rank, "barrier"].end <= wall
+        assert spans[rank, "barrier"].end >= last_came  # nobody leaves before the last one came: one axis for all
+    assert world.trace.spans == sorted(world.trace.spans, key=lambda s: (s.end, s.rank))
+
+
+def test_progress_is_live_and_complete(world):
+    seen = []
+    world.progress = lambda step, total, **values: seen.append((time.perf_counter(), step, total, values))
+
+    def task(comm):
+        for step in range(1, 41):
+            comm.clock.sleep(0.01)
+            comm.report(step, 40, loss=np.float32(1 / step))
+
+    try:
+        world.run(task)
+    finally:
+        world.progress = False
+    assert seen[-1][1:] == (40, 40, {"loss": pytest.approx(1 / 40)})
+    assert 2 <= len(seen) <= 15
+    assert seen[-1][0] - seen[0][0] > 0.1  # not all at the end
+
+
+def test_progress_bar(world, capsys):
+    world.progress = True
+    try:
+        world.run(lambda comm: [comm.report(i, 5, loss=0.5) for i in range(1, 6)] and None)
+    finally:
+        world.progress = False
+    assert "5/5" in capsys.readouterr().err
+
+
+def test_output_is_complete_and_in_order(world, capsys):
+    wanted = "".join(f"[rank {r}] {line} of {r}\n" for r in range(SIZE) for line in ("first", "second"))
+    for _ in range(10):
+        world.run(lambda comm: print(f"first of {comm.rank}\nsecond of {comm.rank}"))
+        assert capsys.readouterr().out == wanted
+
+
+def test_ranks_share_the_cores(world, monkeypatch):
+    from distlearn.world.launching import count_cores
+
+    wanted = os.environ.get("OMP_NUM_THREADS", str(max(1, count_cores() // SIZE)))
+    assert world.run(lambda comm: os.environ["OMP_NUM_THREADS"]) == [wanted] * SIZE
+
+
+def test_relative_paths_are_the_notebooks(world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert world.run(lambda comm: os.getcwd()) == [str(tmp_path)] * SIZE
+
+
+def test_many_runs_do_not_use_up_communicators(world):
+    for i in range(40):  # more than are kept
+        assert world.run(lambda comm, i=i: i) == [i] * SIZE
+
+
+# -- what fails --------------------------------------------------------------------------------------------------------
+
+
+def test_rank_that_raises_is_named(world):
+    def task(comm):
+        if comm.rank == 1:
+            raise KeyError("no such thing")
+        wait_for_message(comm)
+
+    start = time.perf_counter()
+    with pytest.raises(RankError) as caught:
+        world.run(task)
+    assert time.perf_counter() - start < 10
+    error = caught.value
+    assert error.rank == 1
+    assert isinstance(error.original, KeyError)
+    text = str(error)
+    assert text.startswith("rank 1: KeyError: 'no such thing'\n\nOn rank 1:\n")
+    assert 'raise KeyError("no such thing")' in text
+    assert "rank 0 waited for recv(source=1, tag=4) of 16 bytes (test_engines.py, line " in text
+    assert "rank 2 waited for recv(source=0, tag=4) of 16 bytes" in text
+    assert "distlearn/" not in text  # the user's frames only
+    assert world.trace.ranks == []
+
+
+def test_spans_of_a_failed_run_come_back(world):
+    def task(comm):
+        comm.barrier()
+        raise ValueError
+
+    with pytest.raises(RankError):
+        world.run(task)
+    assert {s.name for s in world.trace} == {"barrier"}
+
+
+def test_error_of_all_is_told_once(world):
+    with pytest.raises(RankError, match=r"rank 0: ZeroDivisionError: division by zero \(ranks 1, 2 raised the same\)"):
+        world.run(lambda comm: 1 / 0)
+
+
+def test_failed_collective_does_not_poison_the_next(world):
+    for _ in range(3):
+        with pytest.raises(RankError, match="rank 2: RuntimeError"):
+            world.run(lambda comm: comm.all_reduce(np.ones(50_000)) if comm.rank < 2 else exec("raise RuntimeError"))
+        assert world.run(lambda comm: comm.all_reduce(np.ones(3)).sum()) == [9.0] * SIZE
+
+
+def test_hung_ranks_are_named_with_their_places(world):
+    start = time.perf_counter()
+    with pytest.raises(RankTimeoutError) as caught:
+        world.run(lambda comm: None if comm.rank == 0 else wait_for_message(comm), timeout=0.7)
+    assert time.perf_counter() - start < 10
+    assert isinstance(caught.value, CommTimeoutError)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "rank 1: has not returned after 0.7 s, nor has rank 2; the other one had:"
+    assert re.match(
+        r"  rank 1 waited for recv\(source=2, tag=4\) of 16 bytes \(test_engines.py, line \d+, in wait", lines[1]
+    )
+    assert re.match(r"  rank 2 waited for recv\(source=0, tag=4\)", lines[2])
+
+
+def test_rank_lost_in_its_own_code_is_named(world):
+    def endless(comm):
+        while comm.rank == 1:
+            pass
+
+    with pytest.raises(RankTimeoutError, match=r"rank 1: has not returned.*\n  rank 1 was at test_engines.py, line"):
+        world.run(endless, timeout=0.5)
+
+
+def test_launch_that_some_ranks_never_began(world):
+    """Rank 1 is busy with something else; the others' half-made communicator must meet its match later."""
+    busy = world.client[world._group.ids[1]].apply_async(time.sleep, 1.5)
+    with pytest.raises(RankTimeoutError, match="rank 0: has not returned") as caught:
+        world.run(ranks, timeout=0.4)
+    assert "was starting or ending" in str(caught.value)
+    busy.wait(10)
+    assert works(world)
+
+
+def test_notebook_interrupt_interrupts_the_ranks(world):
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt, match=r"rank 0 waited for recv\(source=1, tag=4\)"):
+        world.run(wait_for_message)
+    assert time.perf_counter() - start < 5
+
+
+def test_message_left_lying_is_an_error(world):
+    with pytest.raises(RankError, match="rank 2: CommError: rank 2 never received the message of 8 bytes from rank 0"):
+        world.run(lambda comm: comm.isend(np.zeros(1), 2) and None if comm.rank == 0 else None)
+
+
+def test_what_cannot_travel(world):
+    with pytest.raises(TypeError, match=r"cannot be sent to the engines: cannot pickle '_thread.lock' object"):
+        world.run(lambda comm, lock: None, threading.Lock())
+    with pytest.raises(TypeError, match="an EngineWorld cannot be sent to its own ranks"):
+        world.run(lambda comm: world.size)
+    with pytest.raises(TypeError, match="'text' is not a function"):
+        world.run("text")
+    with pytest.raises(RankError, match="rank 0: TypeError: the result, a lock, cannot be sent back"):
+        world.run(lambda comm: threading.Lock())
+
+
+# -- what dies ---------------------------------------------------------------------------------------------------------
+
+
+def test_killed_rank_is_named_and_comes_back(world, capfd):
+    def task(comm):
+        comm.barrier()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    start = time.perf_counter()
+    with pytest.raises(RankError, match=r"rank 1: its process \(\d+\) was killed \(SIGKILL\)"):
+        world.run(task)
+    assert time.perf_counter() - start < 10
+    assert works(world)
+    assert "EngineWorld: started 3 engines anew in" in capfd.readouterr().err
+
+
+def test_rank_that_exits_is_named_with_its_code(world):
+    with pytest.raises(RankError, match=r"rank 2: its process \(\d+\) ended with exit code 3"):
+        world.run(lambda comm: os._exit(3) if comm.rank == 2 else comm.barrier())
+
+
+def test_rank_stuck_in_c_is_named_and_replaced(world):
+    with pytest.raises(RankTimeoutError, match="could not be interrupted") as caught:
+        world.run(lambda comm: comm.raw.Barrier() if comm.rank else None, timeout=0.5)
+    assert re.search(r"rank 2 was at test_engines.py, line \d+, in <lambda>", str(caught.value))
+
+
+def test_engine_that_died_between_runs(world, capfd):
+    os.kill(world._group.pids[2], signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while not world._group.trouble() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert works(world)
+    assert "(rank 2: its process" in capfd.readouterr().err
+
+
+def test_dead_controller_is_noticed(world, capfd):
+    threading.Timer(0.5, world._cluster._controller.kill).start()
+    with pytest.raises(CommError, match="the controller of the engines died while they worked"):
+        world.run(wait_for_message)
+    assert works(world)
+
+
+# -- engines of others -------------------------------------------------------------------------------------------------
+
+
+def test_view_of_engines_that_run_already(world):
+    theirs = EngineWorld(world.view, timeout=30, progress=False)
+    assert works(theirs)
+    with pytest.raises(RankTimeoutError, match=r"rank 0 waited for recv\(source=1, tag=4\)"):
+        theirs.run(wait_for_message, timeout=0.5)
+    assert works(theirs)
+    theirs.close()
+    with pytest.raises(CommError, match="this EngineWorld is closed"):
+        theirs.run(ranks)
+
+
+def test_part_of_the_engines(world):
+    part = EngineWorld(world.client[world._group.ids[1:]], timeout=30, progress=False)
+    assert part.run(ranks) == [[0, 1], [0, 1]]
+    assert part.run(lambda comm: os.getpid()) == world.run(lambda comm: os.getpid())[1:]
+
+
+def test_engines_without_mpi():
+    with EngineWorld(2, mpi=False, progress=False, timeout=30) as plain:
+        assert plain.run(lambda comm: (comm.rank, comm.size)) == [(0, 2), (1, 2)]
+        assert plain.view.apply_sync(lambda: 7) == [7, 7]
+        with pytest.raises(RankError, match="rank 0: CommError: barrier needs a connection between the ranks"):
+            plain.run(lambda comm: comm.barrier())
+        with pytest.raises(CommError, match=r"are not ranks of one MPI world \(COMM_WORLD sizes \[1\]"):
+            EngineWorld(plain.view)
+        pids = plain.run(lambda comm: os.getpid())
+    assert not living(pids)
+    plain.close()  # twice does no harm
+    with pytest.raises(CommError, match="this EngineWorld is closed"):
+        plain.run(ranks)
+
+
+@pytest.mark.parametrize("engines", [0, -1, 2.5, "4", True, None])
+def test_bad_number_of_engines(engines):
+    with pytest.raises(ValueError, match=r"EngineWorld: .*, expected a number of engines, 1 or more, or a view"):
+        EngineWorld(engines)

@@ -1,0 +1,87 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from distlearn.world import launching
+from distlearn.world.launching import launch, thread_settings
+
+from .conftest import living
+
+
+def test_mpiexec_is_the_one_beside_the_interpreter(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert Path(launching.find_mpiexec()).parent == Path(sys.prefix) / "bin"
+
+
+def test_missing_mpiexec_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(RuntimeError, match="pip install mpich"):
+        launching.find_mpiexec()
+
+
+def test_cores_are_shared_out(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(launching, "count_cores", lambda: 8)
+    assert set(thread_settings(2).values()) == {"4"}
+    assert set(thread_settings(3).values()) == {"2"}
+    assert set(thread_settings(16).values()) == {"1"}
+    assert set(thread_settings(4, threads=5).values()) == {"5"}
+
+
+def test_users_choice_of_threads_is_left_alone(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert thread_settings(2) == {}
+    assert thread_settings(2, threads=1)["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
+def test_bad_threads(threads):
+    with pytest.raises(ValueError, match="threads is"):
+        thread_settings(2, threads)
+
+
+def test_root_may_run_open_mpi(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("OMPI", "PRTE")):
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    assert set(launching.mpi_settings()) == {
+        "PRTE_MCA_rmaps_default_mapping_policy",
+        "OMPI_ALLOW_RUN_AS_ROOT",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+    }
+    monkeypatch.setenv("PRTE_MCA_rmaps_default_mapping_policy", "slot")
+    assert "PRTE_MCA_rmaps_default_mapping_policy" not in launching.mpi_settings()
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "2"])
+def test_bad_number_of_ranks(n):
+    with pytest.raises(ValueError, match=r"launch: n is .*, expected the number of ranks, 1 or more"):
+        launch(n, ["python"])
+
+
+@pytest.mark.mpi
+def test_ranks_run_and_report_failure():
+    code = "import os, sys, time; print(os.environ['OMP_NUM_THREADS'], os.environ['MINE'], flush=True); "
+    code += "time.sleep(1); sys.exit(3)"  # the first to fail ends the other
+    done = launch(2, ["python", "-c", code], threads=7, env={"MINE": "x"}, timeout=30, capture=True)
+    assert done.stdout.split() == ["7", "x"] * 2
+    assert done.returncode != 0
+
+
+@pytest.mark.mpi
+def test_hung_ranks_are_killed(tmp_path):
+    code = f"import os, time; open(os.path.join({str(tmp_path)!r}, str(os.getpid())), 'w'); time.sleep(60)"
+    start = time.perf_counter()
+    with pytest.raises(subprocess.TimeoutExpired):
+        launch(2, ["python", "-c", code], timeout=2.0)
+    assert time.perf_counter() - start < 30
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(pids) == 2
+    assert not living(pids)

@@ -1,0 +1,72 @@
+"""MPIWorld in scripts under mpiexec."""
+
+import json
+
+import pytest
+
+from distlearn.world import launch
+
+pytestmark = pytest.mark.mpi
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from distlearn.world import MPIWorld, World
+
+world = MPIWorld(progress=False)
+assert isinstance(world, World)
+
+def task(comm, factor):
+    with comm.clock.span("work"):
+        pass
+    return comm.rank * factor
+
+def bad(comm, who):
+    if who in (comm.rank, "all"):
+        raise ValueError("no good")
+    comm.recv(np.zeros(1), (comm.rank + 1) % comm.size)
+
+what = json.loads(sys.argv[1])
+if what is None:
+    results = world.run(task, factor=10)
+    again = world.run(lambda comm: len(world.trace))  # begins anew with each run
+    everyone = world.run(lambda comm: [comm.rank, results, again])
+    if world.rank == 0:
+        print(json.dumps(everyone))
+        assert world.run(task, 1) and world.trace.ranks == list(range(world.size))
+    else:
+        world.run(task, 1)
+else:
+    world.run(bad, what)
+"""
+
+
+def script(n, what):
+    return launch(n, ["python", "-c", SCRIPT, json.dumps(what)], timeout=60, capture=True)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_every_rank_gets_all_results(n):
+    done = script(n, None)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[r, [10 * k for k in range(n)], [0] * n] for r in range(n)]
+
+
+def test_rank_that_raises_ends_all_and_is_named():
+    done = script(3, 1)
+    assert done.returncode != 0
+    assert "RankError: rank 1: ValueError: no good" in done.stderr
+    assert 'raise ValueError("no good")' in done.stderr or "in bad" in done.stderr
+    assert "UnboundLocalError" not in done.stderr
+
+
+def test_error_of_all_is_told_once():
+    done = script(3, "all")
+    assert done.returncode != 0
+    assert done.stderr.count("RankError: rank") == 1
+    assert "RankError: rank 0: ValueError: no good" in done.stderr
+
+
+def test_error_on_a_single_rank_is_an_exception():
+    done = script(1, 0)
+    assert "distlearn.comm.protocol.RankError: rank 0: ValueError: no good" in done.stderr

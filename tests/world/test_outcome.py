@@ -1,0 +1,131 @@
+import pickle
+
+import pytest
+
+from distlearn.comm.protocol import CommTimeoutError, RankError
+from distlearn.world.outcome import (
+    Frame,
+    Outcome,
+    RankTimeoutError,
+    blame,
+    frames_of_error,
+    pickled,
+    text_of_error,
+    traceback_text,
+    where,
+)
+
+MINE = Frame("/home/me/step.py", 12, "step", "comm.recv(out, 0)", False)
+OURS = Frame("/lib/distlearn/comm/waiting.py", 40, "poll", "while not done():", True)
+
+
+def raised(rank, text="ValueError: boom", ended=1.0, place=1):
+    return Outcome(rank, "raised", ended, text, [OURS, MINE, OURS], original=pickled(ValueError("boom")), place=place)
+
+
+def waiting(rank):
+    return Outcome(rank, "interrupted", 2.0, frames=[OURS, MINE, OURS], waits_for="recv(source=0, tag=0) of 8 bytes")
+
+
+def test_one_rank_raised():
+    error = blame([waiting(0), raised(1), Outcome(2)])
+    assert type(error) is RankError
+    assert error.rank == 1
+    assert isinstance(error.original, ValueError)
+    assert str(error).splitlines() == [
+        "rank 1: ValueError: boom",
+        "",
+        "On rank 1:",
+        "  step.py, line 12, in step",
+        "    comm.recv(out, 0)",
+        "Meanwhile rank 0 waited for recv(source=0, tag=0) of 8 bytes (step.py, line 12, in step).",
+    ]
+
+
+def test_the_earliest_counts():
+    assert blame([raised(0, "KeyError: 'a'", ended=3.0), raised(1, ended=2.0), Outcome(2)]).rank == 1
+
+
+def test_who_all_raised_the_same():
+    error = blame([raised(0, ended=3.0), raised(1, ended=2.0), raised(2, ended=4.0)])
+    assert str(error).startswith("rank 0: ValueError: boom (ranks 1, 2 raised the same)")
+
+
+def test_late_ranks():
+    error = blame([Outcome(0), waiting(1), waiting(2), waiting(3)], timeout=2.5)
+    assert type(error) is RankTimeoutError
+    assert isinstance(error, CommTimeoutError)
+    lines = str(error).splitlines()
+    assert lines[0] == "rank 1: has not returned after 2.5 s, nor have ranks 2, 3; the other one had:"
+    assert lines[2] == "  rank 2 waited for recv(source=0, tag=0) of 8 bytes (step.py, line 12, in step)"
+
+
+def test_one_late_rank():
+    assert str(blame([Outcome(0), waiting(1)], timeout=1)).startswith(
+        "rank 1: has not returned after 1 s; the other one had"
+    )
+    assert "nor has rank 1:" in str(blame([waiting(0), waiting(1)], timeout=1))
+
+
+def test_death():
+    outcomes = [
+        Outcome(0, "died", 1.0, "its process died", place=1),
+        Outcome(1, "died", 0.0, "its process (7) was killed", place=2),
+    ]
+    error = blame(outcomes, note="They come again.")
+    assert str(error) == "rank 1: its process (7) was killed\nThey come again."
+
+
+def test_what_came_first_counts():
+    death, error = Outcome(0, "died", 0.0, "its process died", place=2), raised(1, place=1)
+    assert blame([death, error]).rank == 1
+    death.place, error.place = 1, 2
+    assert blame([death, error]).rank == 0
+
+
+def test_silent_rank():
+    silent = Outcome(1, "silent", error="is stopped (process 7, SIGSTOP)")
+    text = str(blame([waiting(0), silent]))
+    assert text.startswith(
+        "rank 1: does not react any more: it is stopped (process 7, SIGSTOP)\nMeanwhile rank 0 waited"
+    )
+    assert "Rank 1 could not be interrupted." in text
+    assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(blame([waiting(0), silent], timeout=1))
+
+
+def test_where_words():
+    assert where(Outcome(0, "interrupted", frames=[OURS, MINE])) == "was at step.py, line 12, in step"
+    assert where(Outcome(0, "interrupted", frames=[OURS])) == "was starting or ending"
+
+
+def test_frames_of_an_error_show_its_source():
+    try:
+        {}["missing"]
+    except KeyError as error:
+        text = traceback_text(Outcome(0, "raised", frames=frames_of_error(error)))
+    assert text.splitlines()[-1] == '    {}["missing"]'
+    assert "test_outcome.py, line " in text
+
+
+def test_error_texts():
+    error = ValueError("rank 3: bad")
+    error.add_note("by the way")
+    assert text_of_error(error, 3) == "ValueError: bad\nby the way"
+    assert text_of_error(KeyboardInterrupt(), 0) == "KeyboardInterrupt"
+
+
+class Awkward(Exception):
+    def __init__(self, a, b):
+        super().__init__(a)
+
+
+def test_error_that_cannot_be_sent():
+    assert pickled(Awkward(1, 2)) == b""
+    assert isinstance(pickle.loads(pickled(KeyError("x"))), KeyError)
+    lost = Outcome(0, "raised", 1.0, "Awkward: 1", place=1)
+    assert blame([lost]).original is None
+
+
+@pytest.mark.parametrize("status", ["raised", "died", "silent"])
+def test_every_failure_names_its_rank(status):
+    assert blame([Outcome(0), Outcome(1, status, error="x", place=1)]).rank == 1
