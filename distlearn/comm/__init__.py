@@ -4,18 +4,21 @@ Nothing here knows of layers, models or optimizers.
 """
 
 from . import collectives, cost
-from .collectives import ring_all_reduce, shares
+from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
+from .fit import Fit
 from .network import HierarchicalNetwork, Network
 from .phantom import Phantom
 from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
 
 __all__ = [
+    "ALL_REDUCES",
     "ANY",
     "CommError",
     "CommTimeoutError",
     "Communicator",
     "DeadlockError",
+    "Fit",
     "Free",
     "HierarchicalNetwork",
     "Measured",
