@@ -7,6 +7,7 @@ from . import collectives, cost
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
 from .fit import Fit
+from .mesh import Mesh, mesh
 from .network import HierarchicalNetwork, Network
 from .phantom import Phantom
 from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
@@ -22,6 +23,7 @@ __all__ = [
     "Free",
     "HierarchicalNetwork",
     "Measured",
+    "Mesh",
     "Network",
     "Phantom",
     "RankError",
@@ -30,6 +32,7 @@ __all__ = [
     "Work",
     "collectives",
     "cost",
+    "mesh",
     "ring_all_reduce",
     "shares",
 ]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import cost
-from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, medians, ping_pong
+from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong
 from .network import Network
 
 
@@ -67,8 +67,8 @@ def fit(
 ) -> Fit:
     r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
 
-    alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the median time
-    of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time.
+    alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
+    time of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def fit(
     R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
     """
     times = world.run(ping_pong, message_sizes, repeats)
-    sizes, seconds = np.array(message_sizes, float), medians(times[0])
+    sizes, seconds = np.array(message_sizes, float), fastest(times[0])
     network = Network(*line(sizes, seconds))
     messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
     found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
@@ -106,7 +106,7 @@ def fit(
     for name, measured in found.items():
         formula = "ring" if name == "native" else name
         predicted = np.array([cost.seconds(formula, n, p, network) for n in arrays])
-        all_reduces[name] = Sweep(arrays, medians(measured), predicted)
+        all_reduces[name] = Sweep(arrays, fastest(measured), predicted)
     return Fit(network, p, messages, all_reduces)
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from .network import Network
 
 _TCP = 1448 / 1538
-"""Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14, data
-1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32)."""
+"""Share of an Ethernet link that is TCP payload: of each 1,538 bytes on the wire (IEEE 802.3: preamble 8, header 14,
+data 1,500, checksum 4, gap 12) 52 more are headers of IPv4 (20) and TCP with time stamps (RFC 9293, RFC 7323: 32)."""
 
 
 def _ethernet(gigabits: float, alpha: float) -> Network:
@@ -24,7 +24,7 @@ def _pcie(gigatransfers: float) -> float:
 
 PRESETS = {
     # two ranks of MPICH 5 in one machine (shared memory), `Network.fit` on a virtual machine with two cores
-    "loopback": Network(5e-6, 5e9),
+    "loopback": Network(5e-6, 10e9),
     # IEEE 802.3ab. 40 to 300 microseconds between programs: Aspen Systems, HPC glossary, "low latency"
     "ethernet-1g": _ethernet(1, 50e-6),
     # IEEE 802.3ae. 20 microseconds between programs: J. Hurwitz, W. Feng (2003), Initial end-to-end performance
@@ -37,8 +37,8 @@ PRESETS = {
     # microsecond: Aspen Systems, HPC glossary
     "infiniband-hdr": Network(1e-6, 25e9),
     "infiniband-ndr": Network(1e-6, 50e9),
-    # NVIDIA A100 Tensor Core GPU Architecture (2020): 12 links, 600 GB/s in both directions together. NVIDIA H100 Tensor
-    # Core GPU Architecture (2022): 18 links, 900 GB/s. Latency of one step of a ring: NCCL's own cost model,
+    # NVIDIA A100 Tensor Core GPU Architecture (2020): 12 links, 600 GB/s in both directions together. NVIDIA H100
+    # Tensor Core GPU Architecture (2022): 18 links, 900 GB/s. Latency of one step of a ring: NCCL's own cost model,
     # src/graph/tuning.cc, hwLat, ring, protocol "Simple": NVLink 3.4, PCI 5.7 microseconds
     "nvlink-3": Network(3.4e-6, 300e9),
     "nvlink-4": Network(3.4e-6, 450e9),
