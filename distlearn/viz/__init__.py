@@ -26,6 +26,7 @@ _NAMES = {
     "plot_timeline": "gantt",
     "plot_speedup": "scaling",
     "plot_roofline": "roofline",
+    "plot_crossover": "crossover",
     "confusion": "pictures",
     "images": "pictures",
     "table": "tables",
