@@ -44,6 +44,12 @@ BLANKED = re.compile(
 GLOBAL_VARIABLE = re.compile(
     r"\b(?:__device__\s+|__constant__\s+|static\s+|const\s+)*__(?:constant|device)__\s+([^;=(){}]*?)(?:=[^;]*)?;"
 )
+DYNAMIC_SHARED = re.compile(
+    r"extern\s+__shared__\s+(?:__align__\s*\([^)]*\)\s*)?"
+    r"((?:[\w:]+\s+)*[\w:]+(?:\s*<[^;>]*>)?\s*\**)\s*\b(\w+)\s*\[\s*\]\s*;"
+)
+WORDS = {"volatile", "float", "float2", "float4", "double", "double2", "int", "int2", "int4", "unsigned", "uint",
+         "uint2", "uint4", "long"}  # fmt: skip
 WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match_any_sync")
 
 
@@ -98,16 +104,18 @@ def split_commas(text: str) -> list[str]:
     return [*parts, current] if current.strip() else parts
 
 
+def dynamic_shared_alignment(source: str) -> int:
+    """Return the bytes that races in dynamic shared memory are told apart by: 4, or 1 if its items may be smaller."""
+    types = [m[1].split() for m in DYNAMIC_SHARED.finditer(without_comments(source))]
+    return 4 if all(WORDS.issuperset(t) for t in types) else 1
+
+
 def to_cpp(source: str) -> str:
     """Return CUDA C as the C++ that `emulator/cuda_emu.h` completes, line by line the same."""
     text = BLANKED.sub("", source)
     text = re.sub(r'extern\s+"C"\s*\{', "inline namespace emu_c {", text)
     text = re.sub(r'extern\s+"C"', lambda m: " " * len(m[0]), text)
-    text = re.sub(
-        r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*)?)((?:[\w:]+\s+)*[\w:]+(?:\s*<[^;>]*>)?\s*\**)\s*\b(\w+)\s*\[\s*\]\s*;",
-        r"static const emu::DynamicShared<\2> \3;",
-        text,
-    )
+    text = DYNAMIC_SHARED.sub(r"static const emu::DynamicShared<\1> \2;", text)
     code = without_comments(text)
     inserts = []
     for match in re.finditer(r"(?<!extern )\b__shared__\s+([^;={}]*);", code):
