@@ -7,6 +7,7 @@ flags. It lies in the user's cache directory (DISTLEARN_CACHE names another one)
 from __future__ import annotations
 
 import functools
+import getpass
 import hashlib
 import json
 import os
@@ -23,7 +24,7 @@ import platformdirs
 
 from distlearn.cuda import source as src
 from distlearn.cuda.compilers import COMMON, Compiler
-from distlearn.cuda.errors import CompileError
+from distlearn.cuda.errors import CompileError, KernelError
 from distlearn.cuda.sites import KERNEL_FILE, SourceSite, label_calls
 
 EXECUTABLE = ".exe" if sys.platform == "win32" else ""
@@ -48,7 +49,11 @@ def cache_directory() -> Path:
     """Return the directory of built kernels, made if need be."""
     root = os.environ.get("DISTLEARN_CACHE") or platformdirs.user_cache_dir("distlearn", appauthor=False)
     path = Path(root) / "cuda"
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:  # a home directory that cannot be written: builds are then kept as long as the machine runs
+        path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{getpass.getuser()}"
+        path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
@@ -140,7 +145,12 @@ def _compile(source, name, compiler, checked, options, scratch):
     made = scratch / f"kernel{EXECUTABLE}"
     checker = _checker(compiler)
     _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
-    asked = _run([str(made), "signature"], scratch)
+    try:
+        asked = _run([str(made), "signature"], scratch)
+    except PermissionError:
+        raise KernelError(
+            f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
+        ) from None
     return made, {"signature": asked.stdout.split(), "sites": sites}
 
 

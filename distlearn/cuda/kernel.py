@@ -172,6 +172,7 @@ class RawKernel:
         raw, printed, code = program.run(
             made.path, grid, block, shared_mem, bound, made.signature, self.parameters,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
+            dynamic_alignment=source.dynamic_shared_alignment(self.code),
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
@@ -186,6 +187,8 @@ class RawKernel:
             raise TypeError(
                 f"{self.name}: arguments {strangers} are NumPy arrays and others are on the GPU; move them first"
             )
+        if not hasattr(xp, "RawModule"):
+            raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
         kernel = self._gpu_kernel(xp)
         for name, value in self._constants.items():
             memory = self._gpu_module(xp).get_global(name)

@@ -84,7 +84,21 @@ def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % 8)
 
 
-def run(path, grid, block, shared_mem, bound, signature, names, *, constants, statistics, races, time_limit):
+def run(
+    path,
+    grid,
+    block,
+    shared_mem,
+    bound,
+    signature,
+    names,
+    *,
+    constants,
+    statistics,
+    races,
+    time_limit,
+    dynamic_alignment,
+):
     """Run one launch.
 
     Returns
@@ -94,7 +108,7 @@ def run(path, grid, block, shared_mem, bound, signature, names, *, constants, st
     """
     place = Placement(bound, signature, names)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
-    header += [len(place.ranges), len(bound), len(constants), 0, 0]
+    header += [len(place.ranges), len(bound), len(constants), dynamic_alignment, 0]
     parts = [struct.pack("<16q", *header), *place.describe()]
     for value, (index, offset) in zip(bound, place.of_argument, strict=True):
         data = b"\0" * 8 if index >= 0 else value

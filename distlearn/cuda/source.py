@@ -5,7 +5,7 @@ done on their own line, so that line numbers stay:
 
 - `#include` of CUDA's and the C library's headers is blanked (the emulator's header has them all);
 - `extern "C"` is blanked (names live in a namespace instead, where they cannot clash with the C library's);
-- `extern __shared__ T x[];` becomes an object that converts to a pointer to dynamic shared memory;
+- `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
 - after a `__shared__`, `__constant__` or `__device__` variable comes a call that tells the checker its name and size.
 """
 
@@ -44,6 +44,12 @@ BLANKED = re.compile(
 GLOBAL_VARIABLE = re.compile(
     r"\b(?:__device__\s+|__constant__\s+|static\s+|const\s+)*__(?:constant|device)__\s+([^;=(){}]*?)(?:=[^;]*)?;"
 )
+DYNAMIC_SHARED = re.compile(
+    r"extern\s+__shared__\s+(?:__align__\s*\([^)]*\)\s*)?"
+    r"((?:[\w:]+\s+)*[\w:]+(?:\s*<[^;>]*>)?\s*\**)\s*\b(\w+)\s*\[\s*\]\s*;"
+)
+WORDS = {"volatile", "float", "float2", "float4", "double", "double2", "int", "int2", "int4", "unsigned", "uint",
+         "uint2", "uint4", "long"}  # fmt: skip
 WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match_any_sync")
 
 
@@ -98,16 +104,34 @@ def split_commas(text: str) -> list[str]:
     return [*parts, current] if current.strip() else parts
 
 
+def _dynamic_shared(text: str) -> str:
+    """Give `extern __shared__ T x[]` a meaning: in a function a pointer, outside an object that turns into one."""
+    code, depth, at, out = without_comments(text), [], 0, ""
+    for match in DYNAMIC_SHARED.finditer(code):
+        for brace in re.finditer(r"((?:namespace(?:\s+\w+)?)\s*)?\{|\}", code[at : match.start()]):
+            if brace[0] == "}":
+                depth = depth[:-1]
+            else:
+                depth.append(not brace[1])  # a namespace is not a function
+        name, item = match[2], match[1].strip()
+        inside = f"{item}* const {name} = ({item}*)emu_dynamic_shared();"
+        out += text[at : match.start()] + (inside if any(depth) else f"static const emu::DynamicShared<{item}> {name};")
+        at = match.end()
+    return out + text[at:]
+
+
+def dynamic_shared_alignment(source: str) -> int:
+    """Return the bytes that races in dynamic shared memory are told apart by: 4, or 1 if its items may be smaller."""
+    types = [m[1].split() for m in DYNAMIC_SHARED.finditer(without_comments(source))]
+    return 4 if all(WORDS.issuperset(t) for t in types) else 1
+
+
 def to_cpp(source: str) -> str:
     """Return CUDA C as the C++ that `emulator/cuda_emu.h` completes, line by line the same."""
     text = BLANKED.sub("", source)
     text = re.sub(r'extern\s+"C"\s*\{', "inline namespace emu_c {", text)
     text = re.sub(r'extern\s+"C"', lambda m: " " * len(m[0]), text)
-    text = re.sub(
-        r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*)?)((?:[\w:]+\s+)*[\w:]+(?:\s*<[^;>]*>)?\s*\**)\s*\b(\w+)\s*\[\s*\]\s*;",
-        r"static const emu::DynamicShared<\2> \3;",
-        text,
-    )
+    text = _dynamic_shared(text)
     code = without_comments(text)
     inserts = []
     for match in re.finditer(r"(?<!extern )\b__shared__\s+([^;={}]*);", code):

@@ -59,7 +59,7 @@ class Serial:
 
     def predict(self, x):
         """Run the model forward."""
-        return self.model.forward(x)[0]
+        return self.model.eval().forward(x)[0]
 
     def total(self, values):
         """Return `values`: there is nobody else."""

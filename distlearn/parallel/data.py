@@ -110,7 +110,7 @@ class DataParallel:
 
     def predict(self, x):
         """Run the model forward on this rank."""
-        return self.model.forward(x)[0]
+        return self.model.eval().forward(x)[0]
 
     def total(self, values):
         """Return the small array `values` summed over ranks."""

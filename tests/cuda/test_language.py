@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlearn.cuda import RawKernel
+from distlearn.cuda import RawKernel, compile_check, has_nvrtc
 
 i32, f32 = np.int32, np.float32
 rng = np.random.default_rng(0)
@@ -201,6 +201,42 @@ def test_two_dynamic_arrays_and_structs(run):
     out = np.zeros(64, f32)
     run(source, "both", (1,), (64,), (pairs.view(f32), out, i32(64)), shared_mem=512)
     np.testing.assert_allclose(out, (pairs["a"] * pairs["b"])[::-1])
+
+
+def test_language_at_large(run):
+    """Odds and ends that courses use, all of which NVRTC takes, too."""
+    source = """const int SIZE = 32;
+    static __device__ int counter; __device__ const float w[3] = {1, 2, 3};
+    const float table[4] = {1, 2, 3, 4};
+    __device__ __forceinline__ float f(float x) { return x + table[(int)x % 4]; }
+    __device__ int later(int n);
+    template <int N> __device__ float total(const float (&a)[N]) { float s = 0; for (float v : a) s += v; return s; }
+    struct V { float x, y; __device__ float len() const { return sqrtf(x * x + y * y); } };
+    __device__ V operator+(V p, V q) { return {p.x + q.x, p.y + q.y}; }
+    struct P { int n; float s; };
+    extern "C" __global__ void __launch_bounds__(256) k(P p, float* __restrict__ o, bool add) {
+        extern __shared__ __align__(16) float s[];
+        float4* wide = reinterpret_cast<float4*>(s);
+        if (threadIdx.x < 8) wide[threadIdx.x] = make_float4(1, 2, 3, 4);
+        __syncthreads();
+        V v = {3, 4}; v = v + V{0, 0};
+        atomicAdd(&counter, 1);
+        dim3 d = blockDim;
+        auto twice = [=](int i) { return i * 2; };
+        const float local[3] = {1, 2, 3};
+        float r = v.len() + w[threadIdx.x % 3] + f(threadIdx.x) + later(2) + d.x + twice(3) + total(local) + s[1];
+        switch (threadIdx.x % 3) { case 0: r += 1; break; case 1: r += 2; default: r += 4; }
+        if (p.n < 0) __trap();
+        o[threadIdx.x] = add ? r + p.n + p.s : 0;
+    }
+    __device__ int later(int n) { return n + 1; }"""
+    p = np.array((5, 0.5), dtype=[("n", "i4"), ("s", "f4")])[()]
+    o, i = np.zeros(32, f32), np.arange(32)
+    run(source, "k", (1,), (32,), (p, o, True), shared_mem=128)
+    wanted = 5 + (1 + i % 3) + (i + 1 + i % 4) + 3 + 32 + 6 + 6 + 2 + np.choose(i % 3, [1, 6, 4]) + 5.5
+    np.testing.assert_array_equal(o, wanted)
+    if has_nvrtc():
+        assert compile_check(source, [80]).ok
 
 
 def test_options_define_macros(run):

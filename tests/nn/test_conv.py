@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.nn import ALGORITHMS, Conv2d, conv_cost, count_operations, printed_conv_cost
-from distlearn.nn.conv import direct, fft, im2col, winograd
+from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, printed_conv_cost
+from distlearn.nn.conv import direct, fft, im2col, wide, winograd
 from distlearn.nn.conv.geometry import Geometry
 
 
@@ -168,3 +168,15 @@ def test_the_wrong_precision_is_refused_not_silently_widened():
         TypeError, match=r"the input is float64, the parameters are float32; pass x.astype\('float32'\)"
     ):
         Conv2d(3, 4, 3).forward(np.zeros((2, 8, 8, 3)))
+
+
+@pytest.mark.parametrize(("c_out", "ow", "want"), [(6, 14, 2), (4, 28, 4), (3, 10, 2), (8, 8, 2), (9, 8, 1), (6, 7, 1)])
+def test_wide_rows_fill_a_register_and_fit_the_image(c_out, ow, want):
+    assert wide.neighbours(c_out, ow, Geometry((3, 3))) == want
+    assert wide.neighbours(c_out, ow, Geometry((3, 3), stride=(1, 2))) == 1
+
+
+def test_auto_chooses_what_can_compute_the_layer():
+    assert choose_algorithm(Conv2d(3, 8, 3), (1, 8, 8, 3)) == "wide"
+    assert choose_algorithm(Conv2d(32, 32, 11, padding="same"), (1, 28, 28, 32)) == "fft"
+    assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "wide"

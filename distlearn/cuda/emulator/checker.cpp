@@ -183,7 +183,7 @@ static void run_launch() {
     Block& B = the_block;
     prepare(B, &the_launch, true);
     if (the_launch.shared_bytes)
-        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, 4, "dynamic shared memory", SHARED, false);
+        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, dynamic_alignment, "dynamic shared memory", SHARED, false);
     traffic_of.resize(emu_n_site_ids + 1);
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();

@@ -140,3 +140,5 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::Kernel<&__VA_ARGS__>::signature(); }
 #endif
+#undef __trap
+#define __trap() emu_assertion_failed("__trap was not reached")

@@ -16,14 +16,14 @@ from . import im2col
 from .geometry import Geometry, input_gradient
 
 ENOUGH = 16
-"""Output channels from which a row is long enough by itself: it fills a vector register of 64 bytes."""
+"""Values that fill a vector register of 64 bytes; more in a row gain nothing."""
 
 
 def neighbours(c_out: int, ow: int, geometry: Geometry) -> int:
     """How many outputs to compute in one row: 4, 2 or 1."""
     if geometry.stride[1] != 1 or geometry.dilation[1] != 1 or geometry.size[1] == 1:
         return 1
-    return next((q for q in (4, 2) if ow % q == 0 and q * c_out <= 2 * ENOUGH and c_out < ENOUGH), 1)
+    return next((q for q in (4, 2) if ow % q == 0 and q * c_out <= ENOUGH), 1)
 
 
 def forward(x, W, geometry: Geometry):

@@ -12,7 +12,7 @@ from ..shape import Flatten, Reshape
 from .cnn import MNIST
 
 
-def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Siamese:
+def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
     """Build a network that maps each image of a pair of 28 x 28 images to a point; train it with `ContrastiveLoss`.
 
     Parameters
@@ -33,18 +33,17 @@ def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Siamese:
     (32, 2, 8)
     """
     seeds = init.seeds(seed)
-    return Siamese(
-        Sequential(
-            Reshape(*MNIST),
-            Conv2d(1, 8, 5, next(seeds), dtype=dtype, input_gradient=False),
-            ReLU(),
-            MaxPool(2),
-            Conv2d(8, 16, 3, next(seeds), dtype=dtype),
-            ReLU(),
-            MaxPool(2),
-            Flatten(),
-            Linear(400, 64, next(seeds), dtype=dtype),
-            ReLU(),
-            Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0),
-        )
+    tower = Sequential(
+        Reshape(*MNIST),
+        Conv2d(1, 8, 5, next(seeds), dtype=dtype, input_gradient=False),
+        ReLU(),
+        MaxPool(2),
+        Conv2d(8, 16, 3, next(seeds), dtype=dtype),
+        ReLU(),
+        MaxPool(2),
+        Flatten(),
+        Linear(400, 64, next(seeds), dtype=dtype),
+        ReLU(),
+        Linear(64, d_out, next(seeds), dtype=dtype, gain=1.0),
     )
+    return Sequential(Siamese(tower))
