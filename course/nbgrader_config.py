@@ -25,8 +25,8 @@ c.CourseDirectory.release_directory = "../labs"  # the students' side is part of
 # The source holds a sample prediction; the student's copy holds none.
 c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
 
-# Grading skips the demonstrations (cells tagged "engines" or "real-run"): nothing graded needs them. It skips no
-# others, whatever tags a student gives to the checks.
+# Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
+# skips no others, whatever tags a student gives to the checks.
 c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), SkipDemonstrations]
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
 c.OverwriteCells.add_missing_cells = True  # a check that was deleted comes back

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import platform
-import time
 from pathlib import Path
 
 import click
@@ -13,8 +11,8 @@ from ..comm.network import Network
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
 from ..train import MODELS, Settings
-from .console import console, plain_errors, say
-from .output import draw, make_folder, write_json
+from .console import plain_errors
+from .output import make_folder
 from .presets import PRESETS
 
 DEFAULT = Settings()
@@ -106,6 +104,7 @@ def train(preset, size, sizes, out, force, **options):
     mpiexec -n 4 distlearn train --data mnist
     """
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
+    from .report import Experiment, load_average, report
 
     with plain_errors(ValueError, OSError):
         settings = _settings(options)
@@ -116,12 +115,13 @@ def train(preset, size, sizes, out, force, **options):
             return
         dataset = check_data(settings, places)
     folder = make_folder(_folder(out, settings, places), force)
+    about = Experiment(settings, dataset, preset, folder, load=load_average())
     if ranks:
-        train_as_rank(places[0], settings, lambda runs: report(runs, settings, dataset, preset, folder))
+        train_as_rank(places[0], settings, lambda runs: report(runs, about))
         return
     from .ranks import run_training
 
-    report([run_training(place, settings) for place in places], settings, dataset, preset, folder)
+    report([run_training(place, settings) for place in places], about)
 
 
 def _settings(options) -> Settings:
@@ -180,114 +180,3 @@ def _folder(out, settings, places) -> Path:
         return out
     sizes = "-".join(str(place.size) for place in places)
     return Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"
-
-
-def report(runs, settings, dataset, preset, folder) -> None:
-    """Print the table, write the files."""
-    largest = runs[-1]
-    rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    from .. import viz
-
-    for line in title(settings, dataset):
-        say(line, style="bold")
-    console().print(viz.table(rows))
-    for line in notes(runs, preset):
-        say(line)
-    write_json(folder / "history.json", as_dict(runs, rows, settings, dataset))
-    made = [folder / "history.json", largest.trace.save(folder / "trace.json")]
-    histories = {run.place.label: run.history for run in runs}
-    seconds = {run.place.size: run.history.last.seconds for run in runs}
-    made += draw(folder, histories, largest.trace, seconds, largest.place.world == "sim")
-    say(f"wrote {', '.join(path.name for path in made)} to {folder}")
-
-
-def row(run, serial) -> dict:
-    """One line of the table: a run, and how it compares with the sequential one."""
-    last = run.history.last
-    made = {
-        "ranks": run.place.size,
-        "simulated time [s]" if run.place.world == "sim" else "time [s]": last.seconds,
-        "samples/s": round(run.history.samples_per_second) if last.seconds > 0 else None,
-    }
-    if serial is not None:
-        speedup = serial.history.last.seconds / last.seconds if last.seconds > 0 else None
-        made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.place.size)}
-    accuracies = {name: percent(getattr(last, f"{name}_accuracy")) for name in ("train", "val", "test")}
-    names = {"train": "train accuracy", "val": "validation", "test": "test"}
-    return made | {names[k]: v for k, v in accuracies.items()} | {"communication": percent(run.share)}
-
-
-def percent(share) -> str | None:
-    """A share as a percentage; None where there is none."""
-    return None if share is None or math.isnan(share) else f"{share:.1%}"
-
-
-def title(settings, dataset) -> list[str]:
-    """Say in two lines what was trained on what."""
-    widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
-    splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
-    batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
-    how = f"{settings.optimizer}, learning rate {settings.lr:g}, batch {batch}, {settings.epochs} epochs"
-    return [
-        f"{dataset.name}: {splits} images, from {dataset.source}",
-        f"{settings.model.upper()} {widths}, {settings.activation}, {settings.dtype}, seed {settings.seed}; {how}",
-    ]
-
-
-def notes(runs, preset) -> list[str]:
-    """Say what a reader must know to read the table rightly."""
-    lines = _about_simulation(runs[-1].place) if runs[-1].place.world == "sim" else _about_cores(runs)
-    if any(run.dropped for run in runs):
-        lines.append("The trace holds the first part of the run; the communication share is that part's.")
-    return lines + ([PRESETS[preset].note] if preset else [])
-
-
-def _about_simulation(place) -> list[str]:
-    network, compute = place.network, place.compute
-    return [
-        f"Simulated: alpha = {network.alpha:g} s, beta = {network.beta:g} bytes/s; a rank computes {compute.peak:g} "
-        f"flop/s and moves {compute.bandwidth:g} bytes/s."
-    ]
-
-
-def _about_cores(runs) -> list[str]:
-    from ..world.launching import count_cores
-
-    place, cores = runs[-1].place, count_cores()
-    threads = f"{place.threads} BLAS thread{'s' if place.threads > 1 else ''} per rank"
-    also = ", in the sequential run, too" if len(runs) > 1 else ""
-    lines = [f"World {place.world}: {threads}{also}; {cores} cores. Time is training alone, without evaluation."]
-    if place.size * place.threads > cores:
-        lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
-    return lines
-
-
-def as_dict(runs, rows, settings, dataset) -> dict:
-    """Everything about the runs, for history.json."""
-    import numpy as np
-
-    from .. import __version__
-
-    splits = {name: len(x) for name, x, _ in dataset.splits()}
-    return {
-        "distlearn": __version__,
-        "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": {"node": platform.node(), "python": platform.python_version(), "numpy": np.__version__},
-        "data": {"name": dataset.name, "source": dataset.source, **splits},
-        "settings": settings.as_dict(),
-        "runs": [
-            {
-                "world": run.place.world,
-                "ranks": run.place.size,
-                "threads": run.place.threads,
-                "seconds": run.history.last.seconds,
-                "samples_per_second": run.history.samples_per_second,
-                "communication_share": run.share,
-                "spans_not_kept": run.dropped,
-                "epochs": run.history.as_dicts(),
-                "losses": run.history.losses,
-            }
-            for run in runs
-        ],
-        "table": rows,
-    }

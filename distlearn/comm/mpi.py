@@ -88,7 +88,9 @@ class MPIComm(Messages, Collectives):
         if isinstance(self.clock, RankClock):
             self.clock.poke = self.activity.poke
         self._report = ignore_report if report is None or self.rank else report
-        self._object_tags = (self.raw.Get_attr(MPI.TAG_UB) + 1) // 2  # from here on: messages that hold pickled objects
+        self._object_tags = (
+            MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1
+        ) // 2  # from here on: messages that hold pickled objects
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:

@@ -11,7 +11,6 @@ from .mpi_work import MPIWork
 from .protocol import CommError, check_buffer, check_op, check_output, check_root, check_rows
 from .staging import as_bytes, from_host, like, to_host
 
-
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
 

@@ -45,12 +45,39 @@ class Messages:
         self._isend(x, dest, tag, "send").wait()
 
     def irecv(self, out, source, tag=0):
-        """Start a receive; `out` is valid after `wait`."""
+        """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
         return self._irecv(out, source, tag, "recv")
 
     def recv(self, out, source, tag=0):
-        """Receive into `out` a message of exactly its size (MPI knows bytes, not dtypes); return `out`."""
-        return self._irecv(out, source, tag, "recv").wait()
+        """Receive into `out` a message of exactly its size (MPI knows bytes, not dtypes); return `out`.
+
+        The message is looked at before it is taken, so that one of another size leaves `out` alone.
+        """
+        check_peer("source", source, self.rank, self.size)
+        check_output("recv", out, self.rank)
+        tag = self._tag(tag)
+        call = f"recv(source={source}, tag={tag})"
+        start = self.clock.now()
+        message, nbytes = self._arrival(source, tag, f"{call} of {out.nbytes} bytes")
+        if nbytes != out.nbytes:
+            MPIWork(self, None, nbytes, start, message.Irecv(np.empty(nbytes, np.uint8))).wait()
+            problem = f"expected {out.size} {out.dtype}, but the message holds {nbytes} bytes"
+            raise ValueError(f"rank {self.rank}: {call} {problem}")
+        host = to_host(out, load=False)
+        return MPIWork(self, "recv", nbytes, start, message.Irecv(as_bytes(host)), lambda: from_host(host, out)).wait()
+
+    def _arrival(self, source, tag, what):
+        """Wait for a message; return (the message, its size in bytes)."""
+        status, found = self.mpi.Status(), []
+
+        def arrived():
+            message = self.raw.Improbe(source, tag, status)
+            if message is not None:
+                found.append(message)
+            return message is not None
+
+        self.block(arrived, what)
+        return found[0], status.Get_count(self.mpi.BYTE)
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once; return `out`."""
@@ -74,18 +101,9 @@ class Messages:
         """Receive the object from `source`, or the first that is there from anyone."""
         if source != ANY:
             check_peer("source", source, self.rank, self.size)
-        start, found, tag = self.clock.now(), [], self._tag(tag)
-        who = self.mpi.ANY_SOURCE if source == ANY else source
-        status = self.mpi.Status()
-
-        def arrived():
-            message = self.raw.Improbe(who, tag + self._object_tags, status)
-            if message is not None:
-                found.append(message)
-            return message is not None
-
-        self.block(arrived, f"recv_obj(source={'anyone' if source == ANY else source}, tag={tag})")
-        data = bytearray(status.Get_count(self.mpi.BYTE))
-        request = found[0].Irecv([data, self.mpi.BYTE])
-        MPIWork(self, "recv_obj", len(data), start, request).wait()
+        start, tag = self.clock.now(), self._tag(tag)
+        who, name = (self.mpi.ANY_SOURCE, "anyone") if source == ANY else (source, source)
+        message, nbytes = self._arrival(who, tag + self._object_tags, f"recv_obj(source={name}, tag={tag})")
+        data = bytearray(nbytes)
+        MPIWork(self, "recv_obj", nbytes, start, message.Irecv([data, self.mpi.BYTE])).wait()
         return pickle.loads(data)

@@ -70,7 +70,7 @@ class Prediction:
         """Take a guess (`...` is none) and return what to show."""
         if value is ... or value is None:
             if self.guess is None:
-                ask = f"Replace `...` by {self.wanted()} and run this cell again."
+                ask = f"Replace ... by your guess, {self.wanted()}, and run this cell again."
                 return Card(self.question, [Line(ASK, "your guess", ask)], ASK)
             value = self.guess
         value = self.checked(value)
@@ -104,7 +104,7 @@ class Prediction:
         bounds = {(True, True): f" from {self.low} to {self.high}", (True, False): f", at least {self.low}"}
         bounds |= {(False, True): f", at most {self.high}", (False, False): ""}
         unit = f" [{self.unit}]" if self.unit else ""
-        return "your guess: " + KINDS[self.kind] + unit + bounds[self.low is not None, self.high is not None]
+        return KINDS[self.kind] + unit + bounds[self.low is not None, self.high is not None]
 
     def checked(self, value):
         """Return the guess as its kind, or raise `PredictionInvalid`."""

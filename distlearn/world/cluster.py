@@ -164,7 +164,7 @@ class Cluster:
 
         First those with the given process ids: their nannies then tell the controller and go by themselves.
         """
-        _kill([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=1)
+        _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)

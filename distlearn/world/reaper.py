@@ -27,6 +27,7 @@ from pathlib import Path
 import psutil
 
 MARK = "DISTLEARN_CLUSTER"
+MPI_FILES = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
 
 
 def marked(folder) -> list[psutil.Process]:
@@ -75,7 +76,7 @@ def shared_memory(processes) -> set[str]:
     for process in processes:
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-            found |= {line.split(None, 5)[-1] for line in lines if "/dev/shm/mpich_shm" in line}
+            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in MPI_FILES)}
     return found
 
 
@@ -139,7 +140,11 @@ class Reaper:
     def __init__(self, folder: Path):
         command = [sys.executable, "-P", __file__, str(folder)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # whoever reads the owner's output must not wait for us
+            start_new_session=True,
         )
 
     @property

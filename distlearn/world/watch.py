@@ -141,6 +141,8 @@ class Watch:
         elif died(error):
             self._deaths.append(rank)
             self.outcomes[rank] = Outcome(rank, "died")
+        elif getattr(error, "ename", "") == "KeyboardInterrupt":  # it struck outside of `launch`
+            self.outcomes[rank] = Outcome(rank, "interrupted")
         else:
             self.outcomes[rank] = Outcome(rank, "raised", error=text_of_error(error, rank))
         self.outcomes[rank].place = len(self.outcomes)

@@ -329,3 +329,10 @@ def test_progress_lines(capsys):
     assert len(err) == 11
     assert err[0] == "2 ranks: step 1 of 100, loss 1"
     assert "samples/s" in err[-1]
+
+
+@pytest.mark.parametrize(("load", "said"), [(0.1, False), (50.0, True)])
+def test_a_busy_machine_is_told(call, monkeypatch, load, said):
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    assert ("trust no time" in call(*SMALL).output) == said
+    assert "trust no time" not in call(*SMALL, "--world", "sim").output

@@ -48,7 +48,7 @@ def check_buffers_live_until_mpi_is_done(comm):
     part = fresh(comm, timeout=0.05)
     if comm.rank == 0:
         with pytest.raises(CommTimeoutError):
-            part.recv(np.zeros(1000), 1)
+            part.irecv(np.zeros(1000), 1).wait()
         assert len(part.activity.pending) == 1
         comm.barrier()
         comm.barrier()
@@ -59,6 +59,17 @@ def check_buffers_live_until_mpi_is_done(comm):
         comm.barrier()
         part.send(np.ones(1000), 0)
         comm.barrier()
+
+
+def check_message_of_another_size_leaves_the_buffer_alone(comm):
+    for n in (2, 4, 100_000):
+        if comm.rank == 0:
+            comm.send(np.ones(n), 1)
+        else:
+            out = np.zeros(3)
+            with pytest.raises(ValueError, match=f"expected 3 float64, but the message holds {8 * n} bytes"):
+                comm.recv(out, 0)
+            assert out.tolist() == [0.0] * 3
 
 
 def check_waiting_leaves_the_core(comm):

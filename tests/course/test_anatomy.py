@@ -7,6 +7,7 @@ import nbformat
 import pytest
 
 from distlearn.lab.author import RULES, Source, check_lab, tidy
+from distlearn.lab.author.source import Cell
 
 from .conftest import COURSE, LABS
 
@@ -149,15 +150,19 @@ BROKEN = {
     "no tag": (tag("predict-sum"), "tagged `predict`, or neither"),
     "no guess": (text("predict-sum", "answer=6", "answer=..."), "prediction 'sum' has no sample answer="),
     "hidden guess": (text("predict-sum", ",\n            answer=6", ", answer=6"), "is to begin a line"),
-    "asked twice": (text("predict-deadlock", '"deadlock"', '"sum"'), "prediction 'sum' is asked for twice"),
+    "asked twice": (text("predict-arrived", '"arrived"', '"sum"'), "prediction 'sum' is asked for twice"),
     "never revealed": (text("reveal-sum", "lab.reveal", "print"), "'sum' needs lab.require and lab.reveal"),
     "not required": (text("reveal-sum", 'lab.require("sum")', ""), "'sum' needs lab.require and lab.reveal"),
     "never predicted": (drop("predict-sum"), "'sum' is revealed or required, but never predicted"),
-    "no failure": (both(tag("wrong-on-purpose"), tag("reveal-deadlock")), "no deliberate failure"),
+    "no failure": (both(tag("wrong-on-purpose"), tag("reveal-arrived")), "no deliberate failure"),
     "failure unexplained": (drop("wrong-means"), None),
     "no engines tag": (tag("start"), "is not tagged `engines`"),
     "px without tag": (tag("px-pid"), "is not tagged `engines`"),
     "graded engines": (tag(CHECK, "engines"), "which grading skips"),
+    "needs what is skipped": (
+        both(tag("who", "slow"), text(SOLVE, "return n", "who_am_i; return n")),
+        "uses who_am_i of",
+    ),
     "draws without alt": (text("timeline-sim", "lab.show(ax, alt=", "print(ax, dict(a="), "does not end with lab.show"),
     "poor alt": (text("figure-share", 'alt="Shares of 8, 10 and 11 samples: ', 'alt="'), None),
     "short alt": (
@@ -260,3 +265,11 @@ def test_counts(lab):
     source = Source(path)
     assert f"{len(source.cells)} cells" in source.summary()
     assert sum(s.minutes or 0 for s in source.sections) >= 10
+
+
+def test_what_a_cell_uses_and_binds():
+    source = "def f(model, x=k):\n    y = model + z\n    return [w for w in y]\nq = g(lambda a: a + b)\n%time\n"
+    source += "import os.path as osp, sys\nwith opened(n) as h: pass"
+    ours = Cell(0, nbformat.v4.new_code_cell(source))
+    assert ours.uses == {"b", "g", "k", "n", "opened", "z"}
+    assert ours.binds == {"f", "h", "osp", "q", "sys"}

@@ -109,7 +109,7 @@ def test_a_solved_notebook_gets_full_marks(graded):
 
 
 def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
-    wrong = {n: v for n, v in graded.items() if n not in ("untouched", "solved")}
+    wrong = {n: v for n, v in graded.items() if n not in ("untouched", "solved")}  # "solved-sliced" must lose nothing
     found = {}
     for name, (student, scores) in wrong.items():
         lost = {n for n in automatic(scores) if scores[n]["score"] < scores[n]["max"]}
@@ -120,8 +120,13 @@ def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
 
 def test_every_exercise_has_wrong_answers(graded):
     _, scores = graded["solved"]
-    covered = set().union(*(student.loses for name, (student, _) in graded.items() if name != "untouched"))
-    assert covered == automatic(scores)
+    wrong = [student.loses for name, (student, _) in graded.items() if name.startswith("wrong-")]
+    assert set().union(*wrong) == automatic(scores)
+    for one in automatic(scores):
+        for other in automatic(scores) - {one}:
+            assert any(one in lost and other not in lost for lost in wrong), (
+                f"{one} is never wrong while {other} is right"
+            )
 
 
 def test_nobody_scores_by_taking_the_checks_away(graded):

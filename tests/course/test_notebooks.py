@@ -10,6 +10,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+from distlearn.lab.author.nbgrader_steps import DEMONSTRATIONS
 from distlearn.lab.author.source import Source
 
 from .conftest import COURSE
@@ -60,8 +61,7 @@ def test_the_solved_lab_runs_and_leaves_nothing_behind(lab, tmp_path, monkeypatc
 def test_an_untouched_lab_stops_kindly(lab, monkeypatch):
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
     released = nbformat.read(COURSE.parent / "labs" / lab / notebook_path(lab).name, as_version=4)
-    slow = {"engines", "real-run"}
-    released.cells = [c for c in released.cells if not slow & set(c.metadata.get("tags", []))]
+    released.cells = [c for c in released.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
     client = NotebookClient(
         released, timeout=SECONDS_PER_CELL, allow_errors=True, resources={"metadata": {"path": str(COURSE.parent)}}
     )

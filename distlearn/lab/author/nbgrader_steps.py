@@ -11,7 +11,7 @@ import ast
 
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-DEMONSTRATIONS = {"engines", "real-run"}
+DEMONSTRATIONS = {"engines", "real-run", "slow"}
 SKIP = "skip-execution"
 """The tag that nbclient obeys."""
 
@@ -27,7 +27,7 @@ class ClearPredictions(NbGraderPreprocessor):
 
 
 class SkipDemonstrations(NbGraderPreprocessor):
-    """Have cells tagged `engines` or `real-run` skipped while grading, and no others."""
+    """Have cells tagged `engines`, `real-run` or `slow` skipped while grading, and no others."""
 
     def preprocess_cell(self, cell, resources, cell_index):
         """Handle one cell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+import symtable
 import warnings
 from functools import cached_property
 from pathlib import Path
@@ -109,6 +110,35 @@ class Cell:
         return sorted(found, key=lambda n: (n.lineno, n.col_offset))
 
     @cached_property
+    def uses(self) -> set[str]:
+        """Names of the notebook that the cell reads, also inside its functions; not their parameters and locals."""
+        if self.tree is None:
+            return set()
+        names, todo = set(), [symtable.symtable(self.python, "cell", "exec")]
+        while todo:
+            table = todo.pop()
+            top = table.get_type() == "module"
+            names |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())}
+            todo += table.get_children()
+        return names
+
+    @cached_property
+    def binds(self) -> set[str]:
+        """Names to which the cell gives a value, outside of functions and classes."""
+        names, todo = set(), list(self.tree.body) if self.tree else []
+        while todo:
+            node = todo.pop()
+            if isinstance(node, _SCOPES):
+                names.add(getattr(node, "name", ""))
+                continue
+            if isinstance(node, ast.alias):
+                names.add((node.asname or node.name).partition(".")[0])
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            todo += ast.iter_child_nodes(node)
+        return names - {""}
+
+    @cached_property
     def code_lines(self) -> int:
         """Lines of code that a student reads here: no blank lines, docstrings, markers, hidden tests."""
         lines = self.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()
@@ -182,6 +212,10 @@ class Source:
             f"{len(self.cells)} cells, {words} words of text to {code_words} of code, {figures} figures, "
             f"{len(self.exercises)} exercises, {points:g} points, {minutes} min"
         )
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_SCOPES += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def _docstring_lines(node) -> int:

@@ -144,15 +144,25 @@ def real_run(lab: Source):
         yield Problem(None, "no cell puts the student's function into a real training run (tag `real-run`)")
 
 
+SKIPPED = {"engines", "real-run", "slow"}
+"""Tags of cells that grading skips."""
+
+
 def engines(lab: Source):
-    """Cells that need engines are tagged, and none of them is graded."""
+    """Cells that need engines are tagged; what grading skips is not graded, and nothing graded needs it."""
     for cell in lab.code:
         needs = "EngineWorld(" in cell.source or re.search(r"^%%?px\b", cell.source, re.MULTILINE)
         if needs and "engines" not in cell.tags:
             yield Problem(cell, "needs engines, but is not tagged `engines`")
-        for tag in {"engines", "real-run"} & set(cell.tags):
-            if cell.grader:
-                yield Problem(cell, f"is tagged `{tag}`, which grading skips, but it is part of an exercise")
+        if cell.grader and SKIPPED & set(cell.tags):
+            yield Problem(cell, f"is tagged `{cell.tags[0]}`, which grading skips, but it is part of an exercise")
+    skipped = [c for c in lab.code if SKIPPED & set(c.tags)]
+    made = set().union(*(c.binds for c in lab.code if c not in skipped))
+    for cell in [c for c in lab.code if c.grader]:
+        for other in skipped:
+            names = sorted((cell.uses - cell.binds) & (other.binds - made))
+            if names and other.index < cell.index:
+                yield Problem(cell, f"uses {', '.join(names)} of {other}, which grading skips")
 
 
 def reflection(lab: Source):
