@@ -3,24 +3,36 @@
 Nothing here knows of layers, models or optimizers.
 """
 
-from .collectives import ring_all_reduce, shares
+from . import collectives, cost
+from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
-from .network import Network
+from .fit import Fit
+from .mesh import Mesh, mesh
+from .network import HierarchicalNetwork, Network
+from .phantom import Phantom
 from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
 
 __all__ = [
+    "ALL_REDUCES",
     "ANY",
     "CommError",
     "CommTimeoutError",
     "Communicator",
     "DeadlockError",
+    "Fit",
     "Free",
+    "HierarchicalNetwork",
     "Measured",
+    "Mesh",
     "Network",
+    "Phantom",
     "RankError",
     "Roofline",
     "SimWorld",
     "Work",
+    "collectives",
+    "cost",
+    "mesh",
     "ring_all_reduce",
     "shares",
 ]

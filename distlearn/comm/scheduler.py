@@ -10,10 +10,10 @@ The greenlet that called `run` is the hub: it starts ranks, and gets control bac
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable
 from contextvars import copy_context
+from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -25,15 +25,16 @@ class DeadlockError(CommError):
 
 
 class Waits:
-    """Why a fibre is blocked: the event that will wake it, and how to say so."""
+    """Something to be blocked on that is no event of the post's: words that say what it is."""
 
-    __slots__ = ("_text", "event")
+    __slots__ = ("_text",)
 
-    def __init__(self, event, text):
-        self.event, self._text = event, text
+    def __init__(self, text: str):
+        self._text = text
 
-    def __str__(self) -> str:
-        return self._text() if callable(self._text) else self._text
+    def waiting(self, fibre) -> str:
+        """Say what the fibre waits for."""
+        return self._text
 
 
 class Fibre:
@@ -48,6 +49,7 @@ class Fibre:
         "result",
         "seconds_run",
         "since",
+        "switch",
         "ticket",
         "waits",
     )
@@ -57,15 +59,16 @@ class Fibre:
         self.now = 0.0  # virtual seconds
         self.nic_free = 0.0  # when its network card has put the last message on the wire
         self.comm_free = 0.0  # when its last collective ends
-        self.waits: Waits | None = None  # what it is blocked on; None while it is not
+        self.waits = None  # the event it is blocked on, whose `waiting(fibre)` says what it is; None while it runs
         self.ticket = 0  # number of its newest entry in the queue; older ones are void
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
         self.result = None
         self.greenlet: greenlet | None = None
+        self.switch = None  # the greenlet's own `switch`
 
 
-_ITS_TURN = Waits(None, "its turn")
+_ITS_TURN = Waits("its turn")
 
 
 class Scheduler:
@@ -113,6 +116,7 @@ class Scheduler:
 
         for fibre in self.fibres:
             fibre.greenlet = greenlet(lambda f=fibre: body(f), parent=self._hub)
+            fibre.switch = fibre.greenlet.switch
             fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
             fibre.greenlet.switch()
             self.wake(fibre, 0.0)
@@ -134,21 +138,21 @@ class Scheduler:
 
     def wake(self, fibre: Fibre, when: float) -> None:
         """Make a fibre ready at `when`; the newest call counts."""
-        fibre.ticket += 1
-        heapq.heappush(self._queue, (when, fibre.rank, fibre.ticket))
+        fibre.ticket = ticket = fibre.ticket + 1
+        heappush(self._queue, (when, fibre.rank, ticket))
 
-    def block(self, fibre: Fibre, waits: Waits) -> None:
+    def block(self, fibre: Fibre, event) -> None:
         """Give the baton away until somebody wakes `fibre`; its clock then stands at the time it was woken for."""
         if self._stopping:
             raise GreenletExit
-        fibre.waits = waits
+        fibre.waits = event
         if self._measures:
             fibre.seconds_run += time.perf_counter() - fibre.since
         following = self._next()
         if following is None:
             self._hub.switch()  # nobody can run: the hub finds the deadlock and unwinds us
         elif following is not fibre:
-            following.greenlet.switch()
+            following.switch()
         if self._stopping:
             raise GreenletExit
         if self._measures:
@@ -162,10 +166,11 @@ class Scheduler:
 
     def _next(self) -> Fibre | None:
         """Take the fibre that is ready first off the queue and set its clock."""
-        while self._queue:
-            when, rank, ticket = heapq.heappop(self._queue)
-            fibre = self.fibres[rank]
-            if ticket == fibre.ticket and not self._stopping:
+        queue, fibres = self._queue, self.fibres
+        while queue and not self._stopping:
+            when, rank, ticket = heappop(queue)
+            fibre = fibres[rank]
+            if ticket == fibre.ticket:
                 if when > fibre.now:
                     fibre.now = when
                 return fibre
@@ -184,7 +189,7 @@ class Scheduler:
 def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     """Say what every rank waits for, with the line of the user's code that waits."""
     stuck = [f for f in fibres if not f.greenlet.dead]
-    lines = [f"rank {f.rank} waits for {f.waits}{user_line(f.greenlet)}" for f in stuck[:limit]]
+    lines = [f"rank {f.rank} waits for {f.waits.waiting(f)}{user_line(f.greenlet)}" for f in stuck[:limit]]
     if len(stuck) > limit:
         lines.append(f"and {len(stuck) - limit} more ranks wait")
     ended = [str(f.rank) for f in fibres if f.greenlet.dead]

@@ -85,7 +85,7 @@ class SimWorld:
                     f"expected ranks from 0 to {self.size - 1} and factors above 0"
                 )
         self.jitter, self.seed, self.report = jitter, seed, report
-        self.trace = Trace()
+        self._trace, self._post = Trace(), None
         self.makespan = 0.0
 
     def __repr__(self) -> str:
@@ -96,6 +96,13 @@ class SimWorld:
 
     def __exit__(self, *exc) -> None:
         self.close()
+
+    @property
+    def trace(self) -> Trace:
+        """What happened when on which rank, in the last run."""
+        if self._post is not None:
+            self._post.flush()  # messages are written down in short while the ranks run
+        return self._trace
 
     def close(self) -> None:
         """Do nothing: a simulated world holds no processes."""
@@ -112,11 +119,13 @@ class SimWorld:
         CommError
             If a message was never received.
         """
-        self.trace = Trace()
+        self._trace = Trace()
         scheduler = Scheduler(self.size, self.compute.measures)
-        post = Post(self, scheduler)
+        post = self._post = Post(self, scheduler)
         try:
-            results = scheduler.run(lambda fibre: fn(SimComm(post, fibre, scheduler.fibres), *args, **kwargs))
+            results = scheduler.run(
+                lambda fibre: fn(SimComm(post, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            )
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
         post.check_empty()

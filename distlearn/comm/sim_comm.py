@@ -12,7 +12,8 @@ import numpy as np
 from ..backend import get_xp
 from ..trace import Span
 from .collectives import shares
-from .post import MeetingWork, Post, RecvWork, SendWork, Slot, UntouchedWork
+from .phantom import Phantom
+from .post import Letter, Post, Slot
 from .protocol import (
     ANY,
     REDUCTIONS,
@@ -25,6 +26,7 @@ from .protocol import (
     check_rows,
 )
 from .scheduler import Fibre, Waits
+from .sim_work import MeetingWork, RecvWork, SendWork, UntouchedWork, taken
 
 POLL_SECONDS = 1e-6
 """Virtual time that asking `Work.done()` takes: a loop that polls must not stop the clock."""
@@ -72,11 +74,13 @@ class _SimClock:
 class SimComm:
     """A simulated rank's `Communicator`; made by `SimWorld.run` and by `split`."""
 
-    def __init__(self, post: Post, fibre: Fibre, members: list[Fibre], context: int = 0, clock=None):
+    def __init__(self, post: Post, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None):
         self._post, self._fibre, self._members, self._context = post, fibre, members, context
-        self.rank = members.index(fibre)
+        self.rank = rank
         self.size = len(members)
         self.clock = _SimClock(post, fibre) if clock is None else clock
+        self._outgoing, self._incoming = {}, {}  # (peer, tag) -> the channel, once it was used
+        self._eager_limit = post.world.eager_limit or -1
         self._calls = 0  # collectives so far: the n-th call of every rank is the same collective
 
     def __repr__(self) -> str:
@@ -88,65 +92,113 @@ class SimComm:
             self._post.world.report(step, total, **values)
 
     # -- between two ranks -----------------------------------------------------------------------------------------
-    def _isend(self, x, dest, tag, checked=False) -> SendWork:
-        check_peer("dest", dest, self.rank, self.size)
-        check_buffer("send", x, self.rank)
-        post = self._post
-        eager = x.nbytes <= post.world.eager_limit and post.world.eager_limit > 0
-        letter = post.letter(self._fibre, self.rank, self._members[dest], x.copy() if eager else x, x.nbytes, tag)
-        key = (self._context, self.rank, dest, tag)
-        slots = post.slots.get(key)
-        if slots:
-            post.deliver(letter, slots.popleft())
-        else:
-            post.letters[key].append(letter)
-        return SendWork(self, letter, f"send(dest={dest}, tag={tag})", eager, x if checked and not eager else None)
+    def _to(self, dest, tag):
+        """Return the channel to `dest`, and the fibre there."""
+        key = (dest, tag)
+        found = self._outgoing.get(key)
+        if found is None:
+            check_peer("dest", dest, self.rank, self.size)
+            channel = self._post.channel(self._context, self.rank, int(dest), tag)
+            found = self._outgoing[key] = channel, self._members[dest].rank
+        return found
+
+    def _from(self, source, tag):
+        """Return the channel from `source`."""
+        key = (source, tag)
+        found = self._incoming.get(key)
+        if found is None:
+            check_peer("source", source, self.rank, self.size)
+            found = self._incoming[key] = self._post.channel(self._context, int(source), self.rank, tag)
+        return found
+
+    def _send(self, x, dest, tag, name="send"):
+        """Send; return when it is received, or the letter that will know; None if nobody needs to wait for it."""
+        channel, rank = self._to(dest, tag)
+        if x.__class__ is np.ndarray:
+            if not x.flags.c_contiguous or x.dtype.hasobject:
+                check_buffer("send", x, self.rank)
+        elif x.__class__ is not Phantom:
+            check_buffer("send", x, self.rank)
+        if x.nbytes <= self._eager_limit:
+            self._post.send(self._fibre, channel, rank, x.copy(), name)
+            return None
+        return self._post.send(self._fibre, channel, rank, x, name)
+
+    def _receive(self, out, source, tag):
+        """Receive; return when the data is there, or the slot that will know."""
+        channel = self._from(source, tag)
+        if out.__class__ is np.ndarray:
+            if not out.flags.carray or out.dtype.hasobject:
+                check_output("recv", out, self.rank)
+        elif out.__class__ is not Phantom:
+            check_output("recv", out, self.rank)
+        return self._post.receive(self._fibre, channel, out)
+
+    def _until_received(self, out, event):
+        """Block until a receive has happened."""
+        fibre = self._fibre
+        if event.__class__ is float:
+            if event > fibre.now:
+                fibre.now = event
+            return out
+        self._post.wait_for(fibre, event)
+        return out if event.problem is None else taken(event, self.rank)
+
+    def _until_sent(self, event) -> None:
+        """Block until a send has been received."""
+        fibre = self._fibre
+        if event.__class__ is float:
+            if event > fibre.now:
+                fibre.now = event
+        elif event is not None:
+            self._post.wait_for(fibre, event)
 
     def isend(self, x, dest, tag=0):
         """Start a send."""
-        return self._isend(x, dest, tag, checked=True)
+        event = self._send(x, dest, tag)
+        eager = event is None
+        if not isinstance(event, Letter):  # it has happened already, or will without us
+            event = Letter(self.rank, self._fibre, None, x.nbytes, self._fibre.now, ("send", dest, tag), event)
+        return SendWork(self, event, eager, None if eager else x)
 
     def send(self, x, dest, tag=0):
         """Send, and wait until it is received."""
-        self._isend(x, dest, tag).wait()
+        self._until_sent(self._send(x, dest, tag))
 
     def irecv(self, out, source, tag=0):
         """Start a receive."""
-        check_peer("source", source, self.rank, self.size)
-        check_output("recv", out, self.rank)
-        slot = Slot(out, self._fibre.now, self._fibre)
-        key = (self._context, source, self.rank, tag)
-        letters = self._post.letters.get(key)
-        if letters:
-            self._post.deliver(letters.popleft(), slot)
-        else:
-            self._post.slots[key].append(slot)
-        return RecvWork(self, slot, source, tag)
+        event = self._receive(out, source, tag)
+        if not isinstance(event, Slot):
+            event = Slot(out, self._fibre.now, self._fibre, (source, tag), event)
+        return RecvWork(self, event)
 
     def recv(self, out, source, tag=0):
         """Receive into `out`."""
-        return self.irecv(out, source, tag).wait()
+        return self._until_received(out, self._receive(out, source, tag))
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent = self._isend(x, dest, tag)
-        self.irecv(out, source, tag).wait()
-        sent.wait()
+        sent = self._send(x, dest, tag)
+        self._until_received(out, self._receive(out, source, tag))
+        self._until_sent(sent)
         return out
 
     def send_obj(self, obj, dest, tag=0):
         """Send a pickled object; blocks until it is received, unless it is small enough to be eager."""
         check_peer("dest", dest, self.rank, self.size)
         data = pickle.dumps(obj, protocol=5)
-        post = self._post
-        letter = post.letter(self._fibre, self.rank, self._members[dest], data, len(data), tag)
+        post, fibre = self._post, self._fibre
+        arrival = post.launch(fibre, self._members[dest].rank, len(data), tag)
+        letter = Letter(self.rank, fibre, data, len(data), arrival, ("send_obj", dest, tag))
+        letter.seq = post.sequence = post.sequence + 1
         key = (self._context, dest, tag)
         post.objects[key].append(letter)
         listener = post.listeners.get(key)
         if listener and listener[1] in (ANY, self.rank):
             first = min(q.arrival for q in post.objects[key] if listener[1] in (ANY, q.source))
             post.scheduler.wake(listener[0], max(listener[0].now, first))
-        SendWork(self, letter, f"send_obj(dest={dest}, tag={tag})", len(data) <= post.world.eager_limit).wait()
+        if len(data) > post.world.eager_limit:
+            post.wait_for(fibre, letter)
 
     def recv_obj(self, source=ANY, tag=0):
         """Receive the object from `source` (or anyone) that arrives first."""
@@ -159,7 +211,7 @@ class SimComm:
             post.scheduler.wake(fibre, max(fibre.now, min(waiting)))
         post.listeners[key] = (fibre, source)
         what = "anyone" if source == ANY else source
-        post.scheduler.block(fibre, Waits(None, f"recv_obj(source={what}, tag={tag})"))
+        post.scheduler.block(fibre, Waits(f"recv_obj(source={what}, tag={tag})"))
         del post.listeners[key]
         letter = min((q for q in box if source in (ANY, q.source)), key=lambda q: (q.arrival, q.seq))
         box.remove(letter)
@@ -183,12 +235,14 @@ class SimComm:
                     f"rank {self.rank} calls {_describe(what)} where rank {other} calls {_describe(first)}: "
                     f"every rank must make the same collective calls in the same order (this is number {seq + 1})"
                 )
+        meeting.members = self._members
         meeting.whats[self.rank] = what
         meeting.came[self.rank] = (fibre.now, payload)
         if len(meeting.came) == self.size:
             began = {r: max(t, self._members[r].comm_free) for r, (t, _) in meeting.came.items()}
             start = max(began.values())
-            seconds = getattr(post.network, name)(nbytes, self.size) if self.size > 1 else 0.0
+            ranks = [member.rank for member in self._members]
+            seconds = post.collective(name, nbytes, ranks, self._context, seq) if self.size > 1 else 0.0
             meeting.results = finish([meeting.came[r][1] for r in range(self.size)])
             for r, member in enumerate(self._members):
                 member.comm_free = start + seconds
@@ -295,7 +349,8 @@ class SimComm:
         if found is None:
             return None
         context, ranks = found
-        return SimComm(self._post, self._fibre, [self._members[r] for r in ranks], context, self.clock)
+        members = [self._members[r] for r in ranks]
+        return SimComm(self._post, self._fibre, ranks.index(self.rank), members, context, self.clock)
 
     def _groups(self, pairs):
         """Decide who belongs together: (context, ranks in their new order) by rank."""

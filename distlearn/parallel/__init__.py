@@ -2,6 +2,20 @@
 
 from .base import Serial, Strategy
 from .bucket import Bucket, make_buckets
+from .codecs import FP16, Codec, Int8, OneBit, TopK
+from .compress import CompressedAllReduce
 from .data import DataParallel
 
-__all__ = ["Bucket", "DataParallel", "Serial", "Strategy", "make_buckets"]
+__all__ = [
+    "FP16",
+    "Bucket",
+    "Codec",
+    "CompressedAllReduce",
+    "DataParallel",
+    "Int8",
+    "OneBit",
+    "Serial",
+    "Strategy",
+    "TopK",
+    "make_buckets",
+]

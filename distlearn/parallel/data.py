@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ..trace import Clock
 from .bucket import make_buckets
+from .codecs import Codec
+from .compress import CompressedAllReduce
 
 
 class DataParallel:
@@ -29,11 +31,14 @@ class DataParallel:
         Size of a bucket [bytes].
     overlap : bool
         Start a bucket's all-reduce as soon as its gradients are complete; else all of them after backward.
+    compress : Codec, optional
+        Send gradients as codes: `FP16()`, `Int8()`, `OneBit()`, `TopK(ratio)`.
 
     Notes
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages each.
-    The loss rides along in the last bucket. Saves what the model saves.
+    The loss rides along in the last bucket; beside codes, which would spoil it, it goes by itself. Saves what the model
+    saves.
 
     References
     ----------
@@ -41,7 +46,17 @@ class DataParallel:
     section 3.2.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        optimizer,
+        *,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
+        compress: Codec | None = None,
+    ):
         self.comm, self.model, self.loss, self.optimizer, self.overlap = comm, model, loss, optimizer, overlap
         self.rank, self.size = comm.rank, comm.size
         self.clock: Clock = comm.clock
@@ -50,6 +65,11 @@ class DataParallel:
         self.buckets = make_buckets([p for p in model.params if not p.frozen], cap_bytes, extra=1)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
+        self._reducers = {}
+        if compress is not None and comm.size > 1:
+            for i, bucket in enumerate(self.buckets):
+                n = bucket.flat.size - bucket.extra.size
+                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(i,))
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -61,7 +81,8 @@ class DataParallel:
         self.buckets[-1].extra[0] = loss
         self.model.backward(dy, saved, on_grad=self._grad_is_complete, clock=self.clock)
         if not self.overlap:
-            self._works = [self.comm.iall_reduce(bucket.flat) for bucket in self.buckets]
+            for bucket in self.buckets:
+                self._start(bucket)
         for work in self._works:
             work.wait()
         with self.clock.span("update"):
@@ -75,7 +96,17 @@ class DataParallel:
             return
         bucket.pending -= 1
         if bucket.pending == 0:
+            self._start(bucket)
+
+    def _start(self, bucket) -> None:
+        """Start the all-reduce of a bucket."""
+        reducer = self._reducers.get(bucket)
+        if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))
+            return
+        self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
+        if bucket.extra.size:
+            self._works.append(self.comm.iall_reduce(bucket.extra))
 
     def predict(self, x):
         """Run the model forward on this rank."""

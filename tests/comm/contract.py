@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from distlearn.comm.collectives import ring_all_reduce, shares
+from distlearn.comm import collectives
+from distlearn.comm.collectives import (
+    ALL_REDUCES,
+    hierarchical_all_reduce,
+    ring_all_reduce,
+    shares,
+    torus_all_reduce,
+)
 from distlearn.comm.protocol import ANY, REDUCTIONS, Communicator
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
@@ -124,6 +131,40 @@ def contract_reduce_scatter_uneven(comm):
 def contract_ring_all_reduce_equals_native(comm):
     for n in LENGTHS:
         same(ring_all_reduce(comm, pattern(comm.rank, n, "float64")), comm.all_reduce(pattern(comm.rank, n, "float64")))
+
+
+def contract_all_reduces_on_messages_equal_native(comm):
+    for name, function in ALL_REDUCES.items():
+        for n in LENGTHS:
+            found = function(comm, pattern(comm.rank, n, "float64"))
+            np.testing.assert_array_equal(found, expected(comm.size, n, "float64"), err_msg=name)
+    for ranks_per_node in (1, 2, 3):
+        x = pattern(comm.rank, 7, "int64")
+        same(hierarchical_all_reduce(comm, x, ranks_per_node), expected(comm.size, 7, "int64"))
+    same(torus_all_reduce(comm, pattern(comm.rank, 7, "f4"), comm.size), expected(comm.size, 7, "f4"))
+
+
+def contract_collectives_on_messages_equal_native(comm):
+    for n in LENGTHS:
+        mine = pattern(comm.rank, n, "float32")
+        everyone = comm.all_gather(mine)
+        same(collectives.ring_all_gather(comm, mine), everyone)
+        same(collectives.bruck_all_gather(comm, mine), everyone)
+        same(collectives.ring_reduce_scatter(comm, mine), comm.reduce_scatter(mine))
+        same(
+            collectives.pairwise_all_to_all(comm, everyone * (comm.rank + 1)),
+            comm.all_to_all(everyone * (comm.rank + 1)),
+        )
+        for root in range(comm.size):
+            same(collectives.tree_broadcast(comm, mine.copy(), root), pattern(root, n, "float32"))
+            rows = everyone if comm.rank == root else None
+            same(collectives.tree_scatter(comm, rows, np.empty(n, "float32"), root), mine)
+            for gathered in (collectives.tree_gather(comm, mine, root), collectives.flat_gather(comm, mine, root)):
+                if comm.rank == root:
+                    same(gathered, everyone)
+                else:
+                    assert gathered is None
+    collectives.dissemination_barrier(comm)
 
 
 # -- moving data -----------------------------------------------------------------------------------------------------

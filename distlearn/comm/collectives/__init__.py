@@ -1,0 +1,66 @@
+"""Collectives written on send and receive, as the books draw them.
+
+Each works on any communicator, any number of ranks (also no power of two) and any length (also 0, also shorter than
+the number of ranks). Each states what it sends and how long that takes, where n is the bytes of the array that a rank
+gives and p the number of ranks; `distlearn.comm.cost` has the same formulas as functions. T(n, p) holds where a rank
+sends one message and receives one message at a time, and the arithmetic is free.
+
+================================  ===========================  ==================================================
+all-reduce                        messages one after another   suits
+================================  ===========================  ==================================================
+`naive_all_reduce`                2 (p - 1) of n bytes         nothing; it shows why the others exist
+`tree_all_reduce`                 2 log2 p of n bytes          short arrays
+`doubling_all_reduce`             log2 p of n bytes            short arrays
+`ring_all_reduce`                 2 (p - 1) of n / p bytes     long arrays, few ranks
+`halving_doubling_all_reduce`     2 log2 p, 2 n bytes in sum   long arrays, many ranks
+`hierarchical_all_reduce`         a ring of nodes              nodes with fast links inside
+`torus_all_reduce`                rings both ways              the same, when every rank has a network card
+================================  ===========================  ==================================================
+
+All but `doubling_all_reduce`, which sends more, send 2 n (p - 1) bytes in all: what differs is how many messages, and
+how much goes through the busiest rank.
+"""
+
+from .alltoall import dissemination_barrier, pairwise_all_to_all
+from .butterflies import bruck_all_gather, doubling_all_reduce, halving_doubling_all_reduce
+from .group import Group
+from .levels import hierarchical_all_reduce, torus_all_reduce
+from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from .shares import shares
+from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
+from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
+
+__all__ = [
+    "ALL_REDUCES",
+    "Group",
+    "bruck_all_gather",
+    "dissemination_barrier",
+    "doubling_all_reduce",
+    "flat_broadcast",
+    "flat_gather",
+    "flat_reduce",
+    "flat_scatter",
+    "halving_doubling_all_reduce",
+    "hierarchical_all_reduce",
+    "naive_all_reduce",
+    "pairwise_all_to_all",
+    "ring_all_gather",
+    "ring_all_reduce",
+    "ring_reduce_scatter",
+    "shares",
+    "torus_all_reduce",
+    "tree_all_reduce",
+    "tree_broadcast",
+    "tree_gather",
+    "tree_reduce",
+    "tree_scatter",
+]
+
+ALL_REDUCES = {
+    "naive": naive_all_reduce,
+    "tree": tree_all_reduce,
+    "doubling": doubling_all_reduce,
+    "ring": ring_all_reduce,
+    "halving-doubling": halving_doubling_all_reduce,
+}
+"""The all-reduces that need to know nothing of the network's nodes, by a short name."""

@@ -1,0 +1,138 @@
+"""Butterflies: in round k every rank talks to the one at distance 2^k, so log2 p rounds reach everybody."""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from ..protocol import REDUCTIONS, check_buffer
+from .shares import check_reduction
+
+
+def bruck_all_gather(comm, x, tag: int = 0):
+    r"""Return the `x` of every rank, stacked (size, \*x.shape), in as few rounds as any algorithm can.
+
+    In round k a rank sends all it has, 2^k arrays, to the rank at distance 2^k (in the last round only what is missing
+    there). p ceil(log2 p) messages, n p (p - 1) bytes.
+
+    .. math:: T(n, p) = \lceil\log_2 p\rceil \, \alpha + (p - 1) \frac{n}{\beta}
+
+    References
+    ----------
+    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby (1997), Efficient algorithms for all-to-all communications in
+    multiport message-passing systems, IEEE TPDS 8(11).
+    """
+    check_buffer("bruck_all_gather", x, comm.rank)
+    p, r = comm.size, comm.rank
+    rows = get_xp(x).empty((p, *x.shape), x.dtype)  # row i is that of rank r + i, until the end
+    rows[0] = x
+    have = 1
+    while have < p:
+        count = min(have, p - have)
+        comm.send_recv(rows[:count], (r - have) % p, rows[have : have + count], (r + have) % p, tag)
+        have += count
+    return get_xp(x).concatenate([rows[p - r :], rows[: p - r]]) if r else rows
+
+
+def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
+    r"""All-reduce by recursive doubling, in place: exchange whole arrays at distance 1, 2, 4, ...
+
+    With q the largest power of two up to p: q log2 q + 2 (p - q) messages of n bytes each. Ranks beyond q hand their
+    array to a neighbour first and get the result from it at the end.
+
+    .. math:: T(n, p) = (\log_2 q + 2 [q < p]) \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner, W. Gropp (2005), Optimization of collective communication operations in MPICH,
+    IJHPCA 19(1), section 4.5.
+    """
+    check_reduction("doubling_all_reduce", x, op, comm.rank)
+    q, v, rank_of = _fold_in(comm, x, op, tag)
+    if v is not None:
+        received, distance = get_xp(x).empty_like(x), 1
+        while distance < q:
+            partner = rank_of(v ^ distance)
+            comm.send_recv(x, partner, received, partner, tag)
+            REDUCTIONS[op](x, received, out=x)
+            distance *= 2
+    return _fold_out(comm, x, q, tag)
+
+
+def halving_doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
+    r"""All-reduce by recursive halving and doubling (Rabenseifner), in place: as few bytes as the ring, fewer rounds.
+
+    Reduce-scatter: partners at distance 1, 2, 4, ... split what they share in half; each sends away one half and
+    reduces the other. All-gather: the same exchanges in reverse order. With q the largest power of two up to p,
+    2 q log2 q + 2 (p - q) messages and 2 n (p - 1) bytes. Ranks beyond q hand their array to a neighbour first and get
+    the result from it at the end.
+
+    .. math::
+       T(n, p) = 2 \log_2 q \, \alpha + 2 \frac{q - 1}{q} \frac{n}{\beta}
+                 + 2 [q < p] \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Rabenseifner (2004), Optimization of collective reduction operations, ICCS 2004, LNCS 3036.
+
+    Thakur, Rabenseifner, Gropp (2005), section 4.5.
+    """
+    check_reduction("halving_doubling_all_reduce", x, op, comm.rank)
+    q, v, rank_of = _fold_in(comm, x, op, tag)
+    if v is not None and q > 1:
+        _halve_and_double(comm, x, op, tag, q, v, rank_of)
+    return _fold_out(comm, x, q, tag)
+
+
+def _halve_and_double(comm, x, op, tag, q, v, rank_of) -> None:
+    """Reduce-scatter by halving, all-gather by doubling, among the ranks v = 0 .. q - 1."""
+    flat = x.reshape(-1)
+    base, extra = divmod(flat.size, q)
+    start = lambda i: i * base + min(i, extra)  # where share i begins  # noqa: E731
+    received = get_xp(x).empty_like(flat[: start(q // 2)])  # the first half is the longest of all
+    low, high, distance, done = 0, q, 1, []
+    while distance < q:
+        middle = (low + high) // 2
+        halves = [flat[start(low) : start(middle)], flat[start(middle) : start(high)]]
+        keep, give = halves[::-1] if v & distance else halves
+        partner, buffer = rank_of(v ^ distance), received[: keep.size]
+        comm.send_recv(give, partner, buffer, partner, tag)
+        REDUCTIONS[op](keep, buffer, out=keep)
+        low, high = (middle, high) if v & distance else (low, middle)
+        done.append((partner, keep, give))
+        distance *= 2
+    for partner, mine, theirs in reversed(done):
+        comm.send_recv(mine, partner, theirs, partner, tag)
+
+
+def _fold_in(comm, x, op, tag):
+    """Reduce p ranks to a power of two, q: of the first 2 (p - q) ranks the even ones hand their array to the odd ones.
+
+    Returns
+    -------
+    q : int
+    v : int or None
+        This rank's number among the q; None if it has handed its array over.
+    rank_of : callable
+        The rank that has number v.
+    """
+    q = 1 << (comm.size.bit_length() - 1)
+    extra = comm.size - q
+    rank_of = lambda v: 2 * v + 1 if v < extra else v + extra  # noqa: E731
+    if comm.rank >= 2 * extra:
+        return q, comm.rank - extra, rank_of
+    if comm.rank % 2 == 0:
+        comm.send(x, comm.rank + 1, tag)
+        return q, None, rank_of
+    received = get_xp(x).empty_like(x)
+    comm.recv(received, comm.rank - 1, tag)
+    REDUCTIONS[op](received, x, out=x)  # in the order of ranks
+    return q, comm.rank // 2, rank_of
+
+
+def _fold_out(comm, x, q, tag):
+    """Give the result to the ranks that handed their array over."""
+    if comm.rank < 2 * (comm.size - q):
+        if comm.rank % 2 == 0:
+            comm.recv(x, comm.rank + 1, tag)
+        else:
+            comm.send(x, comm.rank - 1, tag)
+    return x

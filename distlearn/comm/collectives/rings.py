@@ -1,0 +1,119 @@
+"""Rings: everybody sends to the right and receives from the left, so every link carries the same."""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from ..protocol import REDUCTIONS, check_buffer, check_op
+from .shares import check_reduction, shares
+
+
+def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
+    r"""All-reduce around a ring, in place: reduce-scatter, then all-gather.
+
+    The array is cut into p shares. In p - 1 steps each rank passes a share to its right and reduces the one that comes
+    from its left into its own; then rank r holds the whole sum of share r + 1. In p - 1 more steps the finished shares
+    travel around. Every rank sends 2 (p - 1) messages and 2 n (p - 1) / p bytes, whatever p is: bandwidth-optimal.
+
+    .. math:: T(n, p) = 2 (p - 1) \left(\alpha + \frac{n}{p \beta}\right)
+
+    Parameters
+    ----------
+    comm : Communicator
+    x : contiguous array
+        Replaced by the reduction over ranks; same shape and dtype everywhere.
+    op : {"sum", "prod", "min", "max"}
+    tag : int
+
+    Returns
+    -------
+    x : array
+
+    References
+    ----------
+    P. Patarasuk, X. Yuan (2009), Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 69(2),
+    section 3.
+    """
+    check_reduction("ring_all_reduce", x, op, comm.rank)
+    if comm.size > 1:
+        share = cut(x, comm.size)
+        reduce_around(comm, share, op, tag)
+        pass_around(comm, share, tag)
+    return x
+
+
+def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
+    r"""Reduce the flat array `x` around a ring; return this rank's share (that of `numpy.array_split`).
+
+    p (p - 1) messages, n (p - 1) bytes.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{p \beta}\right)
+
+    References
+    ----------
+    Patarasuk, Yuan (2009), section 3.
+    """
+    check_op(op, comm.rank)
+    check_buffer("ring_reduce_scatter", x, comm.rank)
+    share = cut(x.copy(), comm.size)
+    if comm.size > 1:
+        reduce_around(comm, share[-1:] + share[:-1], op, tag)  # so that rank r ends with share r, not r + 1
+    return share[comm.rank].copy()
+
+
+def ring_all_gather(comm, x, tag: int = 0):
+    r"""Return the `x` of every rank, stacked (size, \*x.shape), passed on around a ring.
+
+    p (p - 1) messages, n p (p - 1) bytes.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner, W. Gropp (2005), Optimization of collective communication operations in MPICH,
+    IJHPCA 19(1), section 4.1.
+    """
+    check_buffer("ring_all_gather", x, comm.rank)
+    rows = get_xp(x).empty((comm.size, *x.shape), x.dtype)
+    rows[comm.rank] = x
+    if comm.size > 1:
+        row = [rows[r : r + 1] for r in range(comm.size)]
+        pass_around(comm, row[1:] + row[:1], tag, holds=comm.rank - 1)
+    return rows
+
+
+# -- the two halves of the ring all-reduce, in place on a list of one share per rank
+
+
+def cut(x, size: int) -> list:
+    """Return the flat shares of `x` as views."""
+    flat = x.reshape(-1)
+    return [flat[s] for s in shares(flat.size, size)]
+
+
+def reduce_around(comm, share: list, op: str, tag: int) -> int:
+    """Reduce the shares around the ring; afterwards this rank's share (rank + 1) mod p is complete: return its index.
+
+    p - 1 messages of one share per rank.
+    """
+    p, r, reduce = comm.size, comm.rank, REDUCTIONS[op]
+    right, left = (r + 1) % p, (r - 1) % p
+    whole = get_xp(share[0]).empty_like(max(share, key=len))
+    buffers = {s.size: whole[: s.size] for s in share}  # at most two lengths
+    for step in range(p - 1):
+        incoming = share[r - step - 1]  # a negative index is one mod p
+        buffer = buffers[incoming.size]
+        comm.send_recv(share[r - step], right, buffer, left, tag)
+        reduce(incoming, buffer, out=incoming)
+    return right
+
+
+def pass_around(comm, share: list, tag: int, holds: int | None = None) -> None:
+    """Pass complete shares on until everybody has all; this rank begins with the share (rank + 1) mod p.
+
+    p - 1 messages of one share per rank.
+    """
+    p, r = comm.size, comm.rank
+    right, left = (r + 1) % p, (r - 1) % p
+    first = right if holds is None else holds
+    for step in range(p - 1):
+        comm.send_recv(share[first - step], right, share[first - step - 1], left, tag)

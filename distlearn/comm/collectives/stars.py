@@ -1,0 +1,108 @@
+"""Stars: the root talks to every other rank itself. Simple, and its network card does all the work."""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from ..protocol import REDUCTIONS, check_buffer, check_output, check_root, check_rows
+from .shares import check_reduction
+
+
+def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
+    r"""Replace `x` on every rank by the root's: the root sends it to one after another.
+
+    p - 1 messages, n (p - 1) bytes, all from the root.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
+    """
+    check_root(root, comm.rank, comm.size)
+    if comm.rank != root:
+        return comm.recv(x, root, tag)
+    check_buffer("flat_broadcast", x, root)
+    for dest in _others(comm):
+        comm.send(x, dest, tag)
+    return x
+
+
+def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
+    r"""Deal the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`.
+
+    p - 1 messages, n (p - 1) bytes, all from the root; n is one row.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
+    """
+    check_root(root, comm.rank, comm.size)
+    if comm.rank != root:
+        return comm.recv(out, root, tag)
+    check_deal("flat_scatter", x, out, comm)
+    for dest in _others(comm):
+        comm.send(x[dest : dest + 1], dest, tag)
+    out[...] = x[root]
+    return out
+
+
+def flat_gather(comm, x, root: int = 0, tag: int = 0):
+    r"""Return the `x` of every rank, stacked (size, \*x.shape), on the root, and None elsewhere.
+
+    p - 1 messages, n (p - 1) bytes, all to the root, whose network card takes one after another.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta}
+    """
+    check_root(root, comm.rank, comm.size)
+    check_buffer("flat_gather", x, comm.rank)
+    if comm.rank != root:
+        comm.send(x, root, tag)
+        return None
+    rows = get_xp(x).empty((comm.size, *x.shape), x.dtype)
+    rows[root] = x
+    for source in _others(comm):
+        comm.recv(rows[source : source + 1], source, tag)
+    return rows
+
+
+def flat_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):
+    r"""Replace the root's `x` by the reduction over ranks, in the order of ranks; the others' stay as they are.
+
+    p - 1 messages, n (p - 1) bytes, all to the root, whose network card takes one after another.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta}
+
+    Returns
+    -------
+    x : array
+        None on all ranks but the root.
+    """
+    check_reduction("flat_reduce", x, op, comm.rank)
+    check_root(root, comm.rank, comm.size)
+    if comm.rank != root:
+        comm.send(x, root, tag)
+        return None
+    received = get_xp(x).empty_like(x)
+    for source in _others(comm):
+        comm.recv(received, source, tag)
+        REDUCTIONS[op](x, received, out=x)
+    return x
+
+
+def naive_all_reduce(comm, x, op: str = "sum", tag: int = 0):
+    r"""All-reduce through rank 0, in place: everyone sends it their array, it sends everyone the result.
+
+    2 (p - 1) messages, 2 n (p - 1) bytes, all of them through rank 0. A parameter server works like this.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta} + (p - 1) \left(\alpha + \frac{n}{\beta}\right)
+    """
+    flat_reduce(comm, x, op, 0, tag)
+    return flat_broadcast(comm, x, 0, tag)
+
+
+def check_deal(what: str, x, out, comm) -> None:
+    """Raise unless the rows of `x` can be dealt into `out`."""
+    check_output(what, out, comm.rank)
+    check_rows(what, x, comm.rank, comm.size)
+    if x.shape[1:] != out.shape or x.dtype != out.dtype:
+        rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
+        raise ValueError(f"rank {comm.rank}: {what} deals {rows}")
+
+
+def _others(comm):
+    """All ranks but this one."""
+    return (r for r in range(comm.size) if r != comm.rank)

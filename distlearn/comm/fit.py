@@ -1,0 +1,138 @@
+"""A network model from measurements: alpha and beta that explain best what messages took."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import cost
+from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong
+from .network import Network
+
+
+class Sweep(NamedTuple):
+    """Measured and predicted seconds, by size; `nbytes` is that of a message or of an array to reduce."""
+
+    nbytes: np.ndarray
+    measured: np.ndarray
+    predicted: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Median of |predicted / measured - 1|: how far off the model typically is, as a share of the truth."""
+        return float(np.median(np.abs(self.predicted / self.measured - 1))) if len(self.nbytes) else 0.0
+
+
+class Fit(NamedTuple):
+    """A fitted network and how well it explains what was measured.
+
+    Attributes
+    ----------
+    network : Network
+    size : int
+        Ranks that took part in the all-reduces.
+    messages : Sweep
+        Of the ping-pong, to which alpha and beta were fitted.
+    all_reduces : dict of str to Sweep
+        By algorithm; predicted by the formulas of `distlearn.comm.cost` from `network`, not fitted.
+    """
+
+    network: Network
+    size: int
+    messages: Sweep
+    all_reduces: dict[str, Sweep]
+
+    @property
+    def error(self) -> float:
+        """Median relative error on messages; `all_reduces[name].error` says how it carries over to collectives."""
+        return self.messages.error
+
+    def __str__(self) -> str:
+        alpha, beta = self.network.alpha, self.network.beta
+        lines = [
+            f"alpha = {alpha * 1e6:.3g} µs, beta = {beta / 1e9:.3g} GB/s; typical error {self.error:.0%} on messages"
+        ]
+        lines += [f"  {name} all-reduce on {self.size} ranks: {s.error:.0%}" for name, s in self.all_reduces.items()]
+        return "\n".join(lines)
+
+
+def fit(
+    world,
+    *,
+    algorithms=("ring",),
+    message_sizes=MESSAGE_SIZES,
+    array_sizes=ARRAY_SIZES,
+    repeats: int = 11,
+) -> Fit:
+    r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
+
+    alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
+    time of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time.
+
+    Parameters
+    ----------
+    world : World
+        Anything with `run(fn, *args)`: engines, MPI, or the simulator (which gives back its own alpha and beta).
+    algorithms : sequence of str
+        All-reduces to predict and measure; "native" is the communicator's own, predicted as a ring.
+    message_sizes, array_sizes : sequence of int
+        [bytes]
+    repeats : int
+        Measurements of each.
+
+    Returns
+    -------
+    fit : Fit
+
+    Examples
+    --------
+    >>> from distlearn.comm import SimWorld
+    >>> print(Network.fit(SimWorld(4, Network(alpha=2e-6, beta=1e9))))
+    alpha = 2 µs, beta = 1 GB/s; typical error 0% on messages
+      ring all-reduce on 4 ranks: 0%
+
+    References
+    ----------
+    R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
+    """
+    times = world.run(ping_pong, message_sizes, repeats)
+    sizes, seconds = np.array(message_sizes, float), fastest(times[0])
+    network = Network(*line(sizes, seconds))
+    messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
+    found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
+    arrays, p = np.array(array_sizes, float), len(times)
+    all_reduces = {}
+    for name, measured in found.items():
+        formula = "ring" if name == "native" else name
+        predicted = np.array([cost.seconds(formula, n, p, network) for n in arrays])
+        all_reduces[name] = Sweep(arrays, fastest(measured), predicted)
+    return Fit(network, p, messages, all_reduces)
+
+
+def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """Fit seconds = alpha + nbytes / beta with equal relative errors; return (alpha, beta), neither below 0.
+
+    Examples
+    --------
+    >>> line(np.array([0.0, 100.0, 1000.0]), np.array([1.0, 2.0, 11.0]))
+    (1.0, 100.0)
+    """
+    if len(nbytes) < 2 or np.ptp(nbytes) == 0:
+        raise ValueError(f"fit: message sizes are {nbytes.tolist()}, expected two different ones or more")
+    if not (seconds > 0).all():
+        return 0.0, float("inf")  # a network on which messages are free
+    # two scaled columns, so that the small one is not lost in rounding
+    scale = nbytes.max()
+    columns = np.stack([1 / seconds, nbytes / scale / seconds], axis=1)
+    (alpha, slope), *_ = np.linalg.lstsq(columns, np.ones(len(nbytes)), rcond=None)
+    if alpha < 0:  # bandwidth alone explains it better than any latency
+        alpha, slope = 0.0, float(columns[:, 1].sum() / (columns[:, 1] ** 2).sum())
+    if slope <= 0:
+        return float(1 / np.mean(1 / seconds)), float("inf")
+    return round_off(alpha), round_off(scale / slope)
+
+
+def round_off(x: float) -> float:
+    """Drop the last digits, which are rounding errors of the fit."""
+    return float(f"{x:.10g}")

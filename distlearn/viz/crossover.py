@@ -1,0 +1,169 @@
+"""Which all-reduce is the fastest for which size of array: predicted by a network model, and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled
+from .units import format_time
+
+
+class Crossover(NamedTuple):
+    """From `nbytes` on, `after` is the fastest instead of `before`."""
+
+    nbytes: float
+    before: str
+    after: str
+
+
+@styled
+def plot_crossover(sweeps, *, ax=None, title=None):
+    """Draw the seconds of several algorithms against the size of the array, and where the fastest changes.
+
+    Lines are predictions, points are measurements; vertical lines stand where the model says that another algorithm
+    becomes the fastest (without predictions: where the measurements say so).
+
+    Parameters
+    ----------
+    sweeps : Fit or dict of str to Sweep
+        What `Network.fit(world, algorithms=[...])` returned, or its `all_reduces`: by name, `nbytes` with `measured`
+        and `predicted` seconds, of which one may be None.
+    ax : Axes, optional
+        Where to draw.
+    title : str, optional
+        By default, which algorithm is the fastest where.
+
+    Returns
+    -------
+    ax : Axes
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw, or a size or a time is not above 0.
+    """
+    sweeps = _checked(getattr(sweeps, "all_reduces", sweeps))
+    ax = new_axes(1, figsize=(7.2, 4.0))[0] if ax is None else ax
+    kinds = set()
+    for i, (name, sweep) in enumerate(sweeps.items()):
+        look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
+        if sweep.predicted is not None:
+            ax.plot(
+                sweep.nbytes, sweep.predicted, color=look["color"], linestyle=(0, (5, 1.5)), linewidth=1.6, marker=""
+            )
+            kinds.add("predicted")
+        if sweep.measured is not None:
+            line = "-" if sweep.predicted is None else ""
+            ax.plot(sweep.nbytes, sweep.measured, linestyle=line, linewidth=1.6, zorder=3, **look)
+            kinds.add("measured")
+        ax.plot([], [], linestyle="-", label=name, **look)
+    found = {what: _changes(sweeps, what) for what in ("predicted", "measured") if what in kinds}
+    for change in found.get("predicted") or found.get("measured") or []:
+        ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
+        text = f" {change.after} from {format_bytes(change.nbytes)}"
+        ax.text(change.nbytes, 0.02, text, transform=ax.get_xaxis_transform(), color=INK, fontsize=9, va="bottom")
+    _finish(ax, kinds, _finding(sweeps, found) if title is None else title)
+    return ax
+
+
+def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
+    """Find where the fastest of several algorithms changes; between two sizes by interpolating logarithms.
+
+    Examples
+    --------
+    >>> (found,) = crossovers(np.array([1.0, 100.0]), {"a": np.array([1.0, 10.0]), "b": np.array([10.0, 1.0])})
+    >>> found.before, found.after, round(found.nbytes, 6)
+    ('a', 'b', 10.0)
+    """
+    x, logs = np.log(nbytes), {name: np.log(t) for name, t in seconds.items()}
+    order = [min(logs, key=lambda name: logs[name][i]) for i in range(len(x))]
+    found = []
+    for i, (before, after) in enumerate(pairwise(order)):
+        if before == after:
+            continue
+        lead, lag = (logs[after][j] - logs[before][j] for j in (i, i + 1))
+        share = lead / (lead - lag) if lead != lag else 0.5
+        found.append(Crossover(float(np.exp(x[i] + share * (x[i + 1] - x[i]))), before, after))
+    return found
+
+
+def format_bytes(n: float) -> str:
+    """Return a size to two digits with its unit.
+
+    Examples
+    --------
+    >>> format_bytes(1024), format_bytes(88_000), format_bytes(4 << 20)
+    ('1 KB', '86 KB', '4 MB')
+    """
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if n >= 0.9995 * unit:
+            return f"{float(f'{n / unit:.2g}'):g} {name}" if n < 100 * unit else f"{n / unit:.0f} {name}"
+    return f"{n:.0f} B"
+
+
+def _checked(sweeps):
+    """Check what is to be drawn."""
+    if not sweeps:
+        raise ValueError("plot_crossover: no algorithms are given")
+    for name, sweep in sweeps.items():
+        if sweep.measured is None and sweep.predicted is None:
+            raise ValueError(f"plot_crossover: {name} has neither measured nor predicted times")
+        for what in ("nbytes", "measured", "predicted"):
+            values = getattr(sweep, what)
+            if values is None:
+                continue
+            if len(values) != len(sweep.nbytes) or not np.all(np.isfinite(values) & (np.asarray(values) > 0)):
+                raise ValueError(
+                    f"plot_crossover: {what} of {name} is {values!r}, expected as many numbers above 0 as sizes"
+                )
+    return sweeps
+
+
+def _changes(sweeps, what: str) -> list[Crossover] | None:
+    """Where the fastest changes, by the predictions or the measurements; None if not all algorithms have them."""
+    times = {name: getattr(sweep, what) for name, sweep in sweeps.items()}
+    sizes = [np.asarray(sweep.nbytes, float) for sweep in sweeps.values()]
+    if any(t is None for t in times.values()) or not all(np.array_equal(sizes[0], s) for s in sizes):
+        return None
+    return crossovers(sizes[0], times)
+
+
+def _finish(ax, kinds, title: str) -> None:
+    """Axes, legend and title."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: format_bytes(n)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel("size of the array")
+    ax.set_ylabel("time of one all-reduce")
+    handles = ax.get_legend_handles_labels()[0]
+    if len(kinds) == 2:
+        handles.append(Line2D([], [], color=MUTED, linestyle=(0, (5, 1.5)), marker="", label="predicted"))
+        handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
+    ax.legend(handles=handles, loc="upper left")
+    if title:
+        ax.set_title(title)
+
+
+def _finding(sweeps, found: dict[str, list[Crossover] | None]) -> str:
+    """Which algorithm is the fastest where, a line for what is predicted and one for what was measured."""
+    lines = []
+    for what, changes in found.items():
+        if changes is None or len(changes) > 3 or len(sweeps) < 2:
+            continue
+        if changes:
+            parts = ", ".join(f"{c.before} up to {format_bytes(c.nbytes)}" for c in changes)
+            lines.append(f"Fastest, {what}: {parts}, then {changes[-1].after}")
+        else:
+            best = min(sweeps, key=lambda name: getattr(sweeps[name], what)[0])
+            lines.append(f"Fastest, {what}: {best} at every size")
+    return "\n".join(lines)

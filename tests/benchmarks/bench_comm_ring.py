@@ -1,0 +1,39 @@
+"""What writing a collective oneself costs: all-reduces on send and receive against mpi4py's own, on two ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from distlearn.world import launch
+
+from . import record
+
+RANKS = 2
+
+
+def records() -> list[dict]:
+    """Measure on this machine; numbers to look at, without a goal."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "times.json")
+        done = launch(RANKS, ["python", "-m", "tests.benchmarks.comm_ring_rank", path], timeout=300, capture=True)
+        if done.returncode:
+            raise RuntimeError(f"the ranks failed: {done.stderr[-500:]}")
+        times = json.loads(path.read_text(encoding="utf-8"))
+    note = f"load {busy:.1f} before the run" if busy > 0.5 else ""
+    rows = []
+    for nbytes, sides in ((int(n), s) for n, s in times.items()):
+        raw = sides.pop("mpi4py")
+        for name, ours in sides.items():
+            ratio = median(a / b for a, b in zip(ours, raw, strict=True))
+            label = f"own {name} all-reduce {_size(nbytes)}, {RANKS} ranks, against mpi4py"
+            rows.append(record(label, "ms", median(ours) * 1e3, median(raw) * 1e3, ratio=ratio, note=note))
+    return rows
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MB" if nbytes >= 1 << 20 else f"{nbytes >> 10} KB"

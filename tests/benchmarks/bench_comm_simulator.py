@@ -1,0 +1,70 @@
+"""How fast the simulator is: messages per second, and how many ranks it carries.
+
+A ring of 256 ranks sends 130,560 messages; in the all-reduce their data is cut and added up, too. The best of
+several runs counts: what other programs take away says nothing about the simulator.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives
+
+from . import quick, record, seconds
+
+ALEXNET = 61_100_840
+"""Parameters."""
+
+
+def exchange(comm, steps: int) -> None:
+    """Pass an array of two numbers around, without looking at it."""
+    x, y = np.ones(2), np.ones(2)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for _ in range(steps):
+        comm.send_recv(x, right, y, left)
+
+
+def ring(comm) -> None:
+    """All-reduce 512 numbers."""
+    collectives.ring_all_reduce(comm, np.ones(512))
+
+
+def rate(fn, *args) -> float:
+    """Messages per second of the fastest of some runs on 256 ranks."""
+    world = SimWorld(256, Network(1e-6, 1e9))
+    best = min(seconds(lambda: world.run(fn, *args)) for _ in range(3 if quick() else 9))
+    return len(world.trace.messages) / best
+
+
+def records() -> list[dict]:
+    """Measure on this machine."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.5 else ""
+    network = HierarchicalNetwork(Network.preset("nvlink-4"), Network.preset("infiniband-ndr"), ranks_per_node=8)
+
+    def alexnet(algorithm, size):
+        world = SimWorld(size, network)
+        return seconds(lambda: world.run(lambda comm: bool(algorithm(comm, Phantom(ALEXNET), 8).size)))
+
+    name = "hierarchical all-reduce of AlexNet's gradients"
+    return [
+        record("simulator, messages, 256 ranks", "1/s", rate(exchange, 510), goal="ours >= 300000", note=note),
+        record(
+            "simulator, messages of a ring all-reduce with its data, 256 ranks",
+            "1/s",
+            rate(ring),
+            note=note,
+        ),
+        record(
+            f"{name}, 1,024 simulated ranks", "s", alexnet(collectives.hierarchical_all_reduce, 1024), goal="ours < 10"
+        ),
+        record(
+            "the same as a torus, 1,024 simulated ranks",
+            "s",
+            alexnet(collectives.torus_all_reduce, 1024),
+            goal="ours < 10",
+        ),
+        record(f"{name}, 4,096 simulated ranks", "s", alexnet(collectives.hierarchical_all_reduce, 4096), note=note),
+    ]

@@ -1,0 +1,82 @@
+"""Measuring a network: the simulator gives back what it was made of; the rest is arithmetic."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import ALL_REDUCES, HierarchicalNetwork, Network, RankError, SimWorld, cost
+from distlearn.comm.fit import line
+from distlearn.comm.measure import all_reduce_sweep, ping_pong
+from distlearn.comm.presets import PRESETS
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("network", [Network(2e-6, 1e10), Network(5e-5, 1.25e8), Network(1e-9, 1e6)], ids=str)
+def test_the_simulators_network_is_recovered(size, network):
+    fitted = Network.fit(SimWorld(size, network), algorithms=ALL_REDUCES, repeats=1, array_sizes=(64 * 840, 1680 * 64))
+    assert fitted.network.alpha == pytest.approx(network.alpha, rel=1e-6)
+    assert fitted.network.beta == pytest.approx(network.beta, rel=1e-9)
+    assert fitted.error < 1e-9
+    assert fitted.size == size
+    for name, sweep in fitted.all_reduces.items():
+        if name != "naive" and (name != "tree" or size in (2, 4, 8)):
+            assert sweep.error < 1e-9, name
+
+
+def test_jitter_shows_as_error():
+    fitted = Network.fit(SimWorld(2, Network(1e-5, 1e9, jitter=0.2, seed=1)), repeats=21)
+    assert 0.005 < fitted.error < 0.2
+    assert fitted.network.alpha == pytest.approx(1e-5, rel=0.45)
+    assert fitted.network.beta == pytest.approx(1e9, rel=0.8)
+    assert "typical error" in str(fitted)
+
+
+def test_a_free_network_is_free():
+    assert Network.fit(SimWorld(2)).network == Network()
+
+
+def test_native_is_predicted_as_a_ring():
+    fitted = Network.fit(SimWorld(4, Network(1e-5, 1e8)), algorithms=["native"])
+    assert fitted.all_reduces["native"].error < 1e-9
+
+
+@given(alpha=st.floats(1e-8, 1e-3), beta=st.floats(1e5, 1e12))
+@settings(max_examples=50, deadline=None)
+def test_a_line_is_found(alpha, beta):
+    n = np.array([0.0, 1e2, 1e4, 1e6, 1e8])
+    found = line(n, alpha + n / beta)
+    np.testing.assert_allclose(found[0] + n / found[1], alpha + n / beta, rtol=1e-6)
+
+
+def test_parameters_stay_physical():
+    assert line(np.array([1.0, 10.0, 100.0]), np.array([0.5, 9.0, 110.0]))[0] == 0.0
+    assert line(np.array([1.0, 10.0]), np.array([2.0, 1.0]))[1] == float("inf")
+    with pytest.raises(ValueError, match="expected two different"):
+        line(np.array([5.0]), np.array([1.0]))
+
+
+def test_ping_pong_needs_two():
+    with pytest.raises(RankError, match="ping_pong needs 2 ranks"):
+        SimWorld(1).run(ping_pong)
+
+
+def test_the_slowest_rank_counts():
+    def program(comm):
+        times = all_reduce_sweep(comm, ["tree", "native"], [4096], repeats=3)
+        return times["tree"], times["native"]
+
+    results = SimWorld(4, Network(1e-5, 1e8)).run(program)
+    assert results[0][0] == results[3][0]
+    assert results[0][0][0] == pytest.approx([cost.seconds("tree", 4096, 4, Network(1e-5, 1e8))] * 3)
+
+
+def test_presets_are_networks_in_the_order_of_their_kind():
+    assert all(isinstance(n, (Network, HierarchicalNetwork)) for n in PRESETS.values())
+    speeds = [Network.preset(f"ethernet-{g}g").beta for g in (1, 10, 25, 100)]
+    assert speeds == sorted(speeds)
+    assert Network.preset("infiniband-hdr").beta < Network.preset("infiniband-ndr").beta
+    assert Network.preset("nvlink-3").beta < Network.preset("nvlink-4").beta
+    assert Network.preset("pcie-4").beta < Network.preset("pcie-5").beta
+    with pytest.raises(ValueError, match="'carrier-pigeon', expected one of loopback"):
+        Network.preset("carrier-pigeon")

@@ -1,0 +1,155 @@
+"""The network model: what a message costs between whom, who waits for whom, and what luck does."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives, cost
+
+FAST, SLOW = Network(1e-6, 1e9), Network(1e-4, 1e7)
+NODES = HierarchicalNetwork(FAST, SLOW, ranks_per_node=2)
+
+
+def arrivals(network, size, sends, nbytes=1000):
+    """When the messages (source, dest) arrive that all leave at 0, in the order in which they are given."""
+
+    def program(comm):
+        works = [comm.isend(np.zeros(nbytes, "u1"), d, i) for i, (s, d) in enumerate(sends) if s == comm.rank]
+        works += [comm.irecv(np.zeros(nbytes, "u1"), s, i) for i, (s, d) in enumerate(sends) if d == comm.rank]
+        for work in works:
+            work.wait()
+
+    world = SimWorld(size, network)
+    world.run(program)
+    found = {(m.source, m.dest): m.arrived for m in world.trace.messages}
+    return [found[send] for send in sends]
+
+
+def test_many_senders_to_one_rank_share_its_card():
+    star = [(1, 0), (2, 0), (3, 0)]
+    one, wire = SLOW.message(1000), 1000 / SLOW.beta
+    assert arrivals(SLOW, 4, star) == pytest.approx([one, one, one])
+    ports = Network(SLOW.alpha, SLOW.beta, contention="ports")
+    assert arrivals(ports, 4, star) == pytest.approx([one, one + wire, one + 2 * wire])
+    assert arrivals(ports, 4, [(0, 1), (1, 2), (2, 0)]) == pytest.approx([one] * 3)  # both directions at once
+
+
+def test_all_messages_share_one_link():
+    bus = Network(SLOW.alpha, SLOW.beta, contention="link")
+    one, wire = SLOW.message(1000), 1000 / SLOW.beta
+    assert arrivals(bus, 6, [(0, 1), (2, 3), (4, 5)]) == pytest.approx([one, one + wire, one + 2 * wire])
+
+
+@pytest.mark.parametrize("contention", ["ports", "link"])
+def test_a_shared_link_serves_in_the_order_of_time(contention):
+    """A rank that computes long posts its message late, though the simulator runs it first."""
+
+    def program(comm):
+        if comm.rank < 2:
+            with comm.clock.span("compute", flops=1.0 if comm.rank == 0 else 0.0):
+                pass
+            comm.send(np.zeros(1000, "u1"), 2)
+            return comm.clock.now()
+        comm.recv(np.zeros(1000, "u1"), 1)
+        comm.recv(np.zeros(1000, "u1"), 0)
+
+    class Second:
+        measures = False
+
+        def seconds(self, flops, nbytes, wall):
+            return flops
+
+    ends = SimWorld(3, Network(SLOW.alpha, SLOW.beta, contention=contention), Second()).run(program)
+    assert ends[:2] == pytest.approx([1 + SLOW.message(1000), SLOW.message(1000)])
+
+
+@pytest.mark.parametrize("p", [2, 4, 7])
+def test_a_ring_on_a_bus_takes_p_times_as_long(p):
+    def seconds(contention):
+        world = SimWorld(p, Network(0.0, 1e6, contention=contention))
+        world.run(lambda comm: collectives.ring_all_reduce(comm, Phantom(100 * p)))
+        return world.makespan
+
+    assert seconds("link") == pytest.approx(p * seconds("sender"))
+    assert seconds("ports") == pytest.approx(seconds("sender"))
+
+
+def test_messages_inside_a_node_are_faster():
+    assert arrivals(NODES, 4, [(0, 1), (1, 2), (2, 3), (3, 0)]) == pytest.approx(
+        [FAST.message(1000), SLOW.message(1000), FAST.message(1000), SLOW.message(1000)]
+    )
+
+
+def test_a_node_shares_its_card():
+    wire = 1000 / SLOW.beta
+    both = [(0, 2), (1, 3)]
+    assert arrivals(NODES, 4, both) == pytest.approx([SLOW.message(1000)] * 2)
+    card = HierarchicalNetwork(FAST, SLOW, 2, shared_card=True)
+    assert arrivals(card, 4, both) == pytest.approx([SLOW.message(1000), SLOW.message(1000) + wire])
+    assert arrivals(card, 4, [(0, 1), (2, 3)]) == pytest.approx([FAST.message(1000)] * 2)
+
+
+@pytest.mark.parametrize("ranks_per_node", [1, 2, 4, 8])
+@pytest.mark.parametrize("name", ["hierarchical_all_reduce", "torus_all_reduce"])
+def test_two_level_all_reduces_take_what_the_formula_says(name, ranks_per_node):
+    network, n = HierarchicalNetwork(FAST, SLOW, ranks_per_node), 8 * 240
+    world = SimWorld(8, network)
+    world.run(lambda comm: getattr(collectives, name)(comm, np.ones(240), ranks_per_node))
+    assert world.makespan == pytest.approx(cost.seconds(name, n, 8, network, ranks_per_node))
+
+
+def test_native_collectives_know_who_sits_where():
+    def program(comm):
+        part = comm.split(comm.rank // 2)  # the two ranks of a node
+        began = comm.clock.now()
+        part.all_reduce(np.ones(1000))
+        middle = comm.clock.now()
+        comm.split(comm.rank % 2).all_reduce(np.ones(1000))  # one rank of each node
+        return began, middle
+
+    world = SimWorld(4, NODES)
+    world.run(program)
+    inside, between = (s for s in world.trace.select(rank=0, name="all_reduce"))
+    assert inside.seconds == pytest.approx(FAST.all_reduce(8000, 2))
+    assert between.seconds == pytest.approx(SLOW.all_reduce(8000, 2))
+    assert NODES.all_reduce(8000, 4) == pytest.approx(
+        FAST.reduce_scatter(8000, 2) + SLOW.all_reduce(4000, 2) + FAST.all_gather(8000, 2)
+    )
+    for name in ("reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all", "barrier"):
+        assert getattr(NODES, name)(8000, 2) == pytest.approx(getattr(FAST, name)(8000, 2))
+        assert getattr(FAST, name)(8000, 4) < getattr(NODES, name)(8000, 4)
+        assert getattr(NODES, name)(8000, 4) <= getattr(SLOW, name)(8000, 4) + getattr(FAST, name)(8000, 4)
+
+
+def test_jitter_is_luck_with_a_seed():
+    def times(seed, jitter=0.3):
+        world = SimWorld(4, Network(1e-5, 1e8, jitter=jitter, seed=seed))
+        world.run(lambda comm: [collectives.ring_all_reduce(comm, np.ones(100)) for _ in range(20)] and None)
+        collective = SimWorld(2, Network(1e-5, 1e8, jitter=jitter, seed=seed))
+        collective.run(lambda comm: [comm.all_reduce(np.ones(10)) for _ in range(3)] and None)
+        return [m.arrived - m.sent for m in world.trace.messages], [s.seconds for s in collective.trace]
+
+    assert times(1) == times(1) != times(2)
+    messages, collectives_ = times(1)
+    plain = Network(1e-5, 1e8).message(200)
+    assert np.median(messages) == pytest.approx(plain, rel=0.1)
+    assert np.std(np.log(messages)) == pytest.approx(0.3, rel=0.15)
+    assert len(set(collectives_)) == 3
+
+
+def test_the_simple_network_shows_and_compares_as_before():
+    assert repr(Network(1e-6, 1e9)) == "Network(alpha=1e-06, beta=1000000000.0)"
+    assert repr(Network(0.0, 1.0, jitter=0.5)) == "Network(alpha=0.0, beta=1.0, jitter=0.5)"
+    assert Network(1, 2) == Network(1, 2) != Network(1, 2, contention="link")
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Network(contention="bus"), "contention is 'bus', expected one of sender, ports, link"),
+        (lambda: Network(jitter=-1), "jitter is -1"),
+        (lambda: HierarchicalNetwork(FAST, SLOW, 0), "ranks_per_node is 0"),
+    ],
+)
+def test_bad_parameters_are_named(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()

@@ -1,0 +1,233 @@
+"""Compression: exact where it says so, right on average or in the long run where not, and the bytes that it says."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import Network, RankError, SimWorld
+from distlearn.comm.collectives import shares
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import FP16, CompressedAllReduce, DataParallel, Int8, OneBit, TopK
+from distlearn.testing import assert_same_params
+
+from .test_data_parallel import train
+
+CODECS = [FP16(), Int8(), OneBit(), TopK(0.1), TopK(1.0)]
+EVERY = [type(c)(**{**vars(c), "error_feedback": e}) for c in CODECS for e in (False, True)]
+
+
+def there_and_back(codec, x, seed=0):
+    code = codec.encode(x, np.random.default_rng(seed))
+    assert code.dtype == np.uint8
+    assert code.shape == (codec.nbytes(x.size, x.dtype),)
+    out = np.full_like(x, np.nan)
+    codec.decode(code, out)
+    return out
+
+
+def all_reduce(size, codec, data, rounds=1):
+    """Reduce data[rank] `rounds` times; return the results of each round, by rank, and the world."""
+
+    def program(comm):
+        reducer, found = CompressedAllReduce(comm, data.shape[1], data.dtype, codec), []
+        for _ in range(rounds):
+            x = data[comm.rank].copy()
+            assert reducer.start(x).wait() is x
+            found.append(x)
+        return np.array(found)
+
+    world = SimWorld(size, Network(1e-6, 1e9))
+    return np.array(world.run(program)), world
+
+
+# -- codecs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+@given(n=st.integers(0, 40), dtype=st.sampled_from(["f4", "f8"]))
+@settings(max_examples=25, deadline=None)
+def test_codes_have_the_size_they_say_and_zeros_stay_zero(codec, n, dtype):
+    there_and_back(codec, np.random.default_rng(n).normal(size=n).astype(dtype))
+    np.testing.assert_array_equal(there_and_back(codec, np.zeros(n, dtype)), np.zeros(n))
+
+
+def test_half_precision_is_numpys():
+    x = np.array([1.0, 1 / 3, 1e6, -1e6, 1e-9])
+    np.testing.assert_array_equal(there_and_back(FP16(), x), [1.0, np.float16(1 / 3), 65504, -65504, 0])
+
+
+def test_stochastic_rounding_is_right_on_average():
+    x = np.random.default_rng(1).normal(size=50)
+    tries = np.array([there_and_back(Int8(), x, seed) for seed in range(4000)])
+    step = abs(x).max() / 127
+    assert abs(tries - x).max() <= step * (1 + 1e-6)
+    assert abs(tries.mean(0) - x).max() < 5 * step / np.sqrt(4 * 4000)  # the deviation of one try is step / 2 at most
+    assert len(np.unique(tries[:, 0])) == 2
+
+
+def test_one_bit_keeps_the_means():
+    x = np.array([3.0, 1.0, -2.0, 0.0, -4.0])
+    np.testing.assert_allclose(there_and_back(OneBit(), x), [4 / 3, 4 / 3, -3, 4 / 3, -3], rtol=1e-6)
+    assert there_and_back(OneBit(), x).sum() == pytest.approx(x.sum())
+
+
+def test_top_k_keeps_the_largest():
+    x = np.array([0.1, -5.0, 0.2, 3.0, -0.3])
+    np.testing.assert_array_equal(there_and_back(TopK(0.4), x), [0, -5.0, 0, 3.0, 0])
+    np.testing.assert_array_equal(there_and_back(TopK(1e-9), x), [0, -5.0, 0, 0, 0])
+    with pytest.raises(ValueError, match="ratio is 0, expected a share"):
+        TopK(0)
+
+
+def test_what_is_broken_stays_visible():
+    for codec in CODECS:
+        if codec != TopK(0.1):
+            assert np.isnan(there_and_back(codec, np.array([1.0, np.nan, 2.0]))).any(), codec
+
+
+# -- all-reduce ------------------------------------------------------------------------------------------------------
+
+
+@given(size=st.integers(1, 6), n=st.integers(0, 40))
+@settings(max_examples=40, deadline=None)
+def test_exact_where_nothing_is_lost(size, n):
+    """Everything with k = n; small whole numbers in half precision; eight bits with values 0 and one size."""
+    data = np.random.default_rng([size, n]).integers(-9, 9, (size, n)).astype("f8")
+    for codec in (TopK(1.0), FP16(), FP16(error_feedback=True)):
+        results, _ = all_reduce(size, codec, data)
+        for found in results:
+            np.testing.assert_array_equal(found[0], data.sum(0))
+
+
+@pytest.mark.parametrize("codec", EVERY, ids=str)
+@pytest.mark.parametrize(("size", "n"), [(2, 100), (3, 50), (4, 3), (5, 0)])
+def test_every_rank_gets_the_same_bits_and_the_trace_counts_the_codes(codec, size, n):
+    data = np.random.default_rng(0).normal(size=(size, n)).astype("f4")
+    results, world = all_reduce(size, codec, data, rounds=3)
+    assert {r.tobytes() for r in results} == {results[0].tobytes()}
+    if codec.sparse:
+        wanted, phases = size * (size - 1) * codec.nbytes(n, "f4"), 1
+    else:
+        parts = [codec.nbytes(s.stop - s.start, "f4") for s in shares(n, size)]
+        wanted, phases = 2 * (size - 1) * sum(parts), 2
+    assert world.trace.bytes_sent == 3 * wanted
+    assert len(world.trace.messages) == 3 * phases * size * (size - 1)
+
+
+def test_bytes_on_the_wire_against_a_ring():
+    n, p = 100_000, 4
+    plain = 2 * (p - 1) * 4 * n
+    data = np.random.default_rng(0).normal(size=(p, n)).astype("f4")
+    saved = {str(c): plain / all_reduce(p, c, data)[1].trace.bytes_sent for c in (FP16(), Int8(), OneBit(), TopK(0.01))}
+    assert saved == pytest.approx(
+        {str(FP16()): 2, str(Int8()): 4, str(OneBit()): 32, str(TopK(0.01)): 25}, rel=0.01
+    )  # 1 % in pairs of twice the size, sent p / 2 times as often
+
+
+@pytest.mark.parametrize("codec", [c for c in EVERY if c.error_feedback], ids=str)
+def test_error_feedback_loses_nothing_in_the_long_run(codec):
+    """The sum over rounds is off by what is still kept: bounded, so the mean of T rounds is off by O(1 / T)."""
+    data = np.random.default_rng(3).normal(size=(4, 60))
+    results, _ = all_reduce(4, codec, data, rounds=400)
+    error = abs(results[0].mean(0) - data.sum(0))
+    assert error.max() < 0.15
+    assert error.max() > 0 or codec == TopK(1.0, error_feedback=True)
+    early = abs(results[0][:40].mean(0) - data.sum(0))
+    assert error.max() < 0.5 * early.max() + 1e-12
+
+
+def test_without_error_feedback_small_values_never_arrive():
+    data = np.tile(np.linspace(0.1, 1, 10), (2, 1))
+    without, _ = all_reduce(2, TopK(0.1, error_feedback=False), data, rounds=50)
+    assert (without[0][:, :9] == 0).all()
+
+
+def test_several_under_way_do_not_mix():
+    def program(comm):
+        reducers = [CompressedAllReduce(comm, n, "f8", TopK(1.0) if n == 7 else FP16()) for n in (5, 7, 9)]
+        xs = [np.full(r.parts[-1].stop, comm.rank + 1.0) for r in reducers]
+        works = [r.start(x) for r, x in zip(reducers, xs, strict=True)]
+        for work in works:
+            work.wait()
+        assert works[0].wait() is xs[0]  # twice does no harm
+        return [x.tolist() for x in xs]
+
+    assert SimWorld(3).run(program) == [[[6.0] * 5, [6.0] * 7, [6.0] * 9]] * 3
+
+
+def test_another_array_is_refused():
+    with pytest.raises(RankError, match=r"CompressedAllReduce of \(3,\) float64 got \(4,\) float64"):
+        SimWorld(2).run(lambda comm: CompressedAllReduce(comm, 3, "f8", FP16()).start(np.zeros(4)))
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_sending_everything_equals_serial(size, overlap):
+    want = SimWorld(1).run(train)[0]
+    for result in SimWorld(size).run(train, overlap=overlap, compress=TopK(1.0), cap_bytes=300, uneven=size > 1):
+        assert_same_params(result.params, want.params)
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+
+
+@pytest.mark.parametrize("codec", EVERY, ids=str)
+def test_replicas_stay_equal_and_the_loss_is_exact(codec):
+    if codec.sparse:  # of so few steps and so small a share some parameter would not change at all
+        codec = TopK(0.7, codec.error_feedback)
+    first, *others = SimWorld(3).run(train, compress=codec, cap_bytes=300, steps=3)
+    for other in others:
+        for name, value in first.params.items():
+            assert value.tobytes() == other.params[name].tobytes()
+        assert other.losses == first.losses
+    assert first.losses[0] == pytest.approx(SimWorld(1).run(train, steps=1)[0].losses[0], abs=1e-12)
+
+
+class Part:
+    """A rank's rows of a batch."""
+
+    def __init__(self, x, y, comm):
+        rows = np.array_split(np.arange(len(x)), comm.size)[comm.rank]
+        self.x, self.y, self.n = x[rows], y[rows], len(x)
+
+
+def digits(comm, codec, x, y, steps=150, lr=0.2):
+    """Accuracy on the digits after some steps of SGD."""
+    model = MLP((64, 32, 10), seed=1)
+    strategy = DataParallel(
+        comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), lr), compress=codec
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        rows = rng.permutation(1200)[:128]
+        strategy.step(Part(x[rows], y[rows], comm))
+    return float((strategy.predict(x[1200:]).argmax(1) == y[1200:]).mean())
+
+
+@pytest.fixture(scope="module")
+def digit_data():
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    return (data.data / 16).astype("f4"), data.target
+
+
+@pytest.fixture(scope="module")
+def plain_accuracy(digit_data):
+    accuracy = SimWorld(2).run(digits, None, *digit_data)[0]
+    assert accuracy > 0.85
+    return accuracy
+
+
+@pytest.mark.parametrize("codec", [FP16(), Int8(), Int8(True), OneBit(), TopK(0.02)], ids=str)
+def test_it_learns_the_digits_nearly_as_well(codec, digit_data, plain_accuracy):
+    assert SimWorld(2).run(digits, codec, *digit_data)[0] > plain_accuracy - 0.03
+
+
+def test_top_k_needs_its_error_feedback(digit_data, plain_accuracy):
+    without = SimWorld(2).run(digits, TopK(0.002, error_feedback=False), *digit_data)[0]
+    fed = SimWorld(2).run(digits, TopK(0.002), *digit_data)[0]
+    assert fed > without + 0.05

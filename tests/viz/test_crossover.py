@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from distlearn import viz
+from distlearn.comm import Network, SimWorld, cost
+from distlearn.comm.fit import Sweep
+from distlearn.viz.crossover import crossovers, format_bytes
+
+SIZES = tuple(1 << k for k in range(6, 25, 2))
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """Of eight simulated ranks, with luck in their messages so that points and lines differ."""
+    world = SimWorld(8, Network(1e-5, 1e9, jitter=0.1, seed=2))
+    return Network.fit(world, algorithms=["doubling", "ring"], array_sizes=SIZES, repeats=3)
+
+
+def test_predicted_and_measured_stand_in_one_plot(fit):
+    ax = viz.plot_crossover(fit)
+    for name, color in (("doubling", viz.COLORS[0]), ("ring", viz.COLORS[1])):
+        lines = [line.get_ydata() for line in ax.get_lines() if line.get_color() == color and len(line.get_xdata()) > 2]
+        np.testing.assert_array_equal(lines[0], fit.all_reduces[name].predicted)
+        np.testing.assert_array_equal(lines[1], fit.all_reduces[name].measured)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["doubling", "ring", "predicted", "measured"]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_the_line_stands_where_the_formulas_cross(fit):
+    ax = viz.plot_crossover(fit.all_reduces)
+    (line,) = [line for line in ax.get_lines() if len(set(line.get_xdata())) == 1]
+    exact = cost.crossover("doubling", "ring", 8, fit.network)
+    assert line.get_xdata()[0] == pytest.approx(exact, rel=0.35)  # interpolated between sizes four times apart
+    predicted, measured = ax.get_title("left").splitlines()
+    assert predicted.startswith("Fastest, predicted: doubling up to ")
+    assert measured.startswith("Fastest, measured: doubling up to ")
+    assert measured.endswith(", then ring")
+
+
+def test_one_kind_is_enough(ax):
+    n = np.array([1e3, 1e6])
+    found = viz.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)}, ax=ax, title="T")
+    assert found is ax
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
+    assert "T" in (ax.get_title("left"), ax.get_title())
+    measured = viz.plot_crossover({"a": Sweep(n, n[::-1] / 1e9, None), "b": Sweep(n, n / 1e9, None)})
+    assert measured.get_title("left") == "Fastest, measured: b up to 31 KB, then a"
+    always = viz.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)})
+    assert always.get_title("left") == "Fastest, predicted: a at every size"
+
+
+def test_crossovers_between_three():
+    n = np.array([1.0, 10.0, 100.0, 1000.0])
+    times = {"a": np.array([1, 10, 100, 1000.0]), "b": np.array([5, 5, 50, 500.0]), "c": np.full(4, 20.0)}
+    assert [(c.before, c.after) for c in crossovers(n, times)] == [("a", "b"), ("b", "c")]
+
+
+def test_sizes_as_text():
+    assert [format_bytes(n) for n in (0, 1, 999, 1 << 10, 1 << 16, 1 << 18, 3 << 20, 1 << 30)] == [
+        "0 B", "1 B", "999 B", "1 KB", "64 KB", "256 KB", "3 MB", "1 GB",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "match"),
+    [
+        ({}, "no algorithms"),
+        ({"a": Sweep([1.0], None, None)}, "a has neither measured nor predicted"),
+        ({"a": Sweep([1.0], [0.0], None)}, "measured of a is"),
+        ({"a": Sweep([1.0, 2.0], None, [1.0])}, "predicted of a is"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(sweeps, match):
+    with pytest.raises(ValueError, match=match):
+        viz.plot_crossover(sweeps)
+    assert plt.get_fignums() == []
