@@ -62,6 +62,12 @@ def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
     return [(slice(i, i + 1), slice(j, min(j + step, rows))) for i in range(n) for j in range(0, rows, step)]
 
 
+def batches(n: int, sample_bytes: int, xp) -> list[slice]:
+    """Cut `n` samples into pieces of which a layer's arrays stay in the cache from one pass over them to the next."""
+    step = max(1, (2 * CACHE_BYTES if xp is np else DEVICE_BYTES) // max(1, sample_bytes))
+    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+
+
 def windows(x, size, stride=(1, 1), dilation=(1, 1)):
     """View every window of an image without copying.
 

@@ -97,49 +97,62 @@ class MaxPool(_Pool):
     """
 
     def forward(self, x):
-        _, oh, ow, _ = self.output_shape(x.shape)
+        shape, xp = self.output_shape(x.shape), get_xp(x)
         padded = ops.pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
-        columns, down = _max_along(padded, 1, self.size[0], self.stride[0], oh)
-        y, across = _max_along(columns, 2, self.size[1], self.stride[1], ow)
-        return y, (down, across, columns.shape, padded.shape, x.shape)
+        y, won = xp.empty(shape, x.dtype), []
+        for part in ops.batches(len(x), padded[:1].nbytes, xp):
+            columns, down = _max_along(padded[part], 1, self.size[0], self.stride[0], shape[1])
+            _, across = _max_along(columns, 2, self.size[1], self.stride[1], shape[2], out=y[part])
+            won.append((part, down, across))
+        return y, (won, padded.shape, x.shape)
 
     def backward(self, dy, saved):
-        down, across, columns_shape, padded_shape, shape = saved
-        top, _, left, _ = self._borders(*shape[1:3])
-        dcolumns = _give_to_winners(dy, across, columns_shape, 2, self.size[1], self.stride[1])
-        dx = _give_to_winners(dcolumns, down, padded_shape, 1, self.size[0], self.stride[0])
+        won, (n, *rest), shape = saved
+        xp, (top, _, left, _) = get_xp(dy), self._borders(*shape[1:3])
+        exact = self.size == self.stride and rest[0] % self.size[0] == rest[1] % self.size[1] == 0
+        dx = (xp.empty if exact else xp.zeros)((n, *rest), dy.dtype)  # every pixel is written, or some are not
+        for part, down, across in won:
+            samples = dx[part]
+            columns = (len(samples), dy.shape[1], *rest[1:])
+            dcolumns = (xp.empty if exact else xp.zeros)(columns, dy.dtype)
+            _give_to_winners(dy[part], across, dcolumns, 2, self.size[1], self.stride[1])
+            _give_to_winners(dcolumns, down, samples, 1, self.size[0], self.stride[0])
         return dx[:, top : top + shape[1], left : left + shape[2]]
 
 
-def _max_along(x, axis, size, stride, count):
+def _max_along(x, axis, size, stride, count, out=None):
     """Maximum of every window along one axis, and where each later candidate beat those before it."""
-    first, *others = _shifts(x, axis, size, stride, count)
-    best, beats, xp = first, [], get_xp(x)
-    for other in others:
+    best, *others = _shifts(x, axis, size, stride, count)
+    beats, xp = [], get_xp(x)
+    for i, other in enumerate(others, start=1):
         beats.append(other > best)
-        best = xp.maximum(best, other)
+        best = xp.maximum(best, other, out=out if i == len(others) else None)
+    if not others:  # a window of one pixel
+        best = best.copy()
+        if out is not None:
+            out[...] = best
     return best, beats
 
 
-def _give_to_winners(dy, beats, shape, axis, size, stride):
-    """Gradient before `_max_along`: the last candidate that beat all before it gets everything.
+def _give_to_winners(dy, beats, dx, axis, size, stride):
+    """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything.
 
     `dy` is used up.
     """
-    xp, count = get_xp(dy), dy.shape[axis]
+    xp = get_xp(dy)
     apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
-    whole = apart and shape[axis] == count * size
-    dx = (xp.empty if whole else xp.zeros)(shape, dy.dtype)
-    targets = _shifts(dx, axis, size, stride, count)
-    for target, won in zip(targets[:0:-1], beats[::-1], strict=True):
+    first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
+    for target, won in zip(reversed(others), reversed(beats), strict=True):
         if apart:
             part = xp.multiply(dy, won, out=target)
         else:
             part = dy * won
             target += part
         dy -= part
-    targets[0][...] = dy if apart else targets[0] + dy
-    return dx
+    if apart:
+        first[...] = dy
+    else:
+        first += dy
 
 
 class AvgPool(_Pool):

@@ -51,12 +51,14 @@ def our_step(model, x, y):
 
 def torch_model(model):
     """Build the same network in PyTorch, with the same weights."""
-    layers = []
-    for layer in model.layers:
+    layers, image = [], None
+    for layer, shape in model.parts((1, 784)):
         match layer:
             case nn.Linear():
-                peer = torch.nn.Linear(layer.d_in, layer.d_out)
-                _copy(peer.weight, layer.W.data.T, peer.bias, layer.b.data)
+                peer, W = torch.nn.Linear(layer.d_in, layer.d_out), layer.W.data
+                if image:  # PyTorch flattens channels first
+                    W, image = W.reshape(*image, -1).transpose(2, 0, 1, 3).reshape(W.shape), None
+                _copy(peer.weight, W.T, peer.bias, layer.b.data)
             case nn.Conv2d():
                 peer = torch.nn.Conv2d(layer.c_in, layer.c_out, layer.geometry.size, padding=layer.geometry.padding)
                 _copy(peer.weight, layer.W.data.transpose(3, 2, 0, 1), peer.bias, layer.b.data)
@@ -65,7 +67,7 @@ def torch_model(model):
             case nn.ReLU():
                 peer = torch.nn.ReLU()
             case nn.Flatten():
-                peer = torch.nn.Flatten()
+                peer, image = torch.nn.Flatten(), shape[1:]
             case nn.Reshape():
                 continue
             case _:

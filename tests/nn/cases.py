@@ -54,6 +54,9 @@ def _pools():
         yield pool(3, 2, **options), (2, 8, 7, 2)
         yield pool(3, 1, padding=1, **options), (1, 4, 5, 2)
         yield pool((2, 3), (3, 2), **options), (1, 8, 7, 1)
+    yield nn.MaxPool((1, 2)), (2, 3, 4, 2)
+    yield nn.MaxPool(1, 2), (2, 3, 4, 2)
+    yield nn.MaxPool(2), (0, 4, 4, 2)
     yield nn.GlobalAvgPool(), (2, 3, 4, 5)
 
 

@@ -140,6 +140,16 @@ class TestPool:
         want = np.array([[x[:, i : i + 3, j : j + 3].mean(axis=(1, 2)) for j in (0, 2)] for i in (0, 2, 4)])
         np.testing.assert_allclose(got, want.transpose(2, 0, 1, 3), rtol=1e-12)
 
+    @pytest.mark.parametrize("layer", [nn.MaxPool(2), nn.MaxPool(3, 2, padding=1)])
+    def test_the_size_of_the_pieces_changes_nothing(self, layer, monkeypatch):
+        results = []
+        for size in (1, 1 << 30):
+            monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", size)
+            y, saved = layer.forward(x_of(5, 8, 8, 3))
+            results.append((y, layer.backward(y.copy(), saved)))
+        np.testing.assert_array_equal(results[0][0], results[1][0])
+        np.testing.assert_array_equal(results[0][1], results[1][1])
+
     def test_equal_values_share_one_gradient_not_several(self):
         layer, x = nn.MaxPool(2), np.ones((1, 4, 4, 1))
         y, saved = layer.forward(x)

@@ -166,15 +166,22 @@ class Conv2d(Layer):
 
 
 def choose_algorithm(layer: Conv2d, shape) -> str:
-    """Name the algorithm that "auto" uses for an input of `shape`.
+    """Name the algorithm that "auto" uses for an input of `shape`; the layers' benchmark measures all side by side.
 
-    "wide" (im2col with a trick for few output channels), except for kernels so large that spectra win. Winograd's
-    fewer multiplications do not pay in NumPy: its transforms are limited by memory, and its rounding is worse. The
-    benchmark of the layers measures all of them side by side.
+    - "fft" for kernels so large that spectra win: 81 pixels or more, many channels, stride 1;
+    - Winograd for 3 x 3 kernels on 16 or more channels on both sides: "winograd4" where its tiles of 4 x 4 outputs fit
+      the image (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2";
+    - "wide", which is im2col with a trick for few output channels, for all others.
     """
-    kh, kw = layer.geometry.size
-    large = kh * kw >= 81 and layer.geometry.stride == (1, 1) and min(layer.c_in, layer.c_out) // layer.groups >= 16
-    return "fft" if large else "wide"
+    (kh, kw), stride, _, dilation = layer.geometry
+    many = min(layer.c_in, layer.c_out) // layer.groups >= 16
+    if kh * kw >= 81 and stride == (1, 1) and many:
+        return "fft"
+    if many and ((kh, kw), stride, dilation) == ((3, 3), (1, 1), (1, 1)):
+        oh, ow = layer.geometry.output(*shape[1:3])
+        covered = 16 * -(-oh // 4) * -(-ow // 4)
+        return "winograd4" if covered <= 1.2 * oh * ow else "winograd2"
+    return "wide"
 
 
 def _geometry(size, stride, padding, dilation) -> Geometry:

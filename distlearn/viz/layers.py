@@ -1,0 +1,159 @@
+"""Where a training step's time goes, layer by layer, and what a larger batch buys."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, styled
+from .units import format_time, share_axis, time_unit
+
+
+@styled
+def plot_layers(profiles, *, share: bool = False, ax=None, title=None):
+    """Draw a stacked bar for every batch size: the time per sample, by layer.
+
+    The five layers that take the most get a colour each, the rest share a grey.
+
+    Parameters
+    ----------
+    profiles : list of Profile, or Profile
+        What `nn.profile_sweep` or `nn.profile` returned.
+    share : bool
+        Shares of the step instead of time.
+    ax : Axes, optional
+    title : str, optional
+        Without one, the finding.
+
+    Returns
+    -------
+    ax : Axes
+    """
+    profiles = _listed(profiles)
+    ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
+    names = _slowest(profiles, len(COLORS) - 1)
+    per_sample = np.array([[t.seconds / p.batch for t in p.layers] for p in profiles])
+    if share:
+        per_sample /= per_sample.sum(axis=1, keepdims=True)
+    order = [t.name for t in profiles[0].layers]
+    heights = {name: per_sample[:, order.index(name)] for name in names}
+    heights["all others"] = per_sample.sum(axis=1) - sum(heights.values())
+    unit, unit_name = (1.0, "") if share else time_unit(per_sample.sum(axis=1).max())
+    base, x = np.zeros(len(profiles)), np.arange(len(profiles))
+    for name, color in zip(heights, [*COLORS[: len(names)], TRACK], strict=True):
+        ax.bar(x, heights[name] / unit, bottom=base, color=color, label=name, edgecolor="white", width=0.7)
+        base = base + heights[name] / unit
+    ax.set_xticks(x, [f"{p.batch:,}" for p in profiles])
+    ax.set_xlabel("batch size")
+    if share:
+        share_axis(ax.yaxis, "share of the step")
+    else:
+        ax.set_ylabel(f"time per sample [{unit_name}]")
+    ax.grid(visible=False, axis="x")
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    last = profiles[-1]
+    top = max(last.layers, key=lambda t: t.seconds)
+    finding = f"{top.name} takes {top.seconds / last.seconds:.0%} of a step with a batch of {last.batch:,}"
+    ax.set_title(finding if title is None else title)
+    return ax
+
+
+@styled
+def plot_batching(sweeps, *, ax=None, title=None):
+    """Draw how many times as many samples a second a larger batch trains.
+
+    Parameters
+    ----------
+    sweeps : dict of str to list of Profile
+        What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
+    ax : Axes, optional
+    title : str, optional
+        Without one, the finding.
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if not sweeps or not all(sweeps.values()):
+        raise ValueError("plot_batching: expected at least one model with at least one profile")
+    ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
+    gains = {}
+    for i, (name, profiles) in enumerate(sweeps.items()):
+        speed = np.array([p.samples_per_second for p in profiles])
+        gains[name] = speed / speed[0]
+        look = {
+            "color": COLORS[i % len(COLORS)],
+            "linestyle": LINES[i % len(LINES)],
+            "marker": MARKERS[i % len(MARKERS)],
+        }
+        ax.plot([p.batch for p in profiles], gains[name], label=name, **look)
+    ax.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 2)))
+    _batch_axis(ax, sorted({p.batch for profiles in sweeps.values() for p in profiles}))
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("samples per second, smallest batch = 1")
+    ax.legend()
+    best = max(gains, key=lambda name: gains[name].max())
+    where = sweeps[best][int(gains[best].argmax())].batch
+    finding = f"{best} gains most: {gains[best].max():.3g} times, with a batch of {where:,}"
+    ax.set_title(finding if title is None else title)
+    return ax
+
+
+@styled
+def plot_products(products, *, ax=None, title=None):
+    """Draw the speed of a matrix product against the batch size: skinny ones wait for memory.
+
+    Parameters
+    ----------
+    products : list of Product
+        What `nn.skinny_products` returned.
+    ax : Axes, optional
+    title : str, optional
+        Without one, the finding.
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if not products:
+        raise ValueError("plot_products: no products, expected at least one")
+    ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
+    speed = [p.flop_rate / 1e9 for p in products]
+    ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0])
+    for p, s in zip(products, speed, strict=True):
+        ax.annotate(
+            format_time(p.seconds), (p.batch, s), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9
+        )
+    _batch_axis(ax, [p.batch for p in products])
+    ax.set_ylim(0, max(speed) * 1.15)
+    ax.set_ylabel("speed [Gflop/s]")
+    finding = f"{products[-1].batch / products[0].batch:,.0f} times the work takes "
+    finding += f"{products[-1].seconds / products[0].seconds:,.0f} times as long"
+    ax.set_title(finding if title is None else title)
+    return ax
+
+
+def _batch_axis(ax, batches):
+    """A logarithmic axis with a tick at every batch size."""
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(batches, [f"{n:,}" for n in batches])
+    ax.minorticks_off()
+    ax.set_xlabel("batch size")
+
+
+def _listed(profiles):
+    """One profile or several, of the same layers."""
+    profiles = list(profiles) if isinstance(profiles, (list, tuple)) else [profiles]
+    names = {tuple(t.name for t in p.layers) for p in profiles}
+    if len(names) != 1:
+        raise ValueError(f"plot_layers: expected profiles of one model, got {len(names)} different lists of layers")
+    return profiles
+
+
+def _slowest(profiles, n):
+    """Names of the layers with the largest mean share of the step, the slowest first."""
+    shares = {t.name: 0.0 for t in profiles[0].layers}
+    for p in profiles:
+        for name, value in p.shares().items():
+            shares[name] += value
+    return sorted(shares, key=shares.get, reverse=True)[:n]
