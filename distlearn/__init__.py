@@ -26,6 +26,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "backend": None,
     "comm": None,
+    "cuda": None,
     "data": None,
     "lab": None,
     "nn": None,

@@ -1,23 +1,115 @@
 """Layers, losses and models; they know nothing of ranks and communication."""
 
-from .activation import ACTIVATIONS, ReLU, Sigmoid, Tanh
-from .base import Layer, Param, nbytes, parameter_count
-from .container import Sequential
+from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
+from .allocator import keep_memory
+from .base import Layer, Param, move, nbytes, parameter_count, walk
+from .compress import Clustered, Compressed, cluster, share_weights
+from .container import Parallel, Recompute, Residual, Sequential, Siamese
+from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
+from .dropout import Dropout
+from .embedding import Embedding
+from .gru import GRU
 from .linear import Linear
-from .loss import SoftmaxCrossEntropy
-from .models import MLP
+from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
+from .memory import Memory, memory_report
+from .models import (
+    MLP,
+    MODELS,
+    AlexNet,
+    Fire,
+    GoogLeNet,
+    GRULanguageModel,
+    Inception,
+    LeNet,
+    NarrowAlexNet,
+    NarrowGoogLeNet,
+    NarrowSqueezeNet,
+    SiameseNet,
+    SmallCNN,
+    SqueezeNet,
+    build,
+)
+from .norm import BatchNorm, LayerNorm, LocalResponseNorm
+from .pool import AvgPool, GlobalAvgPool, MaxPool
+from .profile import Profile, profile, profile_sweep, skinny_products
+from .quantize import quantize
+from .recurrent import RNN
+from .shape import Flatten, Identity, Reshape
+from .strict import StrictArray, count_operations
+from .summary import Summary, summary
+
+keep_memory()
 
 __all__ = [
     "ACTIVATIONS",
+    "ALGORITHMS",
+    "GRU",
+    "LOSSES",
     "MLP",
+    "MODELS",
+    "RNN",
+    "AlexNet",
+    "AvgPool",
+    "BatchNorm",
+    "Clustered",
+    "Compressed",
+    "ContrastiveLoss",
+    "Conv2d",
+    "Cost",
+    "Dropout",
+    "Embedding",
+    "Fire",
+    "Flatten",
+    "GRULanguageModel",
+    "GlobalAvgPool",
+    "GoogLeNet",
+    "Identity",
+    "Inception",
     "Layer",
+    "LayerNorm",
+    "LeNet",
     "Linear",
+    "LocalResponseNorm",
+    "MaxPool",
+    "MeanSquaredError",
+    "Memory",
+    "NarrowAlexNet",
+    "NarrowGoogLeNet",
+    "NarrowSqueezeNet",
+    "Parallel",
     "Param",
+    "Profile",
     "ReLU",
+    "Recompute",
+    "Reshape",
+    "Residual",
     "Sequential",
+    "Siamese",
+    "SiameseNet",
     "Sigmoid",
+    "SmallCNN",
+    "Softmax",
     "SoftmaxCrossEntropy",
+    "SqueezeNet",
+    "StrictArray",
+    "Summary",
     "Tanh",
+    "build",
+    "choose_algorithm",
+    "cluster",
+    "conv_cost",
+    "count_operations",
+    "keep_memory",
+    "memory_report",
+    "move",
     "nbytes",
     "parameter_count",
+    "printed_conv_cost",
+    "profile",
+    "profile_sweep",
+    "quantize",
+    "share_weights",
+    "skinny_products",
+    "summary",
+    "walk",
 ]

@@ -6,6 +6,8 @@ unequal size are right by construction; a mean of the ranks' means would be wron
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..backend import get_xp
@@ -25,8 +27,8 @@ class SoftmaxCrossEntropy:
 
         Parameters
         ----------
-        logits : (batch, classes) array
-        labels : (batch,) array of int
+        logits : (batch, classes) array, or (batch, time, classes) for sequences, whose positions are averaged
+        labels : (batch,) or (batch, time) array of int
         n : int, optional
             Size of the global batch of which these rows are a part; `batch` by default.
 
@@ -34,39 +36,149 @@ class SoftmaxCrossEntropy:
         -------
         loss : float
             The part of the global batch's mean loss that these rows give; the sum over ranks is the loss.
-        dlogits : (batch, classes) array
+        dlogits : array, shape of the logits
         """
         n = len(logits) if n is None else n
         self._check(logits, labels, n)
-        if len(logits) == 0:
+        if logits.size == 0:
             return 0.0, logits.copy()
-        xp = get_xp(logits)
+        xp, shape = get_xp(logits), logits.shape
+        terms = n * math.prod(shape[1:-1])
+        logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
         z = logits - logits.max(axis=1, keepdims=True)
         at_label = z[rows, labels]
         xp.exp(z, out=z)
         total = z.sum(axis=1, keepdims=True)
-        loss = float((xp.log(total[:, 0]) - at_label).sum(dtype=np.float64)) / n
+        loss = float((xp.log(total[:, 0]) - at_label).sum(dtype=np.float64)) / terms
         z /= total
         z[rows, labels] -= 1
-        z /= n
-        return loss, z
+        z /= terms
+        return loss, z.reshape(shape)
 
     @staticmethod
     def _check(logits, labels, n):
-        if logits.ndim != 2:
+        if logits.ndim < 2:
             raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
-        if labels.shape != logits.shape[:1]:
+        if labels.shape != logits.shape[:-1]:
             raise ValueError(
-                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected ({len(logits)},): "
+                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected {logits.shape[:-1]}: "
                 "one class index per row of logits"
             )
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
-        if n < max(1, len(logits)):
-            raise ValueError(f"SoftmaxCrossEntropy: n is {n}, expected at least the {len(logits)} rows given")
-        if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[1]):
+        _check_n("SoftmaxCrossEntropy", n, len(logits))
+        if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[-1]):
             raise ValueError(
                 f"SoftmaxCrossEntropy: labels run from {int(labels.min())} to {int(labels.max())}, "
-                f"expected class indices from 0 to {logits.shape[1] - 1}"
+                f"expected class indices from 0 to {logits.shape[-1] - 1}"
             )
+
+
+class MeanSquaredError:
+    r"""Mean of the squared differences from the targets.
+
+    .. math:: L = \frac{1}{n d} \sum_{i=1}^{n} \sum_{j=1}^{d} (y_{ij} - t_{ij})^2, \qquad
+              \frac{\partial L}{\partial y_{ij}} = \frac{2 (y_{ij} - t_{ij})}{n d}
+
+    d is the number of values a sample has.
+    """
+
+    def __call__(self, y, targets, n=None):
+        """Return the loss and its gradient.
+
+        Parameters
+        ----------
+        y, targets : (batch, ...) array
+        n : int, optional
+            Size of the global batch; `batch` by default.
+
+        Returns
+        -------
+        loss : float
+        dy : array, shape of y
+        """
+        n = len(y) if n is None else n
+        if y.shape != targets.shape:
+            raise ValueError(f"MeanSquaredError: targets have shape {targets.shape}, expected that of y, {y.shape}")
+        _check_n("MeanSquaredError", n, len(y))
+        if y.size == 0:
+            return 0.0, y.copy()
+        terms = n * math.prod(y.shape[1:])
+        dy = y - targets
+        loss = float((dy * dy).sum(dtype=np.float64)) / terms
+        dy *= 2 / terms
+        return loss, dy
+
+
+class ContrastiveLoss:
+    r"""Pull the two outputs of a similar pair together, push those of a different pair apart, up to a margin.
+
+    .. math:: L = \frac1n \sum_i \tfrac12 \left[ s_i \, d_i^2 + (1 - s_i) \max(0, m - d_i)^2 \right],
+              \qquad d_i = \lVert a_i - b_i \rVert
+
+    s is 1 for a similar pair and 0 for a different one. Where d = 0 the push has no direction, and its gradient is
+    taken as 0.
+
+    Parameters
+    ----------
+    margin : float
+        m: different pairs that are further apart than this are left alone.
+
+    References
+    ----------
+    R. Hadsell, S. Chopra, Y. LeCun (2006), Dimensionality reduction by learning an invariant mapping, CVPR, equation 4.
+    """
+
+    def __init__(self, margin=1.0):
+        if not margin > 0:
+            raise ValueError(f"ContrastiveLoss: margin is {margin!r}, expected a distance above 0")
+        self.margin = margin
+
+    def __call__(self, y, similar, n=None):
+        """Return the loss and its gradient.
+
+        Parameters
+        ----------
+        y : (batch, 2, d) array
+            What `Siamese` gives.
+        similar : (batch,) array of int or bool
+            1 for a similar pair, 0 for a different one.
+        n : int, optional
+            Size of the global batch; `batch` by default.
+
+        Returns
+        -------
+        loss : float
+        dy : (batch, 2, d) array
+        """
+        n = len(y) if n is None else n
+        if y.ndim != 3 or y.shape[1] != 2 or similar.shape != y.shape[:1]:
+            raise ValueError(
+                f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, "
+                "expected (batch, 2, d) and (batch,)"
+            )
+        _check_n("ContrastiveLoss", n, len(y))
+        xp = get_xp(y)
+        difference = y[:, 0] - y[:, 1]
+        distance = xp.sqrt((difference * difference).sum(axis=1))
+        pull = similar.astype(y.dtype)
+        gap = xp.maximum(self.margin - distance, 0)
+        loss = float((pull * distance**2 + (1 - pull) * gap**2).sum(dtype=np.float64)) / (2 * n)
+        apart = xp.where(distance > 0, distance, 1)
+        difference *= ((pull - (1 - pull) * gap / apart) / n)[:, None]
+        return loss, xp.stack([difference, -difference], axis=1)
+
+
+def _check_n(what, n, rows):
+    """Raise unless the global batch has at least the rows given."""
+    if n < max(1, rows):
+        raise ValueError(f"{what}: n is {n}, expected at least the {rows} rows given")
+
+
+LOSSES = {
+    "softmax_cross_entropy": SoftmaxCrossEntropy,
+    "mean_squared_error": MeanSquaredError,
+    "contrastive": ContrastiveLoss,
+}
+"""Losses by name."""

@@ -53,13 +53,14 @@ class Serial:
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        with self.clock.span("update"):
+        flops, nbytes = self.optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=nbytes):
             self.optimizer.step()
         return loss
 
     def predict(self, x):
         """Run the model forward."""
-        return self.model.forward(x)[0]
+        return self.model.eval().forward(x)[0]
 
     def total(self, values):
         """Return `values`: there is nobody else."""

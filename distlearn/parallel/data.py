@@ -85,7 +85,8 @@ class DataParallel:
                 self._start(bucket)
         for work in self._works:
             work.wait()
-        with self.clock.span("update"):
+        flops, nbytes = self.optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=nbytes):
             self.optimizer.step()
         return float(self.buckets[-1].extra[0])
 
@@ -110,7 +111,7 @@ class DataParallel:
 
     def predict(self, x):
         """Run the model forward on this rank."""
-        return self.model.forward(x)[0]
+        return self.model.eval().forward(x)[0]
 
     def total(self, values):
         """Return the small array `values` summed over ranks."""

@@ -25,6 +25,7 @@ _NAMES = {
     "plot_history": "curves",
     "plot_timeline": "gantt",
     "plot_speedup": "scaling",
+    "plot_roofline": "roofline",
     "plot_crossover": "crossover",
     "confusion": "pictures",
     "images": "pictures",

@@ -1,13 +1,13 @@
-"""Ready-made networks."""
+"""Multi-layer perceptron: dense layers alone."""
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
-from .activation import ACTIVATIONS
-from .container import Sequential
-from .linear import Linear
+from .. import init
+from ..activation import ACTIVATIONS
+from ..container import Sequential
+from ..linear import Linear
 
 
 def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> Sequential:
@@ -32,10 +32,10 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
         raise ValueError(f"MLP: sizes is {sizes}, expected at least an input and an output width")
     if activation not in ACTIVATIONS:
         raise ValueError(f"MLP: activation is {activation!r}, expected one of {', '.join(map(repr, ACTIVATIONS))}")
-    gain = math.sqrt(2) if activation == "relu" else 1.0
+    gain, seeds = init.HE if activation == "relu" else 1.0, init.seeds(seed)
     layers = []
     for i, (d_in, d_out) in enumerate(pairwise(sizes)):
         if i:
             layers.append(ACTIVATIONS[activation]())
-        layers.append(Linear(d_in, d_out, [seed, i], dtype=dtype, gain=gain, input_gradient=i > 0))
+        layers.append(Linear(d_in, d_out, next(seeds), dtype=dtype, gain=gain, input_gradient=i > 0))
     return Sequential(*layers)

@@ -1,0 +1,43 @@
+"""CUDA C everywhere: one kernel source, a GPU through CuPy or a checked emulator on any machine.
+
+>>> k = RawKernel(source, "saxpy")                       # doctest: +SKIP
+>>> k((4,), (256,), (np.float32(2), x, y, np.int32(n)))  # doctest: +SKIP
+>>> k.check((4,), (256,), (np.float32(2), x, y, n))      # doctest: +SKIP
+
+A call runs where the arrays are: CuPy arrays on their GPU, NumPy arrays on this machine's processor, with every access
+to memory checked. `check` runs in the emulator anywhere and returns a `Report`: out-of-bounds accesses, races in a
+block and between blocks, uninitialised shared memory, barriers that not all threads reach, shuffles with missing lanes
+and more, each with line, thread and block; by line the sectors of global memory and the bank conflicts of shared
+memory; in all the operations and bytes that place the kernel below a card's roofline (`CARDS`,
+`distlearn.viz.plot_roofline`). `compile_check` compiles the source for real cards with NVIDIA's own compiler, no GPU.
+
+What the emulator is not: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
+take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
+input takes. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
+kernels and barriers over the whole grid are refused with an explanation.
+
+A reader begins with `kernel.py`, then `emulator/checker.cpp`.
+"""
+
+from distlearn.cuda.cards import CARDS, Card
+from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
+from distlearn.cuda.findings import Finding
+from distlearn.cuda.kernel import RawKernel
+from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
+from distlearn.cuda.report import Report, Site
+
+__all__ = [
+    "CARDS",
+    "Card",
+    "CompileCheck",
+    "CompileError",
+    "CompilerNotFound",
+    "Finding",
+    "KernelError",
+    "RawKernel",
+    "Report",
+    "Site",
+    "UnsupportedFeature",
+    "compile_check",
+    "has_nvrtc",
+]

@@ -1,0 +1,133 @@
+"""Checks a launch's geometry and arguments against the kernel's parameters, as CuPy would pass them to a card.
+
+CuPy hands over whatever it is given: a float64 array for a `float*`, or one argument too few, is garbage on the card.
+The kernel's own parameter types are known here (the compiler spelled them out), so such mistakes become errors.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f"}
+WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
+         "i4": "int", "u4": "unsigned", "i8": "long long", "u8": "unsigned long long", "b1": "bool", "h2": "half",
+         "v0": "void"}  # fmt: skip
+NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
+         "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64"}  # fmt: skip
+
+
+def triple(value, what: str, most: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return a grid or block as three numbers, having checked them against what every card allows."""
+    parts = tuple(operator.index(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"{what} is {value!r}, expected 1 to 3 numbers")
+    parts += (1,) * (3 - len(parts))
+    for axis, part, limit in zip("xyz", parts, most, strict=True):
+        if not 1 <= part <= limit:
+            raise ValueError(f"{what} is {value!r}: {axis} must lie between 1 and {limit}")
+    return parts
+
+
+def geometry(grid, block, shared_mem) -> tuple[tuple, tuple, int]:
+    """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common."""
+    grid = triple(grid, "grid", (2**31 - 1, 65535, 65535))
+    block = triple(block, "block", (1024, 1024, 64))
+    threads = block[0] * block[1] * block[2]
+    if threads > 1024:
+        raise ValueError(f"block {block} has {threads} threads, a card runs at most 1024 per block")
+    if not 0 <= shared_mem <= 227 * 1024:
+        raise ValueError(f"shared_mem is {shared_mem} bytes, expected 0 to {227 * 1024}")
+    return grid, block, int(shared_mem)
+
+
+def spell(code: str) -> str:
+    """Return how CUDA C writes a type code: '*kf4' is 'const float*'."""
+    const = code.startswith("*k")
+    stars = code.count("*")
+    plain = code.lstrip("*k")
+    word = WORDS.get(plain, f"struct of {plain[1:]} bytes")
+    return ("const " if const else "") + word + "*" * stars
+
+
+def bind(kernel: str, signature: list[str], names: list[str], args) -> list:
+    """Return the arguments as arrays (for pointers) and bytes (for everything else).
+
+    Parameters
+    ----------
+    kernel : str
+        For error messages.
+    signature, names : list of str
+        Type codes and names of the parameters.
+    args : tuple
+        What the caller passed.
+
+    Raises
+    ------
+    TypeError
+        Naming the parameter, what it needs and what it got.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(f"{kernel}: args is a {type(args).__name__}, expected a tuple, e.g. (x, y, np.int32(n))")
+    if len(args) != len(signature):
+        wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
+        raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
+    return [_bind(kernel, code, name, arg) for code, name, arg in zip(signature, names, args, strict=True)]
+
+
+def _bind(kernel, code, name, arg):
+    where = f"{kernel}: argument {name!r} is {spell(code)}"
+    if code.startswith("*"):
+        if not isinstance(arg, np.ndarray):
+            if isinstance(arg, (int, np.integer)) and arg == 0:
+                return (0).to_bytes(8, "little")  # a null pointer
+            raise TypeError(f"{where}, an array; got {_describe(arg)}")
+        return _check_array(where, code, arg)
+    letter, size = code[0], int(code[1:])
+    if isinstance(arg, np.ndarray) and arg.ndim:
+        raise TypeError(f"{where}, a number; got {_describe(arg)}")
+    if isinstance(arg, (bool, int)) and letter in "iub":
+        low, high = (-(2 ** (8 * size - 1)), 2 ** (8 * size) - 1)
+        if not low <= arg <= high:
+            raise TypeError(f"{where}; {arg} does not fit into {size} bytes")
+        return (int(arg) & (2 ** (8 * size) - 1)).to_bytes(size, "little")
+    if isinstance(arg, float) and not isinstance(arg, np.generic):
+        arg = np.float64(arg)
+    if isinstance(arg, (np.generic, np.ndarray)):
+        arg = arg[()] if isinstance(arg, np.ndarray) else arg
+        fits = arg.nbytes == size and (letter in "sv" or arg.dtype.kind in KINDS[letter])
+        if fits:
+            return arg.tobytes()
+    advice = NUMPY.get(code)
+    raise TypeError(f"{where}; got {_describe(arg)}" + (f". Pass np.{advice}(...)" if advice else ""))
+
+
+def _check_array(where, code, array):
+    pointee = code[1:].lstrip("k")
+    if pointee.startswith("*"):
+        raise TypeError(f"{where}: pointers to pointers cannot be passed; use one flat array")
+    letter, size = pointee[0], int(pointee[1:])
+    dtype = array.dtype
+    if letter == "s":
+        fits = array.nbytes % size == 0
+    elif letter == "v":
+        fits = True
+    else:
+        same = dtype.kind in KINDS[letter] or (size == 1 and dtype.kind in "iub")
+        fits = dtype.itemsize == size and same
+    if not fits:
+        raise TypeError(f"{where}; got {_describe(array)}. The kernel would read its bytes as something else")
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        raise ValueError(f"{where}; got an array with gaps (strides {array.strides}); pass np.ascontiguousarray(...)")
+    if not array.flags.writeable and not code.startswith("*k"):
+        raise ValueError(f"{where} without const; got a read-only array")
+    return array
+
+
+def _describe(arg):
+    if isinstance(arg, np.ndarray):
+        return f"an array of {arg.dtype}, shape {arg.shape}"
+    module = type(arg).__module__
+    origin = {"builtins": "Python", "numpy": "NumPy"}.get(module, module)
+    return f"a {origin} {type(arg).__name__} ({arg!r})"

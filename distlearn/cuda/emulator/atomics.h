@@ -1,0 +1,52 @@
+// atomics.h -- read-modify-write. In the fast build blocks run on several threads, so these are real atomics; the
+// checked build runs one block at a time and tells the checker instead. There each is a function of its own, so that
+// its return address says which line of the kernel called it.
+#pragma once
+
+#ifdef EMU_CHECKED
+#define EMU_ATOMIC static __attribute__((noinline)) EMU_UNHOOKED
+#define EMU_TELL(p) emu_atomic((void*)(p), sizeof *(p), __builtin_return_address(0))
+template <class T, class F> static inline __attribute__((always_inline)) EMU_UNHOOKED T emu_update(T* p, F f) {
+    T old = *(volatile T*)p;
+    *(volatile T*)p = f(old);
+    return old;
+}
+#else
+#define EMU_ATOMIC static inline
+#define EMU_TELL(p) (void)0
+template <class T, class F> static inline T emu_update(T* p, F f) {
+    T old, wanted;
+    __atomic_load(p, &old, __ATOMIC_RELAXED);
+    do wanted = f(old);
+    while (!__atomic_compare_exchange(p, &old, &wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return old;
+}
+#endif
+
+#define EMU_DEFINE_ATOMIC(name, result)                                                                  \
+    template <class T, class U> EMU_ATOMIC T name(T* p, U operand) {                                     \
+        T v = (T)operand;                                                                                \
+        EMU_TELL(p);                                                                                     \
+        return emu_update(p, [v](T old) __attribute__((always_inline)) EMU_UNHOOKED -> T { return (T)(result); }); \
+    }                                                                                                    \
+    template <class T, class U> static inline __attribute__((always_inline)) T name##_block(T* p, U v) { return name(p, v); }
+EMU_DEFINE_ATOMIC(atomicAdd, old + v)
+EMU_DEFINE_ATOMIC(atomicSub, old - v)
+EMU_DEFINE_ATOMIC(atomicMax, old < v ? v : old)
+EMU_DEFINE_ATOMIC(atomicMin, v < old ? v : old)
+EMU_DEFINE_ATOMIC(atomicExch, v)
+EMU_DEFINE_ATOMIC(atomicAnd, old& v)
+EMU_DEFINE_ATOMIC(atomicOr, old | v)
+EMU_DEFINE_ATOMIC(atomicXor, old ^ v)
+EMU_DEFINE_ATOMIC(atomicInc, old >= v ? 0 : old + 1)
+EMU_DEFINE_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
+
+template <class T, class U, class V> EMU_ATOMIC T atomicCAS(T* p, U expected, V wanted) {
+    T c = (T)expected, v = (T)wanted;
+    EMU_TELL(p);
+    return emu_update(p, [c, v](T old) __attribute__((always_inline)) EMU_UNHOOKED -> T { return old == c ? v : old; });
+}
+
+static inline void __threadfence() { emu_fence(); }
+static inline void __threadfence_system() { emu_fence(); }
+static inline void __threadfence_block() {}

@@ -1,0 +1,144 @@
+// cuda_emu.h -- CUDA C read as plain C++17.
+//
+// The student's source is compiled unchanged but for a few words that Python blanks or completes on their own line
+// (source.py), inside namespace emu_kernel, followed by an EMU_EXPORT. The file that is built:
+//
+//     #include "cuda_emu.h"
+//     namespace emu_kernel {
+//     #line 1 "kernel.cu"
+//     ...the student's source...
+//     EMU_EXPORT(saxpy)
+//     }
+//
+// The namespace keeps names apart: a kernel may be called `index` or `y0`, which the C library also has. No header of
+// the C++ library is used, which keeps a build under a second and lets a plain C tool chain link it.
+//
+//     types.h    dim3 and the launch          vectors.h, maths.h, half.h, atomics.h, warp.h   what CUDA C offers
+//     fibres.h   threads of a block           fast.h      the build without checks
+//     checked.h  the kernel's side of the checked build; checker.cpp and the files it includes are the other side
+#pragma once
+#define __DISTLEARN_EMULATOR__ 1
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "types.h"
+#ifdef EMU_CHECKED
+#define EMU_KERNEL_SIDE
+#include "checked.h"
+#else
+#define EMU_UNCHECKED
+#define EMU_UNHOOKED
+#include "fast.h"
+#endif
+
+#define __global__
+#define __host__
+#define __device__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+
+namespace emu {
+template <class To, class From> static inline To bits(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from, "only the type changes");
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+template <class A, class B> using Common = decltype(true ? A() : B());
+
+// `extern __shared__ T x[]`: whatever its type, an array that begins where dynamic shared memory begins.
+template <class T> struct DynamicShared {
+    __attribute__((always_inline)) operator T*() const { return (T*)emu_dynamic_shared(); }
+    template <class U> __attribute__((always_inline)) explicit operator U*() const { return (U*)emu_dynamic_shared(); }
+};
+}  // namespace emu
+
+namespace emu_kernel {
+#include "vectors.h"
+#include "maths.h"
+#include "half.h"
+#include "atomics.h"
+#include "warp.h"
+}  // namespace emu_kernel
+
+// What a real compiler for CUDA does not know must not be known here either.
+#undef INFINITY
+#undef NAN
+#undef assert
+#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition))
+
+// ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
+// pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), v(oid) or s(truct), and the size.
+namespace emu {
+template <class T> struct Letter { static constexpr char value = 's'; };
+#define EMU_LETTER(T, c) template <> struct Letter<T> { static constexpr char value = c; };
+EMU_LETTER(float, 'f') EMU_LETTER(double, 'f') EMU_LETTER(bool, 'b') EMU_LETTER(emu_kernel::__half, 'h')
+EMU_LETTER(char, 'i') EMU_LETTER(signed char, 'i') EMU_LETTER(short, 'i') EMU_LETTER(int, 'i') EMU_LETTER(long, 'i')
+EMU_LETTER(long long, 'i') EMU_LETTER(unsigned char, 'u') EMU_LETTER(unsigned short, 'u') EMU_LETTER(unsigned, 'u')
+EMU_LETTER(unsigned long, 'u') EMU_LETTER(unsigned long long, 'u')
+
+template <class T> struct Code {
+    static int put(char* s) { return sprintf(s, "%c%d ", Letter<T>::value, (int)sizeof(T)); }
+};
+template <> struct Code<void> {
+    static int put(char* s) { return sprintf(s, "v0 "); }
+};
+template <class T> struct Code<const T> : Code<T> {};
+template <class T> struct Code<volatile T> : Code<T> {};
+template <class T> struct Code<const volatile T> : Code<T> {};
+template <class T> struct IsConst { static constexpr bool value = false; };
+template <class T> struct IsConst<const T> { static constexpr bool value = true; };
+template <class T> struct Code<T*> {
+    static int put(char* s) {
+        int k = sprintf(s, IsConst<T>::value ? "*k" : "*");
+        return k + Code<T>::put(s + k);
+    }
+};
+
+template <int... i> struct Indices {};
+template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
+template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
+
+template <auto kernel> struct Kernel;
+template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
+    template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
+        kernel(*(A*)a[i]...);
+    }
+    static EMU_UNCHECKED void run(void** a) { call(a, typename Count<sizeof...(A)>::type()); }
+    static EMU_UNCHECKED const char* signature() {
+        static char text[2048];
+        int k = 0;
+        int each[] = {0, (k += Code<A>::put(text + k))...};
+        (void)each;
+        return text;
+    }
+};
+}  // namespace emu
+
+#define EMU_VISIBLE extern "C" __attribute__((visibility("default")))
+#ifdef EMU_CHECKED
+#define EMU_EXPORT(...)                                                                        \
+    extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                        \
+        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
+        emu_set_kernel(&K::run, K::signature());                                               \
+    }
+#else
+#define EMU_EXPORT(...)                                                                        \
+    EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
+        return emu::run<&emu::Kernel<&__VA_ARGS__>::run>(L);                                   \
+    }                                                                                          \
+    EMU_VISIBLE const char* emu_signature() { return emu::Kernel<&__VA_ARGS__>::signature(); }
+#endif
+#undef __trap
+#define __trap() emu_assertion_failed("__trap was not reached")

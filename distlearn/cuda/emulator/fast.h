@@ -1,0 +1,70 @@
+// fast.h -- the fast build: a shared library without checks, for kernels that are trusted and for timing.
+//
+// Python calls emu_run for ranges of blocks from a few threads at once, so all state is per thread. A kernel without
+// barriers and warp operations (EMU_FIBRES is not defined) is a plain loop over the threads of the block.
+#pragma once
+#include "fibres.h"
+
+namespace emu {
+static thread_local Block the_block;
+inline Block& block() { return the_block; }
+inline void block_released(Block&) {}
+inline void warp_released(Block&, int, unsigned, WarpOp) {}
+}  // namespace emu
+
+#ifdef EMU_FIBRES
+#define threadIdx (emu::the_block.current->index)
+#else
+#define threadIdx (emu::the_block.thread)
+#endif
+#define blockIdx (emu::the_block.index)
+#define blockDim (emu::the_block.size)
+#define gridDim (emu::the_block.grid)
+
+#define __shared__ static thread_local
+#define EMU_SHARED(variable)
+#define EMU_GLOBAL(variable, constant) \
+    extern "C" __attribute__((visibility("default"))) void* emu_address_of_##variable() { return (void*)&variable; }
+
+static __attribute__((noinline)) int emu_barrier(int value) { return (int)emu::barrier(value, nullptr); }
+static __attribute__((noinline)) void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
+static __attribute__((noinline)) uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
+    return emu::warp_operation(emu::SHUFFLE, mask, value, source, nullptr)->result;
+}
+static __attribute__((noinline)) unsigned emu_vote(unsigned mask, int value) {
+    return (unsigned)emu::warp_operation(emu::VOTE, mask, value, 0, nullptr)->result;
+}
+static __attribute__((noinline)) unsigned emu_match(unsigned mask, uint64_t value, void*) {
+    return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
+}
+static inline int emu_lane() { return emu::the_block.current->linear % emu::WARP; }
+static inline void* emu_dynamic_shared() { return emu::the_block.dynamic_shared; }
+static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void emu_assertion_failed(const char*) { abort(); }
+
+namespace emu {
+template <void (*kernel)(void**)>
+static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
+    Block& B = the_block;
+#ifdef EMU_FIBRES
+    prepare(B, L, true);
+    B.kernel = kernel;
+#else
+    prepare(B, L, false);
+#endif
+    for (int64_t b = L->first; b < L->last; b++) {
+        B.index = block_index(L, b);
+#ifdef EMU_FIBRES
+        if (!run_block(B)) return 1;
+#else
+        for (unsigned z = 0; z < L->block[2]; z++)
+            for (unsigned y = 0; y < L->block[1]; y++)
+                for (unsigned x = 0; x < L->block[0]; x++) {
+                    B.thread = {x, y, z};
+                    kernel(L->args);
+                }
+#endif
+    }
+    return 0;
+}
+}  // namespace emu

@@ -1,0 +1,197 @@
+// launch_io.h -- what comes in on standard input and goes out on the original standard output; launch.py is the other end.
+//
+//     in   header of 16 numbers (8 bytes each): version, grid[3], block[3], shared bytes, statistics?, races?,
+//          time limit in ms, arrays, arguments, globals, alignment of dynamic shared memory, 0
+//          per array:    bytes, item size, alignment, read only?, offset of its first byte modulo 512, name (64 bytes)
+//          per argument: array number or -1, offset in bytes, size, then its bytes padded to 8
+//          per global:   name (64 bytes), size, bytes padded to 8
+//          the arrays' bytes, each padded to 8
+//     out  length, the report as JSON, then the bytes of the arrays that are not read only
+//
+// Arrays are laid out afresh with red zones of 64 KiB between: in NumPy's memory the element after the last one may well
+// exist, and how well a warp's accesses coalesce depends on where an array begins, which is a multiple of 512 on a card.
+#pragma once
+#include "shadow.h"
+#ifdef _WIN32
+#include <fcntl.h>
+#include <io.h>
+#define dup _dup
+#define dup2 _dup2
+#define fdopen _fdopen
+#else
+#include <unistd.h>
+#endif
+
+namespace emu {
+
+constexpr size_t RED_ZONE = 1 << 16;
+
+struct Argument {
+    int64_t array, offset, size;
+};
+
+static bool want_statistics, want_races;
+static int64_t time_limit_ms, dynamic_alignment;
+static Launch the_launch;
+static Vec<void*> argument_pointers;
+static size_t first_array;
+static int n_arrays;
+static FILE* reply;
+
+static void read_exactly(void* p, size_t n) {
+    if (n && fread(p, 1, n, stdin) != n) fprintf(stderr, "the launch was cut short\n"), exit(3);
+}
+static int64_t read_number() {
+    int64_t v;
+    return read_exactly(&v, sizeof v), v;
+}
+static void* read_padded(size_t n) {
+    void* p = calloc(1, (n + 15) / 8 * 8);
+    return read_exactly(p, (n + 7) / 8 * 8), p;
+}
+
+static void open_streams() {
+#ifdef _WIN32
+    _setmode(0, _O_BINARY);
+    _setmode(1, _O_BINARY);
+#endif
+    reply = fdopen(dup(1), "wb");
+    dup2(2, 1);  // a kernel's printf must not mix with the reply: it goes where errors go, and Python shows it
+}
+
+static void read_arrays() {
+    struct Description { int64_t size, item, align, read_only, phase; char name[64]; };
+    Description* d = (Description*)calloc(n_arrays + 1, sizeof *d);
+    size_t total = 2 * RED_ZONE;
+    for (int i = 0; i < n_arrays; i++) {
+        read_exactly(&d[i], sizeof *d);
+        total += (d[i].size + 1023) / 512 * 512 + RED_ZONE;
+    }
+    char* arena = (char*)malloc(total + 512);
+    char* at = (char*)(((uintptr_t)arena + RED_ZONE + 511) & ~(uintptr_t)511);
+    for (int i = 0; i < n_arrays; i++) {
+        add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, GLOBAL, d[i].read_only);
+        at += (d[i].size + 1023) / 512 * 512 + RED_ZONE;
+    }
+    free(d);
+}
+
+static int find_named(const char* name) {
+    for (size_t i = 0; i < regions.n; i++)
+        if (!strcmp(regions[i].name, name)) return (int)i;
+    return -1;
+}
+
+// `globals` are the regions that static constructors have registered before main; arrays come first in the list.
+static void read_launch() {
+    int64_t h[16];
+    read_exactly(h, sizeof h);
+    if (h[0] != 1) fprintf(stderr, "the launch has version %d, this program reads version 1\n", (int)h[0]), exit(3);
+    for (int i = 0; i < 3; i++) the_launch.grid[i] = (unsigned)h[1 + i], the_launch.block[i] = (unsigned)h[4 + i];
+    the_launch.shared_bytes = (size_t)h[7];
+    want_statistics = h[8];
+    want_races = h[9];
+    time_limit_ms = h[10];
+    n_arrays = (int)h[11];
+    dynamic_alignment = h[14];
+    the_launch.first = 0;
+    the_launch.last = (int64_t)h[1] * h[2] * h[3];
+    first_array = regions.n;
+    read_arrays();
+    for (int64_t i = 0; i < h[12]; i++) {
+        Argument a = {read_number(), read_number(), read_number()};
+        char* bytes = (char*)read_padded((size_t)a.size);
+        if (a.array >= 0) *(uintptr_t*)bytes = regions[first_array + a.array].begin + a.offset;
+        argument_pointers.add() = bytes;
+    }
+    the_launch.args = argument_pointers.data;
+    for (int64_t i = 0; i < h[13]; i++) {
+        char name[64];
+        read_exactly(name, sizeof name);
+        size_t size = (size_t)read_number();
+        void* bytes = read_padded(size);
+        int r = find_named(name);
+        if (r >= 0) memcpy((void*)regions[r].begin, bytes, size);
+        free(bytes);
+    }
+    for (int i = 0; i < n_arrays; i++) {
+        Region& r = regions[first_array + i];
+        size_t n = r.end - r.begin;
+        read_exactly((void*)r.begin, n);
+        char padding[8];
+        read_exactly(padding, (8 - n % 8) % 8);
+    }
+}
+
+static Vec<char> json;
+__attribute__((format(printf, 1, 2))) static void put(const char* format, ...) {
+    char text[1024];
+    __builtin_va_list a;
+    __builtin_va_start(a, format);
+    int n = vsnprintf(text, sizeof text, format, a);
+    __builtin_va_end(a);
+    if (n > (int)sizeof text - 1) n = sizeof text - 1;
+    size_t at = json.n;
+    json.resize(at + n);
+    memcpy(json.data + at, text, n);
+}
+static void put_text(const char* s) {
+    put("\"");
+    for (; *s; s++) (unsigned char)*s < 32 ? put(" ") : *s == '"' || *s == '\\' ? put("\\%c", *s) : put("%c", *s);
+    put("\"");
+}
+static void put3(const char* name, uint3 v) { put(",\"%s\":[%u,%u,%u]", name, v.x, v.y, v.z); }
+#define PUT(field) put(",\"" #field "\":%lld", (long long)(x.field))
+
+static void write_report(uint64_t accesses, double seconds) {
+    put("{\"accesses\":%llu,\"seconds\":%.6f,\"not_replayed\":%llu,\"regions\":[", (unsigned long long)accesses, seconds,
+        (unsigned long long)not_replayed);
+    for (size_t i = 0; i < regions.n; i++) {
+        Region& x = regions[i];
+        put("%s{\"name\":", i ? "," : "");
+        put_text(x.name);
+        put(",\"bytes\":%llu", (unsigned long long)(x.end - x.begin));
+        PUT(space), PUT(item);
+        put("}");
+    }
+    put("],\"traffic\":[");
+    for (size_t i = 0; i < traffic.n; i++) {
+        Traffic& x = traffic[i];
+        put("%s{\"site\":%u", i ? "," : "", x.site);
+        PUT(region), PUT(access), PUT(size), PUT(requests), PUT(lanes), PUT(sectors), PUT(ideal_sectors), PUT(wavefronts),
+            PUT(ideal_wavefronts), PUT(worst);
+        put("}");
+    }
+    put("],\"blocks\":[");
+    bool comma = false;
+    for (size_t i = 0; i < blocks_of.n; i++) {
+        BasicBlock& x = blocks_of[i];
+        if (!x.issued && !x.untraced) continue;
+        put("%s[%d,%llu,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.issued, (unsigned long long)x.active,
+            (unsigned long long)x.untraced);
+        comma = true;
+    }
+    put("],\"findings\":[");
+    for (size_t i = 0; i < findings.n; i++) {
+        Finding& x = findings[i];
+        put("%s{\"text\":", i ? "," : "");
+        put_text(x.text);
+        PUT(kind), PUT(site), PUT(other_site), PUT(region), PUT(offset), PUT(extra), PUT(size), PUT(access), PUT(other_access),
+            PUT(count);
+        put3("thread", x.thread), put3("block", x.block), put3("other_thread", x.other_thread);
+        put3("other_block", x.other_block);
+        put("}");
+    }
+    put("]}");
+    int64_t n = (int64_t)json.n;
+    fflush(stdout);
+    fwrite(&n, 8, 1, reply);
+    fwrite(json.data, 1, json.n, reply);
+    for (int i = 0; i < n_arrays; i++) {
+        Region& r = regions[first_array + i];
+        if (!r.read_only) fwrite((void*)r.begin, 1, r.end - r.begin, reply);
+    }
+    fflush(reply);
+}
+
+}  // namespace emu

@@ -1,0 +1,125 @@
+// maths.h -- CUDA's mathematical functions and integer intrinsics.
+//
+// They live in the kernel's namespace, where they hide the C library's functions of the same name (glibc has a __expf
+// of its own). Fast intrinsics are computed exactly: results differ from a card's in the last bits.
+#pragma once
+
+#undef isnan
+#undef isinf
+#undef isfinite
+#undef signbit
+
+#define EMU_MATH1(name)                                                                 \
+    static inline float name(float x) { return ::name##f(x); }                          \
+    static inline double name(double x) { return ::name(x); }                           \
+    static inline double name(int x) { return ::name((double)x); }                      \
+    static inline double name(unsigned x) { return ::name((double)x); }                 \
+    static inline double name(long long x) { return ::name((double)x); }
+#define EMU_MATH2(name)                                                                 \
+    static inline float name(float x, float y) { return ::name##f(x, y); }              \
+    static inline double name(double x, double y) { return ::name(x, y); }              \
+    static inline double name(float x, double y) { return ::name((double)x, y); }       \
+    static inline double name(double x, float y) { return ::name(x, (double)y); }       \
+    static inline float name(float x, int y) { return ::name##f(x, (float)y); }         \
+    static inline double name(double x, int y) { return ::name(x, (double)y); }
+EMU_MATH1(exp) EMU_MATH1(exp2) EMU_MATH1(expm1) EMU_MATH1(log) EMU_MATH1(log2) EMU_MATH1(log10) EMU_MATH1(log1p)
+EMU_MATH1(sin) EMU_MATH1(cos) EMU_MATH1(tan) EMU_MATH1(asin) EMU_MATH1(acos) EMU_MATH1(atan)
+EMU_MATH1(sinh) EMU_MATH1(cosh) EMU_MATH1(tanh) EMU_MATH1(asinh) EMU_MATH1(acosh) EMU_MATH1(atanh)
+EMU_MATH1(sqrt) EMU_MATH1(cbrt) EMU_MATH1(floor) EMU_MATH1(ceil) EMU_MATH1(trunc) EMU_MATH1(round) EMU_MATH1(rint)
+EMU_MATH1(nearbyint) EMU_MATH1(fabs) EMU_MATH1(erf) EMU_MATH1(erfc) EMU_MATH1(tgamma) EMU_MATH1(lgamma)
+EMU_MATH2(pow) EMU_MATH2(fmod) EMU_MATH2(atan2) EMU_MATH2(fmin) EMU_MATH2(fmax) EMU_MATH2(hypot) EMU_MATH2(copysign)
+static inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+static inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
+
+static inline float rsqrtf(float x) { return 1.0f / ::sqrtf(x); }
+static inline float rsqrt(float x) { return 1.0f / ::sqrtf(x); }
+static inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
+static inline float rcbrtf(float x) { return 1.0f / ::cbrtf(x); }
+static inline float exp10f(float x) { return ::powf(10.0f, x); }
+static inline void sincosf(float x, float* s, float* c) { *s = ::sinf(x), *c = ::cosf(x); }
+static inline float normf2(float x, float y) { return ::sqrtf(x * x + y * y); }
+static inline int abs(int x) { return x < 0 ? -x : x; }
+static inline long abs(long x) { return x < 0 ? -x : x; }
+static inline long long abs(long long x) { return x < 0 ? -x : x; }
+static inline float abs(float x) { return __builtin_fabsf(x); }
+static inline double abs(double x) { return __builtin_fabs(x); }
+template <class T> static inline bool isnan(T x) { return __builtin_isnan(x); }
+template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
+template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
+template <class T> static inline bool signbit(T x) { return __builtin_signbit(x); }
+
+template <class A, class B> static inline emu::Common<A, B> max(A a, B b) {
+    typedef emu::Common<A, B> T;
+    return (T)a < (T)b ? (T)b : (T)a;
+}
+template <class A, class B> static inline emu::Common<A, B> min(A a, B b) {
+    typedef emu::Common<A, B> T;
+    return (T)b < (T)a ? (T)b : (T)a;
+}
+
+static inline float __expf(float x) { return ::expf(x); }
+static inline float __exp10f(float x) { return ::powf(10.0f, x); }
+static inline float __logf(float x) { return ::logf(x); }
+static inline float __log2f(float x) { return ::log2f(x); }
+static inline float __log10f(float x) { return ::log10f(x); }
+static inline float __sinf(float x) { return ::sinf(x); }
+static inline float __cosf(float x) { return ::cosf(x); }
+static inline float __tanf(float x) { return ::tanf(x); }
+static inline float __powf(float x, float y) { return ::powf(x, y); }
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline float __saturatef(float x) { return x > 0 ? x < 1 ? x : 1 : 0; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline float __fmaf_rn(float a, float b, float c) { return ::fmaf(a, b, c); }
+static inline float __frcp_rn(float a) { return 1.0f / a; }
+static inline float __fsqrt_rn(float a) { return ::sqrtf(a); }
+static inline float __frsqrt_rn(float a) { return 1.0f / ::sqrtf(a); }
+
+static inline int __float2int_rn(float x) { return (int)::lrintf(x); }
+static inline int __float2int_rd(float x) { return (int)::floorf(x); }
+static inline int __float2int_ru(float x) { return (int)::ceilf(x); }
+static inline int __float2int_rz(float x) { return (int)x; }
+static inline unsigned __float2uint_rn(float x) { return (unsigned)::llrintf(x); }
+static inline float __int2float_rn(int x) { return (float)x; }
+static inline float __uint2float_rn(unsigned x) { return (float)x; }
+static inline int __float_as_int(float x) { return emu::bits<int>(x); }
+static inline unsigned __float_as_uint(float x) { return emu::bits<unsigned>(x); }
+static inline float __int_as_float(int x) { return emu::bits<float>(x); }
+static inline float __uint_as_float(unsigned x) { return emu::bits<float>(x); }
+static inline long long __double_as_longlong(double x) { return emu::bits<long long>(x); }
+static inline double __longlong_as_double(long long x) { return emu::bits<double>(x); }
+
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
+static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
+static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
+static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+static inline unsigned __brev(unsigned x) {
+    unsigned r = 0;
+    for (int i = 0; i < 32; i++) r |= (x >> i & 1) << (31 - i);
+    return r;
+}
+static inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
+static inline int __mulhi(int a, int b) { return (int)((long long)a * b >> 32); }
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)((((unsigned long long)high << 32 | low) << (shift & 31)) >> 32);
+}
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
+static inline int __dp4a(int a, int b, int c) {
+    for (int i = 0; i < 32; i += 8) c += (int)(signed char)(a >> i) * (int)(signed char)(b >> i);
+    return c;
+}
+
+// Macros, so that the access is on the student's line.
+#define __ldg(p) (*(p))
+#define __ldca(p) (*(p))
+#define __ldcg(p) (*(p))
+#define __ldcs(p) (*(p))
+#define __stcg(p, v) ((void)(*(p) = (v)))
+#define __stcs(p, v) ((void)(*(p) = (v)))

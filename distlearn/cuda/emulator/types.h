@@ -1,0 +1,30 @@
+// types.h -- the few types that the kernel's side and the emulator's side of a build both need.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+    constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+    constexpr operator uint3() const { return {x, y, z}; }
+};
+
+namespace emu {
+
+// One launch, or a part of one: the blocks [first, last) of the grid. The arguments come as cuLaunchKernel takes them:
+// a pointer to each.
+struct Launch {
+    unsigned grid[3], block[3];
+    size_t shared_bytes;
+    void** args;
+    int64_t first, last;
+};
+
+constexpr int WARP = 32;
+
+}  // namespace emu

@@ -1,0 +1,214 @@
+"""One CUDA C source: on a GPU through CuPy, on any other machine through the emulator."""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+import numpy as np
+
+from distlearn.backend import get_xp, to_numpy
+from distlearn.cuda import arguments, fast, program, source
+from distlearn.cuda.build import Build, build
+from distlearn.cuda.compilers import find_compiler
+from distlearn.cuda.errors import KernelError
+from distlearn.cuda.report import Report, make_report
+
+
+class RawKernel:
+    """A kernel in CUDA C that runs where its arrays are: on a GPU, or on this machine's processor.
+
+    The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
+    arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
+    and a kernel that goes astray raises `KernelError` instead of taking Python with it.
+
+    Parameters
+    ----------
+    code : str
+        CUDA C.
+    name : str
+        The `__global__` function, for a template with its arguments: "sgd<float, 4>".
+    options : tuple of str
+        Options of the compiler, e.g. ("-DTILE=16",).
+    checked : bool
+        False for kernels that are trusted: faster by a factor of 5 to 30, and able to crash Python.
+    compiler : "gcc", "clang", "zig" or None
+        Which compiler builds the emulated kernel; None takes the first that is found.
+
+    Raises
+    ------
+    UnsupportedFeature
+        If the source uses what the emulator does not have (inline PTX, tensor cores, ...), with the line. Raised at the
+        first emulated launch: on a GPU such a source runs.
+
+    Examples
+    --------
+    >>> code = '''extern "C" __global__ void add_one(float* x, int n) {
+    ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i < n) x[i] += 1.0f;
+    ... }'''
+    >>> kernel = RawKernel(code, "add_one")
+    >>> x = np.zeros(100, np.float32)
+    >>> kernel((4,), (32,), (x, np.int32(100)))
+    >>> float(x.sum())
+    100.0
+    """
+
+    def __init__(self, code, name, options=(), *, checked=True, compiler=None):
+        if not isinstance(code, str) or not isinstance(name, str):
+            raise TypeError(
+                f"RawKernel(code, name): both are strings; got {type(code).__name__}, {type(name).__name__}"
+            )
+        self.code, self.name, self.options, self.checked = code, name, tuple(options), checked
+        self._compiler = compiler
+        self._constants: dict[str, np.ndarray] = {}
+
+    def __repr__(self):
+        return f"RawKernel({self.name!r}, {len(self.code.splitlines())} lines)"
+
+    @functools.cached_property
+    def compiler(self):
+        """The C++ compiler that builds the emulated kernel."""
+        return find_compiler(self._compiler)
+
+    @functools.cached_property
+    def parameters(self) -> list[str]:
+        """Names of the kernel's parameters."""
+        return source.parameter_names(self.code, self.name)
+
+    def _build(self, checked: bool) -> Build:
+        return self._builds(checked)
+
+    @functools.cached_property
+    def _builds(self):
+        @functools.cache
+        def made(checked):
+            source.refuse_unsupported(self.code)
+            names = self.parameters  # finds a wrong kernel name before the compiler does
+            result = build(self.code, self.name, self.compiler, checked=checked, options=self.options)
+            assert len(names) == len(result.signature), (names, result.signature)
+            return result
+
+        return made
+
+    def compile(self) -> RawKernel:
+        """Build the emulated kernel now rather than at the first call."""
+        self._build(self.checked)
+        return self
+
+    def set_constant(self, name: str, value: np.ndarray) -> None:
+        """Give a `__constant__` (or `__device__`) variable its value for the launches to come.
+
+        In the checked build such variables begin afresh at every launch.
+        """
+        declared = set(source.global_names(self.code))
+        if name not in declared:
+            raise KernelError(
+                f"the source has no __constant__ or __device__ variable {name!r}, only {sorted(declared)}"
+            )
+        self._constants[name] = np.ascontiguousarray(value)
+
+    def __call__(self, grid, block, args, *, shared_mem=0):
+        """Launch the kernel.
+
+        Parameters
+        ----------
+        grid, block : tuple of 1 to 3 int
+            Blocks in the grid, threads in a block.
+        args : tuple
+            Arrays for pointers, NumPy scalars (`np.float32(a)`, `np.int32(n)`) for numbers.
+        shared_mem : int
+            Bytes of dynamic shared memory.
+
+        Raises
+        ------
+        KernelError
+            If a checked launch goes wrong; its `report` says where.
+        TypeError, ValueError
+            If the arguments or the geometry do not suit the kernel.
+        """
+        xp = get_xp(*args)
+        if xp is not np:
+            return self._launch_on_gpu(xp, grid, block, args, shared_mem)
+        if not self.checked:
+            grid, block, shared_mem = arguments.geometry(grid, block, shared_mem)
+            made = self._build(False)
+            bound = arguments.bind(self.name, made.signature, self.parameters, args)
+            for name, value in self._constants.items():
+                fast.set_constant(made.path, name, value)
+            return fast.run(made.path, grid, block, shared_mem, bound)
+        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
+        if report.errors:
+            raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
+        return None
+
+    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0) -> Report:
+        """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
+
+        The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run for ever.
+
+        Parameters
+        ----------
+        grid, block, args, shared_mem
+            As for a launch.
+        time_limit : float
+            Seconds after which the kernel counts as an infinite loop.
+
+        Returns
+        -------
+        Report
+        """
+        host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
+        report = self._emulate(grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit)
+        for given, copy in zip(args, host, strict=True):
+            if given is not copy:
+                given.set(copy)
+        return report
+
+    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
+        grid, block, shared_mem = arguments.geometry(grid, block, shared_mem)
+        made = self._build(True)
+        bound = arguments.bind(self.name, made.signature, self.parameters, args)
+        raw, printed, code = program.run(
+            made.path, grid, block, shared_mem, bound, made.signature, self.parameters,
+            constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
+            dynamic_alignment=source.dynamic_shared_alignment(self.code),
+        )  # fmt: skip
+        if printed and raw is not None:
+            sys.stdout.write(printed)
+        return make_report(
+            raw, made.sites, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block, source=self.code,
+            shared_mem=shared_mem, printed=printed, code=code,
+        )  # fmt: skip
+
+    def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
+        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim]
+        if strangers:
+            raise TypeError(
+                f"{self.name}: arguments {strangers} are NumPy arrays and others are on the GPU; move them first"
+            )
+        if not hasattr(xp, "RawModule"):
+            raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
+        kernel = self._gpu_kernel(xp)
+        for name, value in self._constants.items():
+            memory = self._gpu_module(xp).get_global(name)
+            memory.copy_from_host(value.ctypes.data, value.nbytes)
+        as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
+        return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
+
+    @functools.cached_property
+    def _on_gpu(self) -> dict:
+        return {}
+
+    def _gpu_module(self, xp):
+        if "module" not in self._on_gpu:
+            names = (self.name,) if "<" in self.name else None
+            self._on_gpu["module"] = xp.RawModule(
+                code=self.code, options=("--std=c++17", *self.options), name_expressions=names
+            )
+        return self._on_gpu["module"]
+
+    def _gpu_kernel(self, xp):
+        if "kernel" not in self._on_gpu:
+            self._on_gpu["kernel"] = self._gpu_module(xp).get_function(self.name)
+        return self._on_gpu["kernel"]

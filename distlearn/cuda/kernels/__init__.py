@@ -1,0 +1,28 @@
+"""The library's own kernels: `.cu` files, each beside its NumPy references and the table of its variants.
+
+`VARIANTS` lists all of them. Each is tested against NumPy in the emulator, must show no finding and its known use of
+memory there (so that a slower access pattern fails without a GPU), and compiles for real cards.
+
+The functions are what layers and optimizers call for arrays on a GPU.
+"""
+
+from distlearn.cuda.kernels import (
+    compression,
+    convolution,
+    elementwise,
+    loss,
+    matmul,
+    optimizer,
+    pool,
+    reduce,
+    transpose,
+)
+from distlearn.cuda.kernels.elementwise import bias_relu
+from distlearn.cuda.kernels.loss import softmax_xent
+from distlearn.cuda.kernels.optimizer import adam, sgd_momentum
+from distlearn.cuda.kernels.variant import Launch, Variant
+
+MODULES = (elementwise, reduce, transpose, matmul, convolution, pool, loss, optimizer, compression)
+VARIANTS = [variant for module in MODULES for variant in module.VARIANTS]
+
+__all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_relu", "sgd_momentum", "softmax_xent"]

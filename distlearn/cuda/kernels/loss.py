@@ -1,0 +1,62 @@
+"""Softmax and cross-entropy in one pass: the losses and their gradient by the logits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distlearn.cuda.kernels.variant import Launch, Variant, blocks, f32, i32
+
+
+def softmax_xent_reference(z, label, loss, dz, scale):
+    """Write loss = -log softmax(z)[label] by row and dz = (softmax(z) - onehot) * scale."""
+    shifted = z - z.max(1, keepdims=True)
+    total = np.exp(shifted).sum(1, keepdims=True)
+    rows = np.arange(len(z))
+    loss[:] = np.log(total[:, 0]) - shifted[rows, label]
+    dz[...] = np.exp(shifted) / total
+    dz[rows, label] -= 1
+    dz *= f32(scale)
+
+
+def _args(z, label, loss, dz, scale):
+    return z, label, loss, dz, f32(scale), i32(z.shape[0]), i32(z.shape[1])
+
+
+def _rows(z, *rest):
+    return Launch(blocks(len(z)), (256,), _args(z, *rest))
+
+
+def _warps(z, *rest):
+    return Launch((-(-len(z) // 8),), (32, 8), _args(z, *rest))
+
+
+def _example(rng):
+    n, k = 64, 96
+    z = (3 * rng.normal(size=(n, k))).astype(f32)
+    return z, rng.integers(0, k, n).astype(i32), np.zeros(n, f32), np.zeros_like(z), 1 / n
+
+
+ROWS = Variant(
+    "loss.cu", "softmax_xent_rows", _rows, softmax_xent_reference, _example,
+    {("z", "read"): 32, ("dz", "write"): 32, ("loss", "write"): 4},
+)  # fmt: skip
+WARPS = Variant(
+    "loss.cu", "softmax_xent_warp", _warps, softmax_xent_reference, _example,
+    {("z", "read"): 4, ("dz", "write"): 4, ("loss", "write"): 1},
+)  # fmt: skip
+
+VARIANTS = [ROWS, WARPS]
+
+
+def softmax_xent(z, label, loss, dz, scale):
+    """Compute losses and gradient where the arrays are.
+
+    Parameters
+    ----------
+    z, dz : (batch, classes) float32 arrays
+    label : (batch,) int32 array
+    loss : (batch,) float32 array
+    scale : float
+        1 / the global batch.
+    """
+    WARPS(z, label, loss, dz, scale)

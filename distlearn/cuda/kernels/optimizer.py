@@ -1,0 +1,92 @@
+"""Update rules in one pass over memory: SGD with momentum, and Adam."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from distlearn.cuda.kernels.variant import Launch, Variant, blocks, i32
+
+
+def sgd_momentum_reference(w, v, g, lr, momentum, decay):
+    """V <- momentum v + g + decay w; w <- w - lr v."""
+    lr, momentum, decay = (w.dtype.type(a) for a in (lr, momentum, decay))
+    v[...] = momentum * v + g + decay * w
+    w -= lr * v
+
+
+def adam_reference(w, m, v, g, lr, beta1, beta2, eps, step):
+    """One step of Adam, written as in its paper; `step` counts from 1."""
+    m[...] = beta1 * m + (1 - beta1) * g
+    v[...] = beta2 * v + (1 - beta2) * g * g
+    w -= lr * (m / (1 - beta1**step)) / (np.sqrt(v / (1 - beta2**step)) + eps)
+
+
+def _numbers(w, *values):
+    return (*map(w.dtype.type, values), i32(w.size))
+
+
+def _sgd_momentum(w, v, g, lr, momentum, decay):
+    return Launch(blocks(w.size), (256,), (w, v, g, *_numbers(w, lr, momentum, decay)))
+
+
+def _adam(w, m, v, g, lr, beta1, beta2, eps, step):
+    correction = math.sqrt(1 - beta2**step)
+    rate = lr * correction / (1 - beta1**step)
+    return Launch(blocks(w.size), (256,), (w, m, v, g, *_numbers(w, rate, beta1, beta2, eps * correction)))
+
+
+def _momentum_example(dtype):
+    return lambda rng: (*(rng.normal(size=1024).astype(dtype) for _ in range(3)), 0.1, 0.9, 1e-4)
+
+
+def _adam_example(dtype):
+    def example(rng):
+        w, m, g = (rng.normal(size=1024).astype(dtype) for _ in range(3))
+        return w, m, rng.random(1024).astype(dtype), g, 1e-3, 0.9, 0.999, 1e-8, 7
+
+    return example
+
+
+def _variant(kernel, dtype, launch, reference, example, arrays):
+    sectors = np.dtype(dtype).itemsize
+    memory = {(a, access): sectors for a in arrays for access in ("read", "write")} | {("g", "read"): sectors}
+    name = {np.float32: "float", np.float64: "double"}[dtype]
+    tight = 1e-5 if dtype == np.float32 else 1e-12
+    return Variant("optimizer.cu", f"{kernel}<{name}>", launch, reference, example(dtype), memory, tight, tight)
+
+
+MOMENTUM = {
+    np.dtype(d): _variant("sgd_momentum", d, _sgd_momentum, sgd_momentum_reference, _momentum_example, "wv")
+    for d in (np.float32, np.float64)
+}
+ADAM = {np.dtype(d): _variant("adam", d, _adam, adam_reference, _adam_example, "wmv") for d in (np.float32, np.float64)}
+
+VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
+
+
+def sgd_momentum(w, v, g, lr, momentum, decay=0.0):
+    """Step with momentum, in place and in one pass, where the arrays are.
+
+    Parameters
+    ----------
+    w, v, g : float32 or float64 arrays of one size
+        Weights, velocity, gradient.
+    lr, momentum, decay : float
+    """
+    MOMENTUM[w.dtype](w, v, g, lr, momentum, decay)
+
+
+def adam(w, m, v, g, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):
+    """Step with Adam, in place and in one pass, where the arrays are.
+
+    Parameters
+    ----------
+    w, m, v, g : float32 or float64 arrays of one size
+        Weights, first and second moments, gradient.
+    lr, beta1, beta2, eps : float
+    step : int
+        From 1.
+    """
+    ADAM[w.dtype](w, m, v, g, lr, beta1, beta2, eps, step)

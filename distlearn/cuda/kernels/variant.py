@@ -1,0 +1,108 @@
+"""A kernel of the library: its source, how it is launched, its NumPy reference, and what is known of its memory use."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import NamedTuple
+
+import numpy as np
+
+from distlearn.cuda.kernel import RawKernel
+from distlearn.cuda.report import Report
+
+i32, f32 = np.int32, np.float32
+
+
+class Launch(NamedTuple):
+    """What a kernel is launched with."""
+
+    grid: tuple
+    block: tuple
+    args: tuple
+    shared_mem: int = 0
+
+
+@functools.cache
+def source(file: str) -> str:
+    """Return the text of one of the library's `.cu` files."""
+    return (resources.files("distlearn.cuda.kernels") / file).read_text(encoding="utf-8")
+
+
+def blocks(n: int, per_block: int = 256, most: int = 65535) -> tuple[int]:
+    """Return a one-dimensional grid with a thread for each of `n` elements, or as many as a grid-stride loop wants."""
+    return (max(1, min(-(-n // per_block), most)),)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute something on a card. Calling it launches the kernel where the arrays are.
+
+    Attributes
+    ----------
+    file, kernel : str
+        The `.cu` file and the `__global__` function in it.
+    launch : callable
+        From the arguments of a call to a `Launch`.
+    reference : callable
+        The same on NumPy arrays: the same arguments, changed in place.
+    example : callable
+        From a NumPy Generator to the arguments of a call.
+    memory : dict
+        What the emulator must count for the example: {(array, access): n}. For global memory n is the sectors per
+        request (the worst line's), for shared memory the n of its worst n-way bank conflict.
+    rtol, atol : float
+        How far kernel and reference may be apart.
+    unordered : tuple of int
+        Arguments whose elements the kernel may write in any order.
+    """
+
+    file: str
+    kernel: str
+    launch: Callable[..., Launch]
+    reference: Callable[..., None]
+    example: Callable[[np.random.Generator], tuple]
+    memory: dict = field(default_factory=dict)
+    rtol: float = 1e-5
+    atol: float = 1e-6
+    unordered: tuple = ()
+
+    def __str__(self):
+        return f"{self.file}:{self.kernel}"
+
+    @functools.cached_property
+    def raw(self) -> RawKernel:
+        """The kernel itself, without checks: it is the library's own, and tested."""
+        return RawKernel(source(self.file), self.kernel, checked=False)
+
+    def __call__(self, *args):
+        """Launch the kernel; results are written into the arrays passed.
+
+        Raises
+        ------
+        ValueError
+            If an array has more elements than the kernels' 32-bit indices can number.
+        """
+        for i, a in enumerate(args):
+            if getattr(a, "size", 0) >= 2**31:
+                raise ValueError(f"{self}: argument {i} has {a.size} elements, the kernel can number 2**31 - 1")
+        grid, block, kernel_args, shared_mem = self.launch(*args)
+        self.raw(grid, block, kernel_args, shared_mem=shared_mem)
+
+    def check(self, *args, compiler=None) -> Report:
+        """Run the kernel in the emulator with every check."""
+        grid, block, kernel_args, shared_mem = self.launch(*args)
+        kernel = RawKernel(source(self.file), self.kernel, compiler=compiler)
+        return kernel.check(grid, block, kernel_args, shared_mem=shared_mem)
+
+
+def memory_use(report: Report, array: str, access: str) -> float:
+    """Return what `Variant.memory` states for an array and access: the worst line's sectors, or bank conflict."""
+    sites = [s for s in report.sites if (s.array, s.access) == (array, access)]
+    if not sites:
+        raise LookupError(f"{report.kernel} makes no {access} access to {array}")
+    if sites[0].space == "shared":
+        return max(s.worst_conflict for s in sites)
+    return max(s.sectors_per_request for s in sites)

@@ -1,0 +1,92 @@
+"""A report as text and as HTML."""
+
+from __future__ import annotations
+
+import html
+
+GOOD, BAD = "#1b7837", "#b2182b"  # told apart in greyscale, too: the words say it as well
+
+
+def count(n: float, unit: str = "") -> str:
+    """Write a number with a prefix: 1310720 bytes as '1.31 MB'."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(n) >= factor:
+            return f"{n / factor:.3g} {prefix}{unit}"
+    return f"{n:.3g} {unit}".strip()
+
+
+def summary(report) -> str:
+    """Return the line of totals."""
+    intensity = report.arithmetic_intensity
+    return (
+        f"{report.flops:,} flop, {count(report.bytes_moved, 'B')} moved for {count(report.bytes_requested, 'B')} "
+        f"requested, {intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
+    )
+
+
+def verdict(site) -> tuple[str, bool]:
+    """Say how well a site uses its memory, and whether that is good."""
+    if site.space == "shared":
+        if site.worst_conflict == 1:
+            return "no bank conflict", True
+        return f"{site.worst_conflict}-way bank conflict, {site.wavefronts_per_request:.2f} passes", False
+    text = f"{site.sectors_per_request:.2f} sectors (ideal {site.ideal_per_request:.2f})"
+    return (text, True) if site.coalesced else (f"{text}, not coalesced", False)
+
+
+def title(report) -> str:
+    """Return the first line."""
+    n = len(report.errors)
+    found = "no errors" if n == 0 else f"{n} error" + "s" * (n > 1)
+    return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
+
+
+def to_text(report) -> str:
+    """Return the report as plain text."""
+    out = [title(report)]
+    out += [f"  !! {error}" for error in report.errors]
+    if report.truncated:
+        out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
+    if report.sites:
+        out.append(f"  {summary(report)}")
+        width = max(len(s.array) for s in report.sites)
+        for s in report.sites:
+            out.append(
+                f"  line {s.line:3d}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
+                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)[0]}"
+            )
+    return "\n".join(out)
+
+
+def to_html(report) -> str:
+    """Return the report as an HTML table."""
+    colour = BAD if report.errors else GOOD
+    out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
+    if report.errors:
+        out.append("<ul>")
+        for e in report.errors:
+            times = f" ({e.count} times)" if e.count > 1 else ""
+            where = f"line {e.line}" if e.line else "launch"
+            out.append(
+                f"<li><b>{e.kind}</b>, {where}: {html.escape(e.message)}{times}"
+                + (f"<br><code>{html.escape(e.source.strip())}</code>" if e.source.strip() else "")
+                + "</li>"
+            )
+        out.append("</ul>")
+    if report.sites:
+        lines = report.source.splitlines()
+        heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
+        out.append(f"<p>{html.escape(summary(report))}</p><table><thead><tr>")
+        out += [f'<th style="text-align:left">{h}</th>' for h in heads]
+        out.append("</tr></thead><tbody>")
+        for s in report.sites:
+            text = lines[s.line - 1].strip() if 0 < s.line <= len(lines) else ""
+            words, good = verdict(s)
+            cells = [s.line, f"<code>{html.escape(text[:60])}</code>", s.access, f"{html.escape(s.array)} ({s.space})"]
+            cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
+            style = ' style="text-align:left"'
+            row = "".join(f"<td{style}>{c}</td>" for c in cells)
+            out.append(f'<tr>{row}<td style="text-align:left;color:{GOOD if good else BAD}">{words}</td></tr>')
+        out.append("</tbody></table>")
+    out.append("</div>")
+    return "".join(out)

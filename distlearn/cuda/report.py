@@ -1,0 +1,211 @@
+"""What a checked launch did: its errors, and how it used the memory, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from distlearn.cuda.findings import Finding, describe, merge
+
+SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
+SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more
+SPACES = ["global", "shared", "constant"]
+ACCESSES = ["read", "write", "atomic", "read"]
+
+
+@dataclass
+class Site:
+    """One line's access to one array, over all warps.
+
+    Attributes
+    ----------
+    line, column : int
+        Where in the source.
+    access : str
+        "read", "write" or "atomic".
+    array : str
+    space : str
+        "global", "shared" or "constant".
+    size : int
+        Bytes that each lane moves: 4 for a float, 16 for a float4.
+    requests : int
+        How often a warp executed it.
+    lanes : int
+        How many lanes took part, over all requests.
+    sectors, ideal_sectors : int
+        32-byte sectors of global memory touched, and the fewest that could hold the same data.
+    wavefronts, ideal_wavefronts : int
+        Passes over the 32 banks of shared memory, and the fewest possible.
+    worst_conflict : int
+        The most lanes' words that fell into one bank in one pass: n of an "n-way bank conflict"; 1 is none.
+    """
+
+    line: int
+    column: int
+    access: str
+    array: str
+    space: str
+    size: int
+    requests: int = 0
+    lanes: int = 0
+    sectors: int = 0
+    ideal_sectors: int = 0
+    wavefronts: int = 0
+    ideal_wavefronts: int = 0
+    worst_conflict: int = 1
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Sectors that one warp's access touches, on average: 4 when 32 lanes read neighbouring floats."""
+        return self.sectors / max(self.requests, 1)
+
+    @property
+    def ideal_per_request(self) -> float:
+        """Sectors it would take if the data lay together."""
+        return self.ideal_sectors / max(self.requests, 1)
+
+    @property
+    def wavefronts_per_request(self) -> float:
+        """Passes over the banks of shared memory per access, on average."""
+        return self.wavefronts / max(self.requests, 1)
+
+    @property
+    def active_lanes(self) -> float:
+        """Share of the warp's 32 lanes that take part, from 0 to 1."""
+        return self.lanes / max(32 * self.requests, 1)
+
+    @property
+    def coalesced(self) -> bool:
+        """Whether global memory is used well: at most half as many sectors again as the data fill."""
+        return self.space != "global" or self.sectors <= 1.5 * self.ideal_sectors
+
+
+@dataclass
+class Report:
+    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
+
+    Attributes
+    ----------
+    kernel, compiler : str
+    grid, block : tuple of 3 int
+    errors : list of Finding
+        What is wrong, each with its line, thread and block. Empty for a correct kernel.
+    sites : list of Site
+        Memory accesses by line.
+    flops : int
+        Floating-point operations (+, -, *, / and functions such as exp: 1 each, a fused multiply-add: 2).
+    accesses : int
+        Loads and stores of single threads.
+    active_lanes : float
+        Share of lanes that do something while their warp runs: below 1 when branches diverge or blocks are not
+        multiples of 32.
+    seconds : float
+        How long the emulator took. It says nothing about a card.
+    printed : str
+        What the kernel printed.
+    truncated : bool
+        Whether a thread did so much between two barriers (more than 2**18 blocks and accesses) that the counts of
+        `sites` cover only the beginning. Errors and `flops` are complete all the same.
+    """
+
+    kernel: str
+    compiler: str
+    grid: tuple
+    block: tuple
+    errors: list[Finding] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    flops: int = 0
+    accesses: int = 0
+    active_lanes: float = 1.0
+    seconds: float = 0.0
+    printed: str = ""
+    truncated: bool = False
+    source: str = field(default="", repr=False)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes of global memory that move: whole sectors. Caches are not modelled."""
+        return sum(s.sectors for s in self.sites if s.space == "global") * SECTOR
+
+    @property
+    def bytes_requested(self) -> int:
+        """Bytes of global memory that the threads asked for."""
+        return sum(s.lanes * s.size for s in self.sites if s.space == "global")
+
+    @property
+    def arithmetic_intensity(self) -> float:
+        """Floating-point operations per byte moved."""
+        return self.flops / self.bytes_moved if self.bytes_moved else float("inf") if self.flops else 0.0
+
+    def find(self, array: str, access: str | None = None, line: int | None = None) -> Site:
+        """Return the one site of an array (and access, and line).
+
+        Raises
+        ------
+        LookupError
+            If there is none, or more than one.
+        """
+        found = [
+            s for s in self.sites if s.array == array and access in (None, s.access) and line in (None, s.line)
+        ]  # fmt: skip
+        if len(found) != 1:
+            known = "; ".join(f"{s.access} {s.array} line {s.line}" for s in self.sites)
+            wanted = f"array {array!r}, access {access}, line {line}"
+            raise LookupError(f"{len(found)} sites match {wanted}; there are: {known}")
+        return found[0]
+
+    def __str__(self):
+        from distlearn.cuda.render import to_text
+
+        return to_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        from distlearn.cuda.render import to_html
+
+        return to_html(self)
+
+
+def make_report(
+    raw: dict | None, build_sites, *, kernel, compiler, grid, block, source, shared_mem, printed, code
+) -> Report:
+    """Make a `Report` of what the program wrote (None: it died without a word)."""
+    report = Report(kernel, compiler, grid, block, source=source, printed=printed)
+    if raw is None:
+        why = "did not answer in time and was ended" if code == -1 else f"ended with code {code} and without a report"
+        kind = "infinite-loop" if code == -1 else "crash"
+        report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
+        return report
+    lines = source.splitlines()
+    regions = raw["regions"]
+    report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
+    report.sites = _sites(raw, regions, build_sites)
+    report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
+    issued = sum(n for _, n, _, _ in raw["blocks"])
+    report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
+    report.truncated = raw["not_replayed"] > 0
+    report.accesses, report.seconds = raw["accesses"], raw["seconds"]
+    shared = sum(r["bytes"] for r in regions if r["space"] == 1)
+    if shared > SHARED_LIMIT:
+        message = (
+            f"a block uses {shared} bytes of shared memory ({shared_mem} of them dynamic), more than the "
+            f"{SHARED_LIMIT} that every card gives without asking; on a card, set max_dynamic_shared_size_bytes"
+        )
+        report.errors.append(Finding("shared-memory-limit", 0, 0, "", (0, 0, 0), (0, 0, 0), message))
+    return report
+
+
+def _sites(raw, regions, build_sites) -> list[Site]:
+    merged: dict[tuple, Site] = {}
+    for t in raw["traffic"]:
+        place, region = build_sites[t["site"]], regions[t["region"]]
+        access = ACCESSES[t["access"]]
+        key = (place.line, region["name"], access, t["size"])
+        site = merged.setdefault(
+            key, Site(place.line, place.column, access, region["name"], SPACES[region["space"]], t["size"])
+        )
+        site.column = min(site.column, place.column) or place.column
+        for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
+            setattr(site, name, getattr(site, name) + t[name])
+        site.worst_conflict = max(site.worst_conflict, t["worst"])
+    return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.line, s.array, s.access, s.size))

@@ -1,0 +1,115 @@
+"""Work and depth of the four ways to convolve: how many operations, and how long the longest chain of them is.
+
+Work divided by the number of processors, and depth, both bound the time from below. `conv_cost` counts what the
+algorithms of this package compute (a test compares it with counted operations); `printed_conv_cost` gives the
+formulas as a lecture prints them, misprints included, so that the two can be held against each other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from .fft import fast_length
+
+KERNEL = 3
+"""Rows and columns of Winograd's kernels, r."""
+
+
+class Cost(NamedTuple):
+    """What a convolution costs."""
+
+    work: float
+    """Multiply-adds of real numbers."""
+    depth: int
+    """Operations on the longest chain, with sums added up as trees."""
+
+
+def _log2(n: float) -> int:
+    return math.ceil(math.log2(n)) if n > 1 else 0
+
+
+def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) -> Cost:
+    """Work and depth of one forward convolution with "same" padding and stride 1, as this package computes it.
+
+    Parameters
+    ----------
+    algorithm : {"direct", "im2col", "fft", "winograd"}
+    n, c_in, c_out, h, w : int
+        Batch, channels, rows and columns of the image.
+    k : int
+        Rows and columns of the kernel; 3 for Winograd.
+    m : {2, 4}
+        Winograd's tile of outputs is m x m.
+    fft_constant : float
+        A transform of N real points costs fft_constant N log2 N multiply-adds.
+
+    Returns
+    -------
+    cost : Cost
+
+    Notes
+    -----
+    With P = n ceil(h / m) ceil(w / m) tiles of alpha = m + r - 1 pixels a side:
+
+    - direct, im2col: work n c_in c_out h w k^2, depth 1 + ceil(log2(c_in k^2))
+    - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
+      multiply-add is 4
+      real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out) + 4 H (W / 2 + 1) n c_in c_out, depth
+      2 per level of the transforms there and back, 2 for a complex product, and ceil(log2 c_in)
+    - winograd: work c_in c_out (alpha r^2 + alpha^2 r) + P c_in (2 alpha^3) + P c_out (alpha^2 m + alpha m^2)
+      + P c_in c_out alpha^2, depth 2 (1 + ceil(log2 alpha)) twice and 1 + ceil(log2 c_in) between
+
+    Examples
+    --------
+    >>> direct, fast = (conv_cost(a, 32, 64, 64, 56, 56, m=4).work for a in ("direct", "winograd"))
+    >>> round(direct / fast, 2)
+    3.1
+    """
+    _check(algorithm, k, m)
+    if algorithm in ("direct", "im2col"):
+        return Cost(n * c_in * c_out * h * w * k * k, 1 + _log2(c_in * k * k))
+    if algorithm == "fft":
+        rows, columns = fast_length(h + k - 1), fast_length(w + k - 1)
+        points, frequencies = rows * columns, rows * (columns // 2 + 1)
+        transforms = n * c_in + c_in * c_out + n * c_out
+        work = fft_constant * points * math.log2(points) * transforms + 4 * frequencies * n * c_in * c_out
+        return Cost(work, 2 * 2 * (_log2(rows) + _log2(columns)) + 2 + _log2(c_in))
+    alpha, tiles = m + KERNEL - 1, n * math.ceil(h / m) * math.ceil(w / m)
+    work = (
+        c_in * c_out * (alpha * KERNEL**2 + alpha**2 * KERNEL)
+        + tiles * c_in * 2 * alpha**3
+        + tiles * c_out * (alpha**2 * m + alpha * m**2)
+        + tiles * c_in * c_out * alpha**2
+    )
+    return Cost(work, 4 * (1 + _log2(alpha)) + 1 + _log2(c_in))
+
+
+def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) -> Cost:
+    """Work and depth of one forward convolution by the formulas of a well-known table, exactly as it prints them.
+
+    Parameters are those of `conv_cost`.
+
+    Notes
+    -----
+    The table has, for Winograd, alpha = m - r + 1 (tiles are m + r - 1 wide: for m = 2 it would be 0), no factor
+    alpha^2 on the products, and the three transforms once instead of once per kernel, per input tile and per output
+    tile. Where alpha is not positive its logarithm is taken as 0.
+    """
+    _check(algorithm, k, m)
+    if algorithm in ("direct", "im2col"):
+        return Cost(n * c_out * h * w * c_in * k * k, _log2(c_in) + 2 * _log2(k))
+    if algorithm == "fft":
+        transforms = c_out * c_in + n * c_in + n * c_out
+        work = fft_constant * h * w * math.log2(h * w) * transforms + h * w * n * c_in * c_out
+        return Cost(work, 2 * _log2(h * w) + _log2(c_in))
+    r, alpha, tiles = KERNEL, m - KERNEL + 1, n * math.ceil(h / m) * math.ceil(w / m)
+    work = alpha * (r**2 + alpha * r + 2 * alpha**2 + alpha * m + m**2) + c_out * c_in * tiles
+    return Cost(work, 2 * _log2(r) + 4 * _log2(alpha) + _log2(c_in))
+
+
+def _check(algorithm, k, m):
+    if algorithm not in ("direct", "im2col", "fft", "winograd"):
+        raise ValueError(f"conv_cost: algorithm is {algorithm!r}, expected 'direct', 'im2col', 'fft' or 'winograd'")
+    if algorithm == "winograd" and (k != KERNEL or m not in (2, 4)):
+        raise ValueError(f"conv_cost: winograd takes k = 3 and m = 2 or 4, got k = {k}, m = {m}")

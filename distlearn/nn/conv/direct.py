@@ -1,0 +1,42 @@
+"""Convolution as its definition says: for every place in the kernel, multiply the shifted image and add.
+
+work: n oh ow c_in c_out kh kw multiply-adds, depth: 1 + ceil(log2(c_in kh kw)); no memory beyond input and output
+"""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from .geometry import Geometry
+
+
+def forward(x, W, geometry: Geometry):
+    """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
+    x = geometry.pad(x)
+    y = 0
+    for u, v, place in _places(x, geometry):
+        y = y + x[place] @ W[u, v]
+    return y, x
+
+
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
+    """Return the gradients (dx or None, dW)."""
+    x, xp = saved, get_xp(dy)
+    dW = xp.empty_like(W)
+    dx = xp.zeros_like(x) if need_dx else None
+    flat = dy.reshape(-1, dy.shape[-1])
+    for u, v, place in _places(x, geometry):
+        dW[u, v] = x[place].reshape(-1, x.shape[-1]).T @ flat
+        if need_dx:
+            dx[place] += dy @ W[u, v].T
+    return (geometry.crop(dx) if need_dx else None), dW
+
+
+def _places(x, geometry):
+    """For every place (u, v) in the kernel: the pixels that it meets, one for each output."""
+    (kh, kw), (sy, sx), _, (dy, dx) = geometry
+    oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
+    for u in range(kh):
+        for v in range(kw):
+            rows = slice(u * dy, u * dy + sy * (oh - 1) + 1, sy)
+            columns = slice(v * dx, v * dx + sx * (ow - 1) + 1, sx)
+            yield u, v, (slice(None), rows, columns)

@@ -1,0 +1,76 @@
+"""Convolution as a product of spectra: what a large kernel costs no more than a small one with.
+
+    y = F^-1( F(x) * conj(F(W)) ), summed over input channels frequency by frequency
+
+work: transforms h w log2(h w) (n c_in + c_in c_out + n c_out), products h w n c_in c_out (complex)
+depth: 2 ceil(log2(h w)) + ceil(log2 c_in)
+
+The transform is circular, so images must be padded to at least their own size; what wraps around falls outside the
+output. A stride computes all outputs and throws most away.
+"""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from .geometry import Geometry
+
+
+def fast_length(n: int) -> int:
+    """Smallest length of at least `n` whose only prime factors are 2, 3 and 5."""
+    while True:
+        rest = n
+        for prime in (2, 3, 5):
+            while rest % prime == 0:
+                rest //= prime
+        if rest == 1:
+            return n
+        n += 1
+
+
+def forward(x, W, geometry: Geometry):
+    """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
+    x = geometry.pad(x)
+    xp, size = get_xp(x), tuple(map(fast_length, x.shape[1:3]))
+    images = _of_images(x, size)
+    kernels = xp.fft.rfft2(_spread(W, geometry.dilation, axis=0), size, axes=(0, 1))
+    y = _to_images(images @ kernels.conj(), size)
+    (oh, ow), (sy, sx) = geometry._replace(padding=(0, 0)).output(*x.shape[1:3]), geometry.stride
+    y = y[:, : sy * (oh - 1) + 1 : sy, : sx * (ow - 1) + 1 : sx]
+    return xp.ascontiguousarray(y), (images, kernels, x.shape, size)
+
+
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
+    """Return the gradients (dx or None, dW)."""
+    images, kernels, (_, h, w, _), size = saved
+    (ey, ex), (dily, dilx) = geometry.extent, geometry.dilation
+    gradients = _of_images(_spread(dy, geometry.stride, axis=1), size)
+    spectra = images.swapaxes(-1, -2) @ gradients.conj()
+    dW = get_xp(dy).fft.irfft2(spectra, size, axes=(0, 1))[:ey:dily, :ex:dilx]
+    if not need_dx:
+        return None, dW
+    dx = _to_images(gradients @ kernels.swapaxes(-1, -2), size)[:, :h, :w]
+    return geometry.crop(dx), dW
+
+
+def _of_images(x, size):
+    """Transform images (n, h, w, c) to spectra (fh, fw, n, c): a matrix per frequency."""
+    return get_xp(x).fft.rfft2(x, size, axes=(1, 2)).transpose(1, 2, 0, 3)
+
+
+def _to_images(spectra, size):
+    """Transform spectra (fh, fw, n, c) back to images (n, h, w, c)."""
+    return get_xp(spectra).fft.irfft2(spectra, size, axes=(0, 1)).transpose(2, 0, 1, 3)
+
+
+def _spread(x, steps, axis):
+    """Put zeros between the elements of two axes: `steps` - 1 of them after each."""
+    if steps == (1, 1):
+        return x
+    shape = list(x.shape)
+    places = [slice(None)] * x.ndim
+    for i, step in enumerate(steps):
+        shape[axis + i] = step * (shape[axis + i] - 1) + 1
+        places[axis + i] = slice(None, None, step)
+    spread = get_xp(x).zeros(tuple(shape), x.dtype)
+    spread[tuple(places)] = x
+    return spread

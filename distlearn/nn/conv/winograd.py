@@ -1,0 +1,144 @@
+r"""Convolution with 3 x 3 kernels in fewer multiplications, by computing m x m outputs at once.
+
+.. math:: Y = A^\top \left[ (G g G^\top) \odot (B^\top d B) \right] A
+
+d is a tile of alpha x alpha pixels with alpha = m + r - 1, g a kernel of r x r = 3 x 3, Y a tile of m x m outputs. A
+tile takes alpha^2 multiplications instead of m^2 r^2: 16 instead of 36 for F(2 x 2, 3 x 3), 36 instead of 144 for F(4
+x 4, 3 x 3). Summed over channels, the products are alpha^2 matrix products of (tiles, c_in) with (c_in, c_out).
+
+The price is in the transforms, in memory, and in rounding: the constants of the larger F amplify errors some tenfold.
+
+References
+----------
+A. Lavin, S. Gray (2016), Fast algorithms for convolutional neural networks, CVPR, sections 4.1 to 4.3.
+S. Winograd (1980), Arithmetic complexity of computations, SIAM.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backend import get_xp
+from .. import ops
+from .geometry import Geometry, input_gradient
+
+R = 3
+"""Rows and columns of the kernels."""
+
+_BT = {
+    2: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
+    4: [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+}
+_G = {
+    2: [[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]],
+    4: [
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ],
+}
+_AT = {
+    2: [[1, 1, 1, 0], [0, 1, -1, -1]],
+    4: [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
+}
+
+
+class Transforms(NamedTuple):
+    """The three constant matrices of F(m x m, 3 x 3)."""
+
+    BT: np.ndarray
+    """(alpha, alpha): of a tile of pixels."""
+    G: np.ndarray
+    """(alpha, 3): of a kernel."""
+    AT: np.ndarray
+    """(m, alpha): of a tile of products, to outputs."""
+
+    @classmethod
+    def make(cls, m: int, like) -> Transforms:
+        """Return them with the precision of the array `like`, on its device."""
+        xp = get_xp(like)
+        return cls(*(xp.asarray(table[m], like.dtype) for table in (_BT, _G, _AT)))
+
+
+def algorithm(m: int):
+    """Return the functions (forward, backward) of F(m x m, 3 x 3), for m = 2 or 4."""
+    return functools.partial(forward, m=m), functools.partial(backward, m=m)
+
+
+def forward(x, W, geometry: Geometry, *, m: int = 2):
+    """Convolve images (n, h, w, c_in) with kernels (3, 3, c_in, c_out), stride 1."""
+    xp, t = get_xp(x), Transforms.make(m, x)
+    oh, ow = geometry.output(*x.shape[1:3])
+    x, th, tw = _whole_tiles(geometry.pad(x), oh, ow, m)
+    kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])
+    y = xp.empty((len(x), th, m, tw, m, W.shape[-1]), x.dtype)
+    for block, tiles in _tile_blocks(x, th, m, W.shape[-1]):
+        products = (_pixels(tiles, t) @ kernels).reshape(*t.BT.shape, -1, W.shape[-1])
+        out = y[block]
+        out[...] = _two_sided(t.AT, products).reshape(m, m, len(out), -1, tw, W.shape[-1]).transpose(2, 3, 0, 4, 1, 5)
+    y = y.reshape(len(x), th * m, tw * m, -1)[:, :oh, :ow]
+    return xp.ascontiguousarray(y), x
+
+
+def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
+    r"""Return the gradients (dx or None, dW): that of the kernels is the transposed chain.
+
+    .. math:: dW = G^\top \left[ (B^\top d B) \odot (A \, dY A^\top) \right] G
+    """
+    x, t = saved, Transforms.make(m, dy)
+    (_, oh, ow, k), c = dy.shape, x.shape[-1]
+    th, tw = -(-oh // m), -(-ow // m)
+    padded = ops.pad(dy, 0, th * m - oh, 0, tw * m - ow)
+    tiles_of_dy = padded.reshape(len(dy), th, m, tw, m, k)
+    kernels = 0
+    for block, tiles in _tile_blocks(x, th, m, k):
+        part = tiles_of_dy[block].transpose(2, 4, 0, 1, 3, 5).reshape(m, m, -1, k)
+        products = _two_sided(t.AT.T, part).reshape(len(t.BT) ** 2, -1, k)
+        kernels = kernels + _pixels(tiles, t).swapaxes(-1, -2) @ products
+    dW = _two_sided(t.G.T, kernels.reshape(*t.BT.shape, c, k))
+    if not need_dx:
+        return None, dW
+    return input_gradient(functools.partial(forward, m=m), dy, W, geometry), dW
+
+
+def _whole_tiles(x, oh, ow, m):
+    """Pad images at the end until m x m tiles cover the output; return (images, rows of tiles, columns of tiles)."""
+    th, tw = -(-oh // m), -(-ow // m)
+    x = ops.pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
+    return x, th, tw
+
+
+def _tile_blocks(x, th, m, c_out):
+    """Yield (block, tiles): some images and rows of tiles, and their tiles (n, rows, tw, alpha, alpha, c)."""
+    alpha = m + R - 1
+    tiles = ops.windows(x, (alpha, alpha), (m, m))
+    row_bytes = tiles.shape[2] * alpha**2 * max(x.shape[-1], c_out) * x.dtype.itemsize
+    for block in ops.blocks(len(x), th, row_bytes // 4, get_xp(x)):
+        yield block, tiles[block]
+
+
+def _pixels(tiles, t):
+    """Transform tiles (n, th, tw, alpha, alpha, c) to (alpha^2, tiles, c): a matrix per point of the tile."""
+    alpha, c = tiles.shape[-2:]
+    tiles = get_xp(tiles).ascontiguousarray(tiles.transpose(3, 4, 0, 1, 2, 5)).reshape(alpha, alpha, -1, c)
+    return _two_sided(t.BT, tiles).reshape(alpha * alpha, -1, c)
+
+
+def _two_sided(matrix, x):
+    """Multiply the first two axes of (a, b, p, q) by a matrix (r, a = b) from both sides: (r, r, p, q)."""
+    a, b, p, q = x.shape
+    left = (matrix @ x.reshape(a, -1)).reshape(-1, b, p * q)
+    return (matrix @ left).reshape(len(matrix), len(matrix), p, q)

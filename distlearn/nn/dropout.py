@@ -1,0 +1,70 @@
+"""Dropout: noise against overfitting."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..backend import get_xp
+from .base import Layer
+from .shape import Identity
+
+
+class Dropout(Layer):
+    r"""Replace a random share of the values by zero while training, and scale the others up to make good for it.
+
+    .. math:: y = x \odot \frac{m}{1 - p}, \qquad m_i = 1 \text{ with probability } 1 - p, \text{ else } 0
+
+    `eval()` gives the layer for prediction, which changes nothing: the mean of y is x already.
+
+    Parameters
+    ----------
+    p : float
+        Share of zeros, from 0 to below 1.
+    rng : numpy.random.Generator, int or sequence of int, optional
+        Draws the masks; an integer, or some, are a seed. Two runs from the same seed drop the same values. Ranks that
+        should drop different ones need different seeds.
+
+    Notes
+    -----
+    Shapes: any to the same. 2 flops an element. Saves the mask (a byte an element). The generator is the only thing
+    that a forward pass changes; `Recompute` puts it back before it runs forward again. On a GPU masks come from a
+    generator there that is seeded from this one: reproducible, but not the CPU's masks.
+
+    References
+    ----------
+    N. Srivastava et al. (2014), Dropout: a simple way to prevent neural networks from overfitting, JMLR 15.
+    """
+
+    def __init__(self, p=0.5, rng=None):
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: p is {p!r}, expected 0 <= p < 1")
+        self.p = p
+        self.rng = rng if isinstance(rng, np.random.Generator) else np.random.default_rng(0 if rng is None else rng)
+
+    def forward(self, x):
+        xp = get_xp(x)
+        rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
+        kept = rng.random(x.shape, dtype=np.float32) >= self.p
+        return self._mask(x.copy(), kept), kept
+
+    def backward(self, dy, saved):
+        return self._mask(dy, saved)
+
+    def _mask(self, x, kept):
+        x *= kept
+        x *= 1 / (1 - self.p)
+        return x
+
+    def eval(self):
+        return Identity()
+
+    def flops(self, shape):
+        return 2 * math.prod(shape)
+
+    def backward_flops(self, shape):
+        return 2 * math.prod(shape)
+
+    def __repr__(self):
+        return f"Dropout({self.p})"

@@ -1,0 +1,249 @@
+"""Normalisation: keep the values between layers at a scale that trains well."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from ..backend import get_xp
+from . import ops
+from .base import Layer, Param, check_dtype, check_positive, check_shape
+
+
+class _Scaled(Layer):
+    """A normalisation with a learned scale and shift per channel."""
+
+    def __init__(self, channels, eps, dtype):
+        check_positive(type(self).__name__, channels=channels)
+        self.channels, self.eps = channels, eps
+        self.gamma = Param(np.ones(channels, dtype), "gamma")
+        self.beta = Param(np.zeros(channels, dtype), "beta")
+        self.params = [self.gamma, self.beta]
+
+    def _check(self, x):
+        check_shape(self, x.shape, "...", self.channels)
+        check_dtype(self, x)
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "...", self.channels)
+        return shape
+
+    def flops(self, shape):
+        return 8 * math.prod(shape)
+
+    def backward_flops(self, shape):
+        return 11 * math.prod(shape)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.channels})"
+
+
+class BatchNorm(_Scaled):
+    r"""Give every channel mean 0 and variance 1 over the batch (and the image), then a learned scale and shift.
+
+    .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \hat x + \beta
+
+    .. math:: dx = \frac{\gamma}{\sqrt{\sigma^2 + \epsilon}}
+              \left( dy - \overline{dy} - \hat x \, \overline{dy \, \hat x} \right)
+
+    Means run over all axes but the last. `eval()` gives the layer for prediction, which uses the running mean and
+    variance.
+
+    Parameters
+    ----------
+    channels : int
+    momentum : float
+        Weight of the newest batch in the running mean and variance.
+    eps : float
+    dtype : dtype
+
+    Notes
+    -----
+    Shapes: (..., channels) to the same. About 8 flops an element, 11 backward. Saves x hat and 1 / sigma.
+
+    The running statistics are frozen parameters: saved and broadcast like any, and left alone by optimizers. They
+    move in `backward`, once for every batch that is learned from; `forward` changes nothing, so recomputation does
+    not count a batch twice. Under data parallelism every rank normalises its own part of the batch and keeps its own
+    running statistics, so the result differs from serial training.
+
+    References
+    ----------
+    S. Ioffe, C. Szegedy (2015), Batch normalization, ICML, algorithms 1 and 2.
+    """
+
+    def __init__(self, channels, *, momentum=0.1, eps=1e-5, dtype="float32"):
+        super().__init__(channels, eps, dtype)
+        self.momentum = momentum
+        self.running_mean = Param(np.zeros(channels, dtype), "running_mean", frozen=True)
+        self.running_var = Param(np.ones(channels, dtype), "running_var", frozen=True)
+        self.params += [self.running_mean, self.running_var]
+
+    def forward(self, x):
+        self._check(x)
+        xp, n = get_xp(x), math.prod(x.shape[:-1])
+        if n < 2:
+            raise ValueError(f"{self!r}: cannot normalise over {n} value(s) a channel; use eval() to predict")
+        mean = ops.column_sums(x) / n
+        normal = x - mean
+        var = ops.column_sums(normal * normal) / n
+        scale = 1 / xp.sqrt(var + self.eps)
+        normal *= scale
+        return normal * self.gamma.data + self.beta.data, (normal, scale, mean, var)
+
+    def backward(self, dy, saved):
+        normal, scale, mean, var = saved
+        n = math.prod(dy.shape[:-1])
+        dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)
+        self.beta.grad += dbeta
+        self.gamma.grad += dgamma
+        self._remember(mean, var * (n / (n - 1)))
+        dy -= dbeta / n
+        dy -= normal * (dgamma / n)
+        dy *= self.gamma.data * scale
+        return dy
+
+    def _remember(self, mean, var):
+        """Move the running statistics towards this batch's."""
+        for running, now in ((self.running_mean.data, mean), (self.running_var.data, var)):
+            running *= 1 - self.momentum
+            running += self.momentum * now
+
+    def eval(self):
+        view = copy.copy(self)
+        view.__class__ = _BatchNormEval
+        return view
+
+
+class _BatchNormEval(BatchNorm):
+    """`BatchNorm` in prediction: a fixed scale and shift."""
+
+    def forward(self, x):
+        self._check(x)
+        scale = 1 / get_xp(x).sqrt(self.running_var.data + self.eps)
+        normal = (x - self.running_mean.data) * scale
+        return normal * self.gamma.data + self.beta.data, (normal, scale)
+
+    def backward(self, dy, saved):
+        normal, scale = saved
+        self.beta.grad += ops.column_sums(dy)
+        self.gamma.grad += ops.column_sums(dy * normal)
+        dy *= self.gamma.data * scale
+        return dy
+
+    def eval(self):
+        return self
+
+    def __repr__(self):
+        return f"BatchNorm({self.channels}).eval()"
+
+
+class LayerNorm(_Scaled):
+    r"""Give every sample's last axis mean 0 and variance 1, then a learned scale and shift; batches do not matter.
+
+    .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \odot \hat x + \beta
+
+    .. math:: dx = \frac{1}{\sqrt{\sigma^2 + \epsilon}}
+              \left( g - \overline{g} - \hat x \, \overline{g \, \hat x} \right),
+              \qquad g = \gamma \odot dy
+
+    Parameters
+    ----------
+    channels : int
+        Length of the last axis.
+    eps : float
+    dtype : dtype
+
+    Notes
+    -----
+    Shapes: (..., channels) to the same. About 8 flops an element, 11 backward. Saves x hat and 1 / sigma.
+
+    References
+    ----------
+    J. L. Ba, J. R. Kiros, G. E. Hinton (2016), Layer normalization, arXiv:1607.06450.
+    """
+
+    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
+        super().__init__(channels, eps, dtype)
+
+    def forward(self, x):
+        self._check(x)
+        normal = x - x.mean(axis=-1, keepdims=True)
+        scale = 1 / get_xp(x).sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.eps)
+        normal *= scale
+        return normal * self.gamma.data + self.beta.data, (normal, scale)
+
+    def backward(self, dy, saved):
+        normal, scale = saved
+        self.beta.grad += ops.column_sums(dy)
+        self.gamma.grad += ops.column_sums(dy * normal)
+        dy *= self.gamma.data
+        along = (dy * normal).mean(axis=-1, keepdims=True)
+        dy -= dy.mean(axis=-1, keepdims=True)
+        dy -= normal * along
+        dy *= scale
+        return dy
+
+
+class LocalResponseNorm(Layer):
+    r"""Damp every value by its neighbours in other channels at the same pixel.
+
+    .. math:: y_c = x_c \, s_c^{-\beta}, \qquad s_c = k + \alpha \sum_{|c' - c| \le \lfloor n/2 \rfloor} x_{c'}^2
+
+    .. math:: dx_c = dy_c \, s_c^{-\beta} - 2 \alpha \beta \, x_c \sum_{|c' - c| \le \lfloor n/2 \rfloor}
+              dy_{c'} \, x_{c'} \, s_{c'}^{-\beta - 1}
+
+    Parameters
+    ----------
+    n : int
+        Odd width of the neighbourhood, in channels.
+    k, alpha, beta : float
+        The paper's constants. Other libraries often divide alpha by n: give them alpha n.
+
+    Notes
+    -----
+    Shapes: (..., channels) to the same. About n + 12 flops an element. Saves x and s.
+
+    References
+    ----------
+    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
+    NIPS, section 3.3.
+    """
+
+    def __init__(self, n=5, *, k=2.0, alpha=1e-4, beta=0.75):
+        if n < 1 or n % 2 == 0:
+            raise ValueError(f"LocalResponseNorm: n is {n!r}, expected an odd number of channels")
+        self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
+
+    def forward(self, x):
+        s = self._neighbours(x * x)
+        s *= self.alpha
+        s += self.k
+        return x * s**-self.beta, (x, s)
+
+    def backward(self, dy, saved):
+        x, s = saved
+        dy *= s**-self.beta
+        around = self._neighbours(dy * x / s)
+        around *= x
+        around *= 2 * self.alpha * self.beta
+        dy -= around
+        return dy
+
+    def _neighbours(self, x):
+        """Sum over the n channels around every channel."""
+        total, c = x.copy(), x.shape[-1]
+        for shift in range(1, min(self.n // 2, c - 1) + 1):
+            total[..., shift:] += x[..., : c - shift]
+            total[..., : c - shift] += x[..., shift:]
+        return total
+
+    def flops(self, shape):
+        return (self.n + 12) * math.prod(shape)
+
+    def backward_flops(self, shape):
+        return (self.n + 20) * math.prod(shape)
+
+    def __repr__(self):
+        return f"LocalResponseNorm({self.n})"

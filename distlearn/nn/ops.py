@@ -1,0 +1,107 @@
+"""Array operations that several layers share, each with the reason why it is not one line of NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import get_xp
+
+CACHE_BYTES = 256 * 1024
+"""A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
+DEVICE_BYTES = 256 * 1024 * 1024
+"""Work buffer on a GPU, which wants few and large kernels."""
+
+
+def matmul(a, b, out=None):
+    """Multiply matrices; half precision is multiplied in single and rounded once, as tensor cores do.
+
+    NumPy has no half-precision GEMM: its loop is a thousand times slower, and rounds after every addition.
+    """
+    xp = get_xp(a)
+    if a.dtype == np.float16 and xp is np:
+        product = a.astype(np.float32) @ b.astype(np.float32)
+        if out is None:
+            return product.astype(np.float16)
+        out[...] = product
+        return out
+    return xp.matmul(a, b, out=out)
+
+
+def column_sums(x):
+    """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns."""
+    flat = x.reshape(-1, x.shape[-1])
+    if x.dtype == np.float16 or not x.size:
+        return flat.sum(axis=0, dtype=x.dtype)
+    return get_xp(x).ones(len(flat), x.dtype) @ flat
+
+
+def add_bias(y, b) -> None:
+    """Add the row `b` to every row of the last axis of the contiguous array `y`, in place.
+
+    A narrow row is first repeated to the width of an image row: NumPy pays for every run of contiguous elements.
+    """
+    if y.ndim > 2 and len(b) < 256:
+        b = get_xp(b).tile(b, y.shape[-2])
+        y = y.reshape(*y.shape[:-2], -1)
+    y += b
+
+
+def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
+    """Cut `n` images of `rows` rows into blocks whose work buffer, of `row_bytes` a row, stays in the cache.
+
+    Returns
+    -------
+    blocks : list of (samples, rows)
+        Several whole images each, or some rows of one image where one alone is too large.
+    """
+    budget = CACHE_BYTES if xp is np else DEVICE_BYTES
+    step = budget // max(1, rows * row_bytes)
+    if step >= 1:
+        return [(slice(i, min(i + step, n)), slice(0, rows)) for i in range(0, n, step)]
+    step = max(1, budget // row_bytes)
+    return [(slice(i, i + 1), slice(j, min(j + step, rows))) for i in range(n) for j in range(0, rows, step)]
+
+
+def windows(x, size, stride=(1, 1), dilation=(1, 1)):
+    """View every window of an image without copying.
+
+    Parameters
+    ----------
+    x : (n, h, w, c) array
+    size : (kh, kw)
+    stride, dilation : (int, int)
+
+    Returns
+    -------
+    view : (n, oh, ow, kh, kw, c) array
+        Read it only: its elements overlap.
+    """
+    n, h, w, c = x.shape
+    (kh, kw), (sy, sx), (dy, dx) = size, stride, dilation
+    oh, ow = (h - dy * (kh - 1) - 1) // sy + 1, (w - dx * (kw - 1) - 1) // sx + 1
+    sn, sh, sw, sc = x.strides
+    strides = (sn, sh * sy, sw * sx, sh * dy, sw * dx, sc)
+    return get_xp(x).lib.stride_tricks.as_strided(x, (n, oh, ow, kh, kw, c), strides)
+
+
+def pad(x, top, bottom, left, right, value=0):
+    """Put a border of `value` around images (n, h, w, c); a negative border cuts some of the image off."""
+    _, h, w, _ = x.shape
+    x = x[:, max(0, -top) : h - max(0, -bottom), max(0, -left) : w - max(0, -right)]
+    top, bottom, left, right = (max(0, side) for side in (top, bottom, left, right))
+    if not (top or bottom or left or right):
+        return x
+    n, h, w, c = x.shape
+    shape = (n, h + top + bottom, w + left + right, c)
+    xp = get_xp(x)
+    padded = xp.zeros(shape, x.dtype) if value == 0 else xp.full(shape, value, x.dtype)
+    padded[:, top : top + h, left : left + w] = x
+    return padded
+
+
+def pair(value, what: str, least: int = 1) -> tuple[int, int]:
+    """Read one whole number or two as (vertical, horizontal)."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2 or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
+        raise ValueError(f"{what} is {value!r}, expected a whole number of {least} or more, or two of them")
+    return int(values[0]), int(values[1])

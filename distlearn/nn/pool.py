@@ -1,0 +1,227 @@
+"""Pooling: one value for every window of an image."""
+
+from __future__ import annotations
+
+import math
+
+from ..backend import get_xp
+from . import ops
+from .base import Layer, check_shape, describe
+
+
+class _Pool(Layer):
+    """A window of `size` moves by `stride` over the image, first down, then across.
+
+    A window's maximum is the maximum of its columns' maxima (and so with the mean), so the two axes are reduced one
+    after the other: k + k passes over the data instead of k k.
+    """
+
+    def __init__(self, size, stride=None, *, padding=0, ceil=False):
+        name = type(self).__name__
+        self.size = ops.pair(size, f"{name}: size")
+        self.stride = self.size if stride is None else ops.pair(stride, f"{name}: stride")
+        self.padding, self.ceil = ops.pair(padding, f"{name}: padding", least=0), ceil
+        if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
+            raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
+
+    def _borders(self, h, w):
+        """Width of the border at top, bottom, left, right; the bottom and right ones complete the last window."""
+        borders = []
+        for n, k, s, p in zip((h, w), self.size, self.stride, self.padding, strict=True):
+            windows = self._windows(n, k, s, p)
+            borders += [p, max(p, (windows - 1) * s + k - n - p) if self.ceil else p]
+        return borders
+
+    def _windows(self, n, k, s, p):
+        """How many windows fit along an axis of `n` pixels."""
+        count = (-(-(n + 2 * p - k) // s) if self.ceil else (n + 2 * p - k) // s) + 1
+        if self.ceil and (count - 1) * s >= n + p:  # a window that would begin beyond the image
+            count -= 1
+        return count
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "batch", "height", "width", "channels")
+        n, h, w, c = shape
+        out = [self._windows(*axis) for axis in zip((h, w), self.size, self.stride, self.padding, strict=True)]
+        if min(out) < 1:
+            raise ValueError(f"{describe(self)}: an image of {h} x {w} is smaller than the window")
+        return (n, *out, c)
+
+    def flops(self, shape):
+        return math.prod(self.size) * math.prod(self.output_shape(shape))
+
+    def backward_flops(self, shape):
+        return self.flops(shape)
+
+    def __repr__(self):
+        (kh, kw), (sy, sx) = self.size, self.stride
+        size = kh if kh == kw else (kh, kw)
+        stride = "" if self.stride == self.size else f", {sy if sy == sx else (sy, sx)}"
+        padding = f", padding={self.padding[0]}" if any(self.padding) else ""
+        return f"{type(self).__name__}({size}{stride}{padding}{', ceil=True' if self.ceil else ''})"
+
+
+def _shifts(x, axis, size, stride, count):
+    """Views of `x`: the first element of every window along `axis`, the second, ..."""
+    before = (slice(None),) * axis
+    return [x[(*before, slice(i, i + stride * (count - 1) + 1, stride))] for i in range(size)]
+
+
+class MaxPool(_Pool):
+    r"""Keep the largest value of every window, channel by channel.
+
+    .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
+
+    The gradient goes to the pixel that was the largest; among equals to the one in the upper row of the leftmost
+    column.
+
+    Parameters
+    ----------
+    size : int or (int, int)
+        Rows and columns of the window.
+    stride : int or (int, int), optional
+        By default the size: windows side by side.
+    padding : int or (int, int)
+        Width of a border that never wins.
+    ceil : bool
+        Begin a last window that reaches over the edge where windows do not fit exactly.
+
+    Notes
+    -----
+    Shapes: (n, h, w, c) to (n, oh, ow, c) with oh = floor((h + 2 p - k) / s) + 1 (rounded up with `ceil`). kh kw
+    comparisons an output. Saves for either axis which of the k candidates won, one byte or less an element.
+
+    References
+    ----------
+    M. Riesenhuber, T. Poggio (1999), Hierarchical models of object recognition in cortex, Nature Neuroscience 2(11).
+    """
+
+    def forward(self, x):
+        _, oh, ow, _ = self.output_shape(x.shape)
+        padded = ops.pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
+        columns, down = _max_along(padded, 1, self.size[0], self.stride[0], oh)
+        y, across = _max_along(columns, 2, self.size[1], self.stride[1], ow)
+        return y, (down, across, columns.shape, padded.shape, x.shape)
+
+    def backward(self, dy, saved):
+        down, across, columns_shape, padded_shape, shape = saved
+        top, _, left, _ = self._borders(*shape[1:3])
+        dcolumns = _give_to_winners(dy, across, columns_shape, 2, self.size[1], self.stride[1])
+        dx = _give_to_winners(dcolumns, down, padded_shape, 1, self.size[0], self.stride[0])
+        return dx[:, top : top + shape[1], left : left + shape[2]]
+
+
+def _max_along(x, axis, size, stride, count):
+    """Maximum of every window along one axis, and where each later candidate beat those before it."""
+    first, *others = _shifts(x, axis, size, stride, count)
+    best, beats, xp = first, [], get_xp(x)
+    for other in others:
+        beats.append(other > best)
+        best = xp.maximum(best, other)
+    return best, beats
+
+
+def _give_to_winners(dy, beats, shape, axis, size, stride):
+    """Gradient before `_max_along`: the last candidate that beat all before it gets everything.
+
+    `dy` is used up.
+    """
+    xp, count = get_xp(dy), dy.shape[axis]
+    apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
+    whole = apart and shape[axis] == count * size
+    dx = (xp.empty if whole else xp.zeros)(shape, dy.dtype)
+    targets = _shifts(dx, axis, size, stride, count)
+    for target, won in zip(targets[:0:-1], beats[::-1], strict=True):
+        if apart:
+            part = xp.multiply(dy, won, out=target)
+        else:
+            part = dy * won
+            target += part
+        dy -= part
+    targets[0][...] = dy if apart else targets[0] + dy
+    return dx
+
+
+class AvgPool(_Pool):
+    r"""Replace every window by its mean, channel by channel.
+
+    .. math:: y_{n,i,j,c} = \frac{1}{k_h k_w} \sum_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
+
+    Parameters
+    ----------
+    size, stride, padding
+        As in `MaxPool`; the border's zeros count in the mean.
+
+    Notes
+    -----
+    Shapes: (n, h, w, c) to (n, oh, ow, c). kh kw additions an output. Saves nothing but shapes.
+    """
+
+    def __init__(self, size, stride=None, *, padding=0):
+        super().__init__(size, stride, padding=padding)
+
+    def forward(self, x):
+        _, oh, ow, _ = self.output_shape(x.shape)
+        padded = ops.pad(x, *self._borders(*x.shape[1:3]))
+        columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
+        y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
+        y *= 1 / math.prod(self.size)
+        return y, (columns.shape, padded.shape, x.shape)
+
+    def backward(self, dy, saved):
+        columns_shape, padded_shape, shape = saved
+        top, _, left, _ = self._borders(*shape[1:3])
+        dy *= 1 / math.prod(self.size)
+        dcolumns = _give_to_all(dy, columns_shape, 2, self.size[1], self.stride[1])
+        dx = _give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0])
+        return dx[:, top : top + shape[1], left : left + shape[2]]
+
+
+def _sum_along(x, axis, size, stride, count):
+    """Sum of every window along one axis."""
+    first, *others = _shifts(x, axis, size, stride, count)
+    total = first.copy()
+    for other in others:
+        total += other
+    return total
+
+
+def _give_to_all(dy, shape, axis, size, stride):
+    """Gradient before `_sum_along`."""
+    dx = get_xp(dy).zeros(shape, dy.dtype)
+    for target in _shifts(dx, axis, size, stride, dy.shape[axis]):
+        target += dy
+    return dx
+
+
+class GlobalAvgPool(Layer):
+    r"""Replace every channel's image by its mean: what spares GoogLeNet the large dense layers.
+
+    .. math:: y_{n,c} = \frac{1}{h w} \sum_{i,j} x_{n,i,j,c}
+
+    Shapes: (n, h, w, c) to (n, c). h w additions an output. Saves nothing but the shape.
+
+    References
+    ----------
+    M. Lin, Q. Chen, S. Yan (2014), Network in network, ICLR, section 3.2.
+    """
+
+    def forward(self, x):
+        self.output_shape(x.shape)
+        return x.mean(axis=(1, 2), dtype=x.dtype), x.shape
+
+    def backward(self, dy, saved):
+        _, h, w, _ = saved
+        dx = get_xp(dy).empty(saved, dy.dtype)
+        dx[...] = (dy / (h * w))[:, None, None, :]
+        return dx
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "batch", "height", "width", "channels")
+        return (shape[0], shape[3])
+
+    def flops(self, shape):
+        return math.prod(shape)
+
+    def backward_flops(self, shape):
+        return math.prod(shape)

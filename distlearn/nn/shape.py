@@ -1,0 +1,69 @@
+"""Layers that only rearrange."""
+
+from __future__ import annotations
+
+import math
+
+from .base import Layer
+
+
+class Flatten(Layer):
+    """Lay every sample's values out in one row, in order of rows, columns, channels.
+
+    Shapes: (batch, ...) to (batch, product of the rest). No flops; saves nothing but the shape.
+    """
+
+    def forward(self, x):
+        return x.reshape(self.output_shape(x.shape)), x.shape
+
+    def backward(self, dy, saved):
+        return dy.reshape(saved)
+
+    def output_shape(self, shape):
+        return (shape[0], math.prod(shape[1:]))
+
+    def bytes_moved(self, shape, itemsize=4):
+        return 0
+
+
+class Identity(Layer):
+    """Give back what comes in: the empty branch of a `Parallel`, and what `Dropout` is in prediction."""
+
+    def forward(self, x):
+        return x, None
+
+    def backward(self, dy, saved):
+        return dy
+
+    def bytes_moved(self, shape, itemsize=4):
+        return 0
+
+
+class Reshape(Layer):
+    """Give every sample another shape: (batch, ...) to (batch, *shape).
+
+    Parameters
+    ----------
+    *shape : int
+        Such as 28, 28, 1 for images that the data set gives as rows of 784 values.
+    """
+
+    def __init__(self, *shape):
+        self.shape = shape
+
+    def forward(self, x):
+        return x.reshape(self.output_shape(x.shape)), x.shape
+
+    def backward(self, dy, saved):
+        return dy.reshape(saved)
+
+    def output_shape(self, shape):
+        if math.prod(shape[1:]) != math.prod(self.shape):
+            raise ValueError(f"{self!r}: cannot give {math.prod(shape[1:])} values a sample the shape {self.shape}")
+        return (shape[0], *self.shape)
+
+    def bytes_moved(self, shape, itemsize=4):
+        return 0
+
+    def __repr__(self):
+        return f"Reshape{self.shape}"

@@ -1,0 +1,327 @@
+"""An array that behaves like a GPU's without a GPU, and counts what is done with it.
+
+CuPy refuses to mix its arrays with NumPy's, and so does `StrictArray`: whatever would copy between host and device
+without saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
+operation passes through one place, operations can be counted there: `count_operations`.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections import Counter
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+_counters: list[Counter] = []
+
+
+class StrictArray:
+    """A NumPy array in disguise: no implicit conversion to or from NumPy.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+
+    Examples
+    --------
+    >>> x = StrictArray(np.ones(3))
+    >>> float((x + x).sum())
+    6.0
+    >>> np.asarray(x)
+    Traceback (most recent call last):
+        ...
+    TypeError: implicit conversion of a device array to NumPy; use .get()
+    """
+
+    __array_ufunc__ = None
+    __hash__ = None
+
+    def __init__(self, array, chain=None):
+        self._array = array
+        self._chain = [0] if chain is None else chain  # longest chain of operations so far; views share the list
+
+    def get(self):
+        """Copy to the host."""
+        return self._array.copy()
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("implicit conversion of a device array to NumPy; use .get()")
+
+    def __array_namespace__(self, **kwargs):
+        return strict
+
+    @property
+    def data(self):
+        """Where the values lie, as `data.ptr`."""
+        return types.SimpleNamespace(ptr=self._array.ctypes.data)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):  # protocols by which NumPy would take the values without asking
+            raise AttributeError(f"StrictArray has no attribute {name!r}")
+        value = getattr(self._array, name)
+        if isinstance(value, np.ndarray):
+            return StrictArray(value, self._chain)
+        if callable(value):
+            return _wrap(value, name, owner=self)
+        return value
+
+    def __getitem__(self, index):
+        part = self._array[_bare_index(index)]
+        shares = isinstance(part, np.ndarray) and np.may_share_memory(part, self._array)
+        return StrictArray(np.asarray(part), self._chain if shares else list(self._chain))
+
+    def __setitem__(self, index, value):
+        self._array[_bare_index(index)] = _bare(value)
+        _lengthen(self, [value], 0)
+
+    def __len__(self):
+        return len(self._array)
+
+    def __float__(self):
+        return float(self._array)
+
+    def __int__(self):
+        return int(self._array)
+
+    def __index__(self):
+        return self._array.__index__()
+
+    def __bool__(self):
+        return bool(self._array)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self):
+        return f"StrictArray({self._array!r})"
+
+
+def _bare_index(index):
+    """Unpack strict arrays in an index; NumPy's are refused as anywhere."""
+    return tuple(_bare(i) for i in index) if isinstance(index, tuple) else _bare(index)
+
+
+def _bare(x):
+    """Take the NumPy array out, refuse one that was never on the device."""
+    if isinstance(x, StrictArray):
+        return x._array
+    if isinstance(x, np.ndarray) and x.ndim:
+        raise TypeError(f"a NumPy array of shape {x.shape} was mixed with a device array; copy it over explicitly")
+    if isinstance(x, (list, tuple)) and any(isinstance(v, (StrictArray, np.ndarray)) for v in x):
+        return type(x)(_bare(v) for v in x)
+    return x
+
+
+def _lengthen(out, inputs, steps):
+    """The result's chain is one operation longer than the longest of its inputs'."""
+    longest = 0
+    for x in inputs:
+        if isinstance(x, (list, tuple)):
+            longest = max([longest, *(v._chain[0] for v in x if isinstance(v, StrictArray))])
+        elif isinstance(x, StrictArray):
+            longest = max(longest, x._chain[0])
+    out._chain[0] = max(out._chain[0], longest + steps)
+
+
+_EXPLICIT = {"asarray", "array"}  # copies from the host that say what they are
+_MOVES = {
+    *("reshape", "transpose", "swapaxes", "astype", "copy", "ravel", "empty", "zeros", "ones", "full", "empty_like"),
+    *("zeros_like", "ones_like", "full_like", "ascontiguousarray", "concatenate", "stack", "tile", "repeat", "copyto"),
+    *(
+        "asarray",
+        "array",
+        "arange",
+        "eye",
+        "as_strided",
+        "broadcast_to",
+        "expand_dims",
+        "squeeze",
+        "view",
+        "take",
+        "split",
+    ),
+    *("default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
+}
+"""Functions that move values and compute none."""
+
+
+def _wrap(function, name, owner=None):
+    """Make a NumPy function, or a method of `owner`, take and give strict arrays."""
+
+    def call(*args, **kwargs):
+        bare = list if name in _EXPLICIT else _bare
+        arrays = args if name in _EXPLICIT else [bare(a) for a in args]
+        arrays = [a._array if isinstance(a, StrictArray) else a for a in arrays]
+        result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
+        inputs = [*args, *([owner] if owner is not None else [])]
+        steps = _record(name, [_as_array(a) for a in inputs], result, kwargs.get("axes", ()))
+        target = kwargs.get("out")
+        if target is not None:
+            _lengthen(target, inputs, steps)
+            return target
+        return _pack(result, inputs, steps)
+
+    for method in ("at", "reduce", "accumulate", "outer"):
+        if hasattr(function, method) and isinstance(function, np.ufunc):
+            setattr(call, method, _wrap(getattr(function, method), f"{name}.{method}"))
+    return call
+
+
+def _as_array(x):
+    return x._array if isinstance(x, StrictArray) else x
+
+
+def _pack(result, inputs, steps):
+    """Wrap arrays in a result; a view shares its chain with what it views."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(_pack(r, inputs, steps) for r in result)
+    if isinstance(result, np.random.Generator):
+        return _Namespace(result)
+    if isinstance(result, np.generic):
+        result = np.asarray(result)
+    if not isinstance(result, np.ndarray):
+        return result
+    owners = [x for x in inputs if isinstance(x, StrictArray)]
+    views = [x for x in owners if np.may_share_memory(x._array, result)]
+    packed = StrictArray(result, views[0]._chain if views else None)
+    _lengthen(packed, inputs, steps)
+    return packed
+
+
+def _record(name, inputs, result, axes=()):
+    """Count an operation's work; return its depth."""
+    if name in _MOVES:
+        return 0
+    size = getattr(result, "size", 1)
+    if name == "matmul":
+        inner = inputs[0].shape[-1]
+        kind, work, depth = "multiply_adds", size * inner, 1 + math.ceil(math.log2(max(1, inner)))
+        if result.dtype.kind == "c":
+            work, depth = 4 * work, depth + 1
+    elif name in ("rfft2", "irfft2"):
+        points, x = math.prod(inputs[1]), inputs[0]
+        kind, depth = "transforms", 2 * sum(math.ceil(math.log2(n)) for n in inputs[1])
+        work = points * math.log2(points) * (x.size // math.prod(x.shape[a] for a in axes))
+    elif name in ("sum", "mean", "max", "min"):
+        kind, work = "others", getattr(inputs[0], "size", getattr(inputs[-1], "size", 1))
+        depth = math.ceil(math.log2(max(1, work // max(1, size))))
+    else:
+        kind, work, depth = "others", size, 1
+    for counter in _counters:
+        counter[kind] += work
+    return depth
+
+
+class _Namespace:
+    """NumPy's functions, for strict arrays."""
+
+    __name__ = "strict"
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        value = getattr(self._module, name)
+        if isinstance(value, types.ModuleType):
+            return _Namespace(value)
+        if isinstance(value, type) or not callable(value):
+            return value
+        return _wrap(value, name)
+
+
+strict = _Namespace(np)
+"""The array module of strict arrays: what `get_xp` returns for them."""
+
+
+def _operator(ufunc, name, reverse=False, inplace=False):
+    """Make a method of an arithmetic operator."""
+    call = _wrap(ufunc, name)
+
+    def method(self, *other):
+        args = (*other, self) if reverse else (self, *other)
+        return call(*args, out=self) if inplace else call(*args)
+
+    return method
+
+
+for _symbol, _ufunc in {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "rshift": np.right_shift,
+    "lshift": np.left_shift,
+}.items():
+    setattr(StrictArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+    setattr(StrictArray, f"__r{_symbol}__", _operator(_ufunc, _ufunc.__name__, reverse=True))
+    setattr(StrictArray, f"__i{_symbol}__", _operator(_ufunc, _ufunc.__name__, inplace=True))
+for _symbol, _ufunc in {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "neg": np.negative,
+    "abs": np.absolute,
+    "invert": np.invert,
+}.items():
+    setattr(StrictArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+
+
+class Counted(NamedTuple):
+    """Operations of a computation."""
+
+    multiply_adds: int
+    """In matrix products; a complex one counts as 4."""
+    transforms: float
+    """Sum of N log2 N over all Fourier transforms of N points."""
+    others: int
+    """Results of element-wise operations and terms of sums."""
+    depth: int
+    """Operations on the longest chain, with sums of products added up as trees."""
+
+
+@contextmanager
+def counting():
+    """Context manager: count the operations on strict arrays; yields a Counter."""
+    counter: Counter = Counter()
+    _counters.append(counter)
+    try:
+        yield counter
+    finally:
+        _counters.remove(counter)
+
+
+def count_operations(function, *arrays) -> Counted:
+    """Run a function on strict copies of NumPy arrays and count what it computes.
+
+    Parameters
+    ----------
+    function : callable
+        Takes arrays, returns an array or a tuple whose first element is one.
+    *arrays : numpy arrays
+
+    Returns
+    -------
+    counted : Counted
+
+    Examples
+    --------
+    >>> count_operations(lambda a, b: a @ b + 1, np.ones((2, 4)), np.ones((4, 3)))
+    Counted(multiply_adds=24, transforms=0, others=6, depth=4)
+    """
+    with counting() as counter:
+        result = function(*(StrictArray(np.array(a)) for a in arrays))
+    first = result[0] if isinstance(result, tuple) else result
+    return Counted(counter["multiply_adds"], counter["transforms"], counter["others"], first._chain[0])

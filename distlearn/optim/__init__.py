@@ -1,0 +1,51 @@
+"""Optimizers: one `Rule` per formula on bare arrays, and the `Optimizer` that applies a rule to a model's parameters.
+
+A rule changes arrays in place and keeps its memory in a state that it is handed, so the same rule serves a whole model,
+a shard of it, or a parameter server's flat slice.
+"""
+
+from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
+from .clip import clip_by_norm, clip_by_value, global_norm
+from .mixed import MixedPrecision
+from .momentum import LARS, SGD, Momentum, Nesterov
+from .optimizer import Optimizer
+from .plan import PLANS, Constant, Cosine, StepDecay, WarmUp, scaled_lr
+from .rule import Rule
+
+RULES = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "nesterov": Nesterov,
+    "adagrad": Adagrad,
+    "adadelta": Adadelta,
+    "rmsprop": RMSprop,
+    "adam": Adam,
+    "adamw": AdamW,
+    "lars": LARS,
+}
+"""Rules by name."""
+
+__all__ = [
+    "LARS",
+    "PLANS",
+    "RULES",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Constant",
+    "Cosine",
+    "MixedPrecision",
+    "Momentum",
+    "Nesterov",
+    "Optimizer",
+    "RMSprop",
+    "Rule",
+    "StepDecay",
+    "WarmUp",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+    "scaled_lr",
+]

@@ -1,0 +1,213 @@
+"""Rules that give every weight its own learning rate, from the gradients it has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..backend import get_xp
+from .rule import check_not_negative, check_share, decayed
+
+
+@dataclass(frozen=True)
+class Adagrad:
+    r"""Divide by the root of all squared gradients so far: weights with rare gradients take larger steps.
+
+    .. math:: s \leftarrow s + g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
+
+    Parameters
+    ----------
+    eps : float
+    weight_decay : float
+        lambda; g stands for g + lambda w.
+
+    References
+    ----------
+    J. Duchi, E. Hazan, Y. Singer (2011), Adaptive subgradient methods for online learning and stochastic optimization,
+    JMLR 12.
+    """
+
+    eps: float = 1e-10
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Make a sum of squares of zeros."""
+        return get_xp(data).zeros_like(data)
+
+    def update(self, data, grad, state, lr, step):
+        """Add the square, divide by its root."""
+        grad = decayed(grad, data, self.weight_decay)
+        state += grad * grad
+        root = get_xp(data).sqrt(state)
+        root += self.eps
+        data -= lr * grad / root
+
+
+@dataclass(frozen=True)
+class RMSprop:
+    r"""Divide by the root of a running mean of squared gradients: Adagrad that forgets.
+
+    .. math:: s \leftarrow \rho s + (1 - \rho) g^2, \qquad w \leftarrow w - \eta \frac{g}{\sqrt{s} + \epsilon}
+
+    Parameters
+    ----------
+    rho : float
+        How much of the mean is kept, from 0 to below 1.
+    eps : float
+    weight_decay : float
+        lambda; g stands for g + lambda w.
+
+    References
+    ----------
+    T. Tieleman, G. Hinton (2012), Neural networks for machine learning, Coursera, lecture 6.5.
+    """
+
+    rho: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_share(self, rho=self.rho)
+        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Make a mean of squares of zeros."""
+        return get_xp(data).zeros_like(data)
+
+    def update(self, data, grad, state, lr, step):
+        """Move the mean of squares, divide by its root."""
+        grad = decayed(grad, data, self.weight_decay)
+        state *= self.rho
+        state += (1 - self.rho) * (grad * grad)
+        root = get_xp(data).sqrt(state)
+        root += self.eps
+        data -= lr * grad / root
+
+
+@dataclass(frozen=True)
+class Adadelta:
+    r"""RMSprop whose step has the unit of the weights: the learning rate is a running mean of the steps themselves.
+
+    .. math:: s \leftarrow \rho s + (1 - \rho) g^2, \qquad
+              d = \frac{\sqrt{u + \epsilon}}{\sqrt{s + \epsilon}} \, g, \qquad
+              u \leftarrow \rho u + (1 - \rho) d^2, \qquad w \leftarrow w - \eta d
+
+    Parameters
+    ----------
+    rho : float
+        How much of the means is kept, from 0 to below 1.
+    eps : float
+        Also what gets the first step off zero.
+    weight_decay : float
+        lambda; g stands for g + lambda w.
+
+    Notes
+    -----
+    The paper has no learning rate: eta = 1.
+
+    References
+    ----------
+    M. D. Zeiler (2012), ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
+    """
+
+    rho: float = 0.9
+    eps: float = 1e-6
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_share(self, rho=self.rho)
+        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Make means of squares of zeros, of gradients and of steps."""
+        return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
+
+    def update(self, data, grad, state, lr, step):
+        """Move both means, step by the ratio of their roots."""
+        xp, (squares, steps) = get_xp(data), state
+        grad = decayed(grad, data, self.weight_decay)
+        squares *= self.rho
+        squares += (1 - self.rho) * (grad * grad)
+        delta = xp.sqrt((steps + self.eps) / (squares + self.eps)) * grad
+        steps *= self.rho
+        steps += (1 - self.rho) * (delta * delta)
+        data -= lr * delta
+
+
+@dataclass(frozen=True)
+class Adam:
+    r"""Momentum and RMSprop in one, both corrected for having begun at zero.
+
+    .. math:: m &\leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2 \\
+              w &\leftarrow w - \eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}
+
+    with t = 1 in the first step.
+
+    Parameters
+    ----------
+    beta1, beta2 : float
+        How much of the means of gradients and squares is kept, from 0 to below 1.
+    eps : float
+    weight_decay : float
+        lambda; g stands for g + lambda w.
+
+    References
+    ----------
+    D. P. Kingma, J. Ba (2015), Adam: a method for stochastic optimization, ICLR, algorithm 1.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_share(self, beta1=self.beta1, beta2=self.beta2)
+        check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Make means of gradients and squares of zeros."""
+        return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
+
+    def update(self, data, grad, state, lr, step):
+        """Move both means, step by their corrected ratio."""
+        self._step(data, decayed(grad, data, self.weight_decay), state, lr, step)
+
+    def _step(self, data, grad, state, lr, step):
+        mean, squares = state
+        mean *= self.beta1
+        mean += (1 - self.beta1) * grad
+        squares *= self.beta2
+        squares += (1 - self.beta2) * (grad * grad)
+        root = get_xp(data).sqrt(squares)
+        root *= (1 - self.beta2 ** (step + 1)) ** -0.5
+        root += self.eps
+        data -= (lr / (1 - self.beta1 ** (step + 1))) * mean / root
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    r"""Adam whose weight decay acts on the weights directly, not through the means.
+
+    .. math:: w \leftarrow w - \eta \lambda w, \qquad \text{then Adam's step with the plain gradient}
+
+    Parameters
+    ----------
+    beta1, beta2, eps : float
+        As in `Adam`.
+    weight_decay : float
+        lambda.
+
+    References
+    ----------
+    I. Loshchilov, F. Hutter (2019), Decoupled weight decay regularization, ICLR, algorithm 2.
+    """
+
+    weight_decay: float = 0.01
+
+    def update(self, data, grad, state, lr, step):
+        """Shrink the weights, then take Adam's step."""
+        data *= 1 - lr * self.weight_decay
+        self._step(data, grad, state, lr, step)

@@ -1,0 +1,110 @@
+"""Mixed precision: weights, activations and gradients in half the bytes, updates in full precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ..backend import get_xp
+from ..nn.base import Param
+from .clip import clip_by_norm
+from .rule import Rule, pieces
+
+
+class MixedPrecision:
+    r"""Optimizer for a model in float16: keeps float32 master weights and scales the loss.
+
+    Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
+    become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
+    by a scale that is taken off again before the update. A scale that is too large overflows: then the step is left
+    out and the scale halved; after `growth_interval` good steps it is doubled.
+
+    Parameters
+    ----------
+    params : iterable of Param
+        In float16 (`move(model, lambda a: a.astype("float16"))`). Frozen ones are left alone.
+    rule : Rule
+    lr : float or callable
+    scale : float
+        First loss scale.
+    growth_interval : int
+        Good steps before the scale is doubled.
+    clip_norm : float, optional
+        Shorten the (unscaled) gradients to this length.
+
+    Attributes
+    ----------
+    scale : float
+    skipped : int
+        Steps left out so far.
+    master : list of Param
+        The float32 weights, with their gradients.
+
+    Notes
+    -----
+    Wrap the loss in `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and
+    its gradient; what is saved is the activations' half. On several ranks the summed gradients are the same
+    everywhere, so all ranks skip the same steps.
+
+    References
+    ----------
+    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Param],
+        rule: Rule,
+        lr: float | Callable[[int], float],
+        *,
+        scale: float = 2.0**15,
+        growth_interval: int = 1000,
+        clip_norm: float | None = None,
+    ):
+        if not scale > 0:
+            raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
+        self.params = [p for p in params if not p.frozen]
+        self.master = [Param(p.data.astype(np.float32), p.name) for p in self.params]
+        self.rule, self.scale, self.growth_interval, self.clip_norm = rule, scale, growth_interval, clip_norm
+        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.states = [rule.init(p.data) for p in self.master]
+        self.steps = self.skipped = self._good = 0
+
+    def scaled(self, loss):
+        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
+
+        def scaled_loss(y, targets, n=None):
+            value, dy = loss(y.astype(np.float32), targets, n)
+            dy *= self.scale
+            return value, dy.astype(y.dtype)
+
+        return scaled_loss
+
+    def step(self) -> None:
+        """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
+        for m, p in zip(self.master, self.params, strict=True):
+            m.grad[...] = p.grad
+            m.grad *= 1 / self.scale
+        if not all(bool(get_xp(m.grad).isfinite(m.grad).all()) for m in self.master):
+            self.scale /= 2
+            self.skipped += 1
+            self._good = 0
+            return
+        if self.clip_norm is not None:
+            clip_by_norm(self.master, self.clip_norm)
+        lr = self.lr(self.steps)
+        for m, p, state in zip(self.master, self.params, self.states, strict=True):
+            for data, grad, part in pieces(self.rule, m.data, m.grad, state):
+                self.rule.update(data, grad, part, lr, self.steps)
+            p.data[...] = m.data
+        self.steps += 1
+        self._good += 1
+        if self._good >= self.growth_interval:
+            self.scale *= 2
+            self._good = 0
+
+    def zero_grad(self) -> None:
+        """Clear the gradients."""
+        for p in self.params:
+            p.zero_grad()

@@ -1,0 +1,160 @@
+"""Rules with one learning rate for all weights: SGD and its accelerated forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..backend import get_xp
+from .rule import check_not_negative, check_share, decayed
+
+
+@dataclass(frozen=True)
+class SGD:
+    r"""Stochastic gradient descent.
+
+    .. math:: w \leftarrow w - \eta \, (g + \lambda w)
+
+    Parameters
+    ----------
+    weight_decay : float
+        lambda.
+
+    References
+    ----------
+    H. Robbins, S. Monro (1951), A stochastic approximation method, Annals of Mathematical Statistics 22(3).
+    """
+
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_not_negative(self, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Return None: plain SGD has no memory."""
+
+    def update(self, data, grad, state, lr, step):
+        """Step against the gradient."""
+        data -= lr * decayed(grad, data, self.weight_decay)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    r"""SGD with momentum: the gradient accelerates a velocity, the velocity moves the weights.
+
+    .. math:: v \leftarrow \mu v + g + \lambda w, \qquad w \leftarrow w - \eta v
+
+    Parameters
+    ----------
+    momentum : float
+        mu, from 0 to below 1.
+    weight_decay : float
+        lambda.
+
+    References
+    ----------
+    B. T. Polyak (1964), Some methods of speeding up the convergence of iteration methods, USSR Computational
+    Mathematics and Mathematical Physics 4(5).
+    """
+
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def __post_init__(self):
+        check_share(self, momentum=self.momentum)
+        check_not_negative(self, weight_decay=self.weight_decay)
+
+    def init(self, data):
+        """Make a velocity of zeros."""
+        return get_xp(data).zeros_like(data)
+
+    def update(self, data, grad, state, lr, step):
+        """Accelerate, then move."""
+        state *= self.momentum
+        state += decayed(grad, data, self.weight_decay)
+        data -= lr * state
+
+
+@dataclass(frozen=True)
+class Nesterov(Momentum):
+    r"""Nesterov's accelerated gradient: momentum that looks ahead to where the velocity leads.
+
+    .. math:: v \leftarrow \mu v + g + \lambda w, \qquad w \leftarrow w - \eta \, (g + \lambda w + \mu v)
+
+    The form of Sutskever et al. in which g is taken at the weights that are stored, which are the looked-ahead ones.
+
+    Parameters
+    ----------
+    momentum : float
+        mu, from 0 to below 1.
+    weight_decay : float
+        lambda.
+
+    References
+    ----------
+    Y. Nesterov (1983), A method for solving the convex programming problem with convergence rate O(1/k^2), Soviet
+    Mathematics Doklady 27.
+    I. Sutskever, J. Martens, G. Dahl, G. Hinton (2013), On the importance of initialization and momentum in deep
+    learning, ICML, section 2.
+    """
+
+    def update(self, data, grad, state, lr, step):
+        """Accelerate, then move by the gradient and the velocity it has led to."""
+        grad = decayed(grad, data, self.weight_decay)
+        state *= self.momentum
+        state += grad
+        data -= lr * (grad + self.momentum * state)
+
+
+@dataclass(frozen=True)
+class LARS(Momentum):
+    r"""Layer-wise adaptive rate scaling: no layer's step is large against its weights, so very large batches train.
+
+    .. math:: \lambda_l = \frac{\kappa \, \lVert w \rVert}{\lVert g \rVert + \lambda \lVert w \rVert}, \qquad
+              v \leftarrow \mu v + \eta \lambda_l \, (g + \lambda w), \qquad w \leftarrow w - v
+
+    lambda_l is 1 where one of the norms is 0, and for biases and other vectors, as is usual.
+
+    Parameters
+    ----------
+    momentum : float
+        mu, from 0 to below 1.
+    weight_decay : float
+        lambda; vectors are not decayed.
+    trust : float
+        kappa: how far a layer may move, as a share of its weights' norm.
+
+    Notes
+    -----
+    The norms are those of a whole parameter: a shard of one has other norms, so LARS cannot run on shards as the
+    other rules can.
+
+    References
+    ----------
+    Y. You, I. Gitman, B. Ginsburg (2017), Large batch training of convolutional networks, arXiv:1708.03888, algorithm
+    1.
+    """
+
+    trust: float = 0.001
+    whole = True
+
+    def update(self, data, grad, state, lr, step):
+        """Scale the layer's rate by its norms, accelerate, move."""
+        state *= self.momentum
+        if data.ndim > 1:
+            rate = self._local_rate(data, grad)
+            state += (lr * rate) * decayed(grad, data, self.weight_decay)
+        else:
+            state += lr * grad
+        data -= state
+
+    def _local_rate(self, data, grad) -> float:
+        """lambda_l."""
+        w, g = _norm(data), _norm(grad)
+        return self.trust * w / (g + self.weight_decay * w) if w > 0 and g > 0 else 1.0
+
+
+def _norm(x) -> float:
+    """Length of an array as one vector."""
+    return float((x * x).sum(dtype=np.float64)) ** 0.5

@@ -1,0 +1,81 @@
+"""The optimizer: applies a rule to a model's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..nn.base import Param
+from .clip import clip_by_norm
+from .rule import Rule, pieces
+
+
+class Optimizer:
+    """Applies a rule to a list of parameters.
+
+    Parameters
+    ----------
+    params : iterable of Param
+        Frozen ones are left alone.
+    rule : Rule
+    lr : float or callable
+        Learning rate, or a plan: a function of the step (from 0) that returns one.
+    clip_norm : float, optional
+        Shorten the gradients to this length before every step (see `clip_by_norm`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distlearn.optim import SGD
+    >>> w = Param(np.array([1.0]))
+    >>> w.grad[:] = 2.0
+    >>> Optimizer([w], SGD(), lr=0.1).step()
+    >>> float(w.data[0])
+    0.8
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Param],
+        rule: Rule,
+        lr: float | Callable[[int], float],
+        *,
+        clip_norm: float | None = None,
+    ):
+        if not callable(lr) and not lr >= 0:
+            raise ValueError(f"Optimizer: lr is {lr!r}, expected a learning rate of 0 or more")
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"Optimizer: clip_norm is {clip_norm!r}, expected a length above 0")
+        self.params = [p for p in params if not p.frozen]
+        self.rule = rule
+        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.clip_norm = clip_norm
+        self.states = [rule.init(p.data) for p in self.params]
+        self.steps = 0
+
+    def step(self) -> None:
+        """Update every parameter from its gradient."""
+        if self.clip_norm is not None:
+            clip_by_norm(self.params, self.clip_norm)
+        lr = self.lr(self.steps)
+        for p, state in zip(self.params, self.states, strict=True):
+            for data, grad, part in pieces(self.rule, p.data, p.grad, state):
+                self.rule.update(data, grad, part, lr, self.steps)
+        self.steps += 1
+
+    def cost(self) -> tuple[int, int]:
+        """Return what a step computes and moves: (flops, bytes).
+
+        Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
+        weights and memory are read and written.
+        """
+        flops = nbytes = 0
+        for p, state in zip(self.params, self.states, strict=True):
+            arrays = 1 + (len(state) if isinstance(state, tuple) else state is not None)
+            flops += 2 * arrays * p.size
+            nbytes += (1 + 2 * arrays) * p.nbytes
+        return flops, nbytes
+
+    def zero_grad(self) -> None:
+        """Clear the gradients."""
+        for p in self.params:
+            p.zero_grad()

@@ -1,0 +1,120 @@
+"""The roofline: how fast a kernel can be on a card, by its operations per byte."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+
+from ..cuda.cards import Card
+from ..cuda.cards import card as find_card
+from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled
+
+
+@styled
+def plot_roofline(kernels, card="A100", *, ax=None, title=None):
+    """Draw the most that a card can give, and where kernels stand below it.
+
+    The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
+    runs at no more than min(peak, I * bandwidth). Points lie on the roof: they say how fast a kernel can at best be,
+    not how fast it is.
+
+    Parameters
+    ----------
+    kernels : Report, number, or dict
+        A checked launch (of `RawKernel.check`), an arithmetic intensity [flop/byte], or several of them by name.
+    card : str or Card
+        One of `distlearn.cuda.CARDS`.
+    ax : Axes, optional
+    title : str, optional
+        Without one, the finding.
+
+    Returns
+    -------
+    ax : Axes
+
+    Raises
+    ------
+    KeyError
+        If the card is unknown.
+    ValueError
+        If a kernel does no operation per byte at all: it has no place on a logarithmic axis.
+
+    References
+    ----------
+    Williams, Waterman, Patterson: Roofline: an insightful visual performance model for multicore architectures,
+    CACM 52(4), 2009.
+    """
+    card = find_card(card)
+    points = intensities(kernels)
+    ax = new_axes(figsize=(7.2, 4.2))[0] if ax is None else ax
+    lowest, highest = min([*points.values(), card.ridge / 30]), max([*points.values(), card.ridge * 30])
+    x = np.geomspace(lowest / 2, highest * 2, 200)
+    ax.plot(x, [card.attainable(i) for i in x], color=INK, linestyle="-", zorder=2)
+    ax.axvline(card.ridge, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.2)
+    for i, (name, intensity) in enumerate(points.items()):
+        speed = card.attainable(intensity)
+        look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
+        ax.plot(
+            [intensity], [speed], linestyle="", markersize=9, zorder=3, label=_label(name, intensity, speed), **look
+        )
+        ax.plot([intensity, intensity], [1, speed], color=look["color"], linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+    ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
+    ax.set_ylim(card.attainable(x[0]) / 2, card.peak * 4)
+    ax.set_xlabel("arithmetic intensity [flop/byte]")
+    ax.set_ylabel("attainable [flop/s]")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: rate(v)))
+    ax.text(x[-1], card.peak * 1.15, f"peak {rate(card.peak)}", ha="right", color=MUTED, fontsize=9)
+    ax.annotate(
+        f"{card.bandwidth / 1e9:g} GB/s", (card.ridge / 5, card.attainable(card.ridge / 5)), xytext=(-6, 8),
+        textcoords="offset points", ha="right", color=MUTED, fontsize=9,
+    )  # fmt: skip
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0)
+    ax.set_title(_finding(points, card) if title is None else title)
+    return ax
+
+
+def intensities(kernels) -> dict[str, float]:
+    """Return operations per byte by name, of reports or numbers.
+
+    Examples
+    --------
+    >>> intensities({"vector add": 1 / 12})
+    {'vector add': 0.08333333333333333}
+    """
+    if not isinstance(kernels, Mapping):
+        kernels = {getattr(kernels, "kernel", "kernel"): kernels}
+    points = {name: float(getattr(k, "arithmetic_intensity", k)) for name, k in kernels.items()}
+    for name, value in points.items():
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(f"plot_roofline: {name!r} does {value} operations per byte, expected a number above 0")
+    return points
+
+
+def rate(value: float) -> str:
+    """Write operations per second with a prefix.
+
+    Examples
+    --------
+    >>> rate(19.5e12), rate(2e9)
+    ('19.5 Tflop/s', '2 Gflop/s')
+    """
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}flop/s"
+    return f"{value:.3g} flop/s"
+
+
+def _label(name, intensity, speed) -> str:
+    return f"{name}: {intensity:.2g} flop/byte, at most {rate(speed)}"
+
+
+def _finding(points: dict[str, float], card: Card) -> str:
+    bound = {name: card.bound(i) for name, i in points.items()}
+    if len(points) == 1:
+        (name,) = points
+        return f"On this card ({card.name}) {bound[name]} is what holds {name} back"
+    gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
+    return f"On this card ({card.name}) the ceilings lie a factor of {gain:.2g} apart"

@@ -1,0 +1,110 @@
+"""CUDA C without a GPU: how long a student waits for a kernel to build, to run and to be checked.
+
+The matrix product is the library's tiled kernel, the vector addition one element per thread. Where there are several
+compilers each has its rows. Times are processor times, of this process and of those it started: on a core of its own
+the same as wall time, and less disturbed where other programs share the cores.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from statistics import median
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+import numpy as np
+
+from distlearn.cuda import RawKernel, arguments, build, fast, kernels
+from distlearn.cuda.compilers import find_compilers
+
+from . import quick, record
+
+ADD = """extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}"""
+
+
+def fast_launch(kernel, grid, block, args):
+    """Return a launch of the fast build on one core."""
+    made = kernel._build(checked=False)
+    bound = arguments.bind(kernel.name, made.signature, kernel.parameters, args)
+    grid, block, _ = arguments.geometry(grid, block, 0)
+    return lambda: fast.run(made.path, grid, block, 0, bound, threads=1)
+
+
+def seconds(call) -> float:
+    """Processor time of a call, in this process and in those that it started and waited for [s]."""
+
+    def used():
+        if resource is None:
+            return time.perf_counter()
+        whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        return sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, whose))
+
+    began = used()
+    call()
+    return used() - began
+
+
+def matrices(n):
+    """Two random matrices and room for their product."""
+    rng = np.random.default_rng(0)
+    return rng.random((n, n), dtype=np.float32), rng.random((n, n), dtype=np.float32), np.zeros((n, n), np.float32)
+
+
+def compile_time(compiler, turn) -> float:
+    """Seconds from a source that nobody has seen to its first report, the checker itself being built already."""
+    kernel = RawKernel(f"{ADD}\n// {os.getpid()} {turn} {compiler.name}", "add", compiler=compiler)
+    x = np.zeros(64, np.float32)
+    return seconds(lambda: kernel.check((1,), (64,), (x, x, x.copy(), np.int32(64))))
+
+
+def of_compiler(compiler) -> list[dict]:
+    """Measure one compiler."""
+    repeats = 3 if quick() else 9
+    tiled = kernels.matmul.TILED
+    source = kernels.variant.source(tiled.file)
+    n = 1 << 20
+    x = np.ones(n, np.float32)
+    add = fast_launch(RawKernel(ADD, "add", compiler=compiler), (n // 256,), (256,), (x, x, x.copy(), np.int32(n)))
+    grid, block, args, _ = tiled.launch(*matrices(256))
+    product = fast_launch(RawKernel(source, tiled.kernel, compiler=compiler), grid, block, args)
+    small = tiled.launch(*matrices(64))
+    checked = RawKernel(source, tiled.kernel, compiler=compiler)
+
+    def ms(call):
+        call()  # builds, and warms up
+        return median(seconds(call) for _ in range(repeats)) * 1e3
+
+    compile_time(compiler, "warm-up")
+    rows = [
+        ("vector add of 1 M elements, fast build", "ours < 10", ms(add)),
+        ("tiled matmul 256 x 256, fast build", "ours < 50", ms(product)),
+        ("tiled matmul 256 x 256, every check", "ours < 1500", ms(lambda: checked.check(grid, block, args))),
+        ("tiled matmul 64 x 64, every check", "ours < 100", ms(lambda: checked.check(*small[:3]))),
+        (
+            "build and check a new kernel",
+            "ours < 1000",
+            median(compile_time(compiler, i) for i in range(repeats)) * 1e3,
+        ),
+    ]
+    return [
+        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load()) for name, goal, ours in rows
+    ]
+
+
+def load() -> str:
+    """Say so when other programs use the cores: it slows down this one, too."""
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return f"load {busy:.1f}" if busy > 1.5 else ""
+
+
+def records():
+    """Every compiler but zig, whose very first build takes half a minute for its C library."""
+    build.cache_directory()
+    return [row for compiler in find_compilers() if compiler.kind != "zig" for row in of_compiler(compiler)]

@@ -1,0 +1,26 @@
+import pytest
+
+from distlearn.cuda import CARDS
+from distlearn.cuda.cards import card
+
+# FP32 cores and boost clock, from the same documents: peak = 2 * cores * clock.
+CORES = {"T4": (2560, 1.59), "V100": (5120, 1.53), "A100": (6912, 1.41), "A100 80GB": (6912, 1.41),
+         "RTX 3090": (10496, 1.695), "RTX 4090": (16384, 2.52), "L4": (7424, 2.04), "H100": (16896, 1.98),
+         "H200": (16896, 1.98)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CORES)
+def test_peak_is_two_operations_per_core_and_cycle(name):
+    cores, clock = CORES[name]
+    assert CARDS[name].peak == pytest.approx(2 * cores * clock * 1e9, rel=0.01)
+
+
+def test_roofline():
+    a100 = card("A100")
+    assert a100.ridge == pytest.approx(12.5, rel=0.01)
+    assert a100.attainable(1.0) == a100.bandwidth
+    assert a100.attainable(1000.0) == a100.peak
+    assert (a100.bound(1.0), a100.bound(100.0)) == ("memory", "compute")
+    assert a100.least_time(a100.peak, 0) == a100.least_time(0, a100.bandwidth) == 1.0
+    with pytest.raises(KeyError, match="no card 'Voodoo'; there are T4"):
+        card("Voodoo")

@@ -1,0 +1,136 @@
+"""Mistakes before a launch: each error says what was wrong and what to do."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import CompileError, CompilerNotFound, KernelError, RawKernel, UnsupportedFeature, compilers
+
+i32, f32 = np.int32, np.float32
+SAXPY = """extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}"""
+X = np.ones(8, f32)
+
+
+def launch(*args, grid=(1,), block=(8,), **kw):
+    RawKernel(SAXPY, "saxpy")(grid, block, args, **kw)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((f32(2), X, X), r"takes 4 arguments \(float a, const float\* x, float\* y, int n\), got 3"),
+        ((2.0, X, X, i32(8)), r"argument 'a' is float; got a NumPy float64.*Pass np.float32"),
+        ((np.float64(2), X, X, i32(8)), r"argument 'a' is float.*Pass np.float32"),
+        ((f32(2), X.astype(float), X, i32(8)), r"argument 'x' is const float\*; got an array of float64, shape \(8,\)"),
+        ((f32(2), X.astype(i32), X, i32(8)), r"argument 'x' is const float\*; got an array of int32"),
+        ((f32(2), X, f32(1), i32(8)), r"argument 'y' is float\*, an array; got a NumPy float32"),
+        ((f32(2), X, X, f32(8)), r"argument 'n' is int; got a NumPy float32.*Pass np.int32"),
+        ((f32(2), X, X, 2**40), r"argument 'n' is int; 1099511627776 does not fit into 4 bytes"),
+        ((f32(2), [1.0], X, i32(8)), r"argument 'x' .* got a Python list"),
+    ],
+)
+def test_wrong_arguments(args, message):
+    with pytest.raises(TypeError, match=message):
+        launch(*args)
+
+
+def test_array_with_gaps():
+    with pytest.raises(ValueError, match="ascontiguousarray"):
+        launch(f32(1), np.ones(16, f32)[::2], X, i32(8))
+
+
+def test_python_integers_are_taken():
+    y = np.zeros(8, f32)
+    launch(f32(2), X, y, 8)
+    assert (y == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("geometry", "message"),
+    [
+        ({"block": (1025,)}, "block is .*1025.*x must lie between 1 and 1024"),
+        ({"block": (32, 32, 2)}, "has 2048 threads"),
+        ({"grid": (0,)}, "grid is .*0.*between 1"),
+        ({"grid": (1, 70000)}, "y must lie between 1 and 65535"),
+        ({"shared_mem": 1 << 20}, "shared_mem is 1048576"),
+    ],
+)
+def test_wrong_geometry(geometry, message):
+    with pytest.raises(ValueError, match=message):
+        launch(f32(1), X, X, i32(8), **geometry)
+
+
+def test_compile_error_is_at_the_students_line(compiler):
+    with pytest.raises(CompileError, match="line 3, column") as caught:
+        RawKernel(SAXPY.replace("a * x[i]", "a * z[i]"), "saxpy", compiler=compiler).compile()
+    line, column, message = caught.value.problems[0]
+    assert line == 3
+    assert "z" in message
+    assert SAXPY.splitlines()[2][column - 1 :].startswith("a * x"[:0] + "z") or column > 0
+    assert "y[i] = a * z[i]" in str(caught.value)
+
+
+def test_infinity_is_unknown_as_to_nvrtc(compiler):
+    with pytest.raises(CompileError, match="0x7f800000"):
+        RawKernel('extern "C" __global__ void f(float* x) { x[0] = INFINITY; }', "f", compiler=compiler).compile()
+
+
+def test_wrong_kernel_name():
+    with pytest.raises(CompileError, match=r"no __global__ function 'sapxy'; it has saxpy"):
+        RawKernel(SAXPY, "sapxy").compile()
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('asm("add.f32 %0, %1, %2;");', "inline PTX"),
+        ("nvcuda::wmma::fill_fragment(f, 0.0f);", "tensor cores"),
+        ("child<<<1, 32>>>(x);", "dynamic parallelism"),
+        ("cooperative_groups::this_grid().sync();", "whole grid"),
+        ("unsigned m = __activemask();", "__activemask"),
+        ("x[0] = tex2D<float>(t, 0, 0);", "textures"),
+        ("long long t = clock64();", "clocks"),
+        ("float* p; cudaMalloc(&p, 4);", "host calls"),
+        ("x[0] += __shfl_down(x[1], 1);", "shuffles without _sync"),
+    ],
+)
+def test_unsupported_features_are_named_with_their_line(line, what):
+    source = f'extern "C" __global__ void f(float* x) {{\n    // asm( in a comment is no matter\n    {line}\n}}'
+    with pytest.raises(UnsupportedFeature, match=f"line 3: .*{what}") as caught:
+        RawKernel(source, "f").compile()
+    assert caught.value.problems[0][0] == 3
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.setattr(compilers, "find_compilers", lambda: ())
+    with pytest.raises(CompilerNotFound, match="pip install ziglang"):
+        RawKernel(SAXPY, "saxpy").compile()
+
+
+def test_a_compiler_that_is_not_there():
+    with pytest.raises(CompilerNotFound, match="no turbo compiler was found"):
+        RawKernel(SAXPY, "saxpy", compiler="turbo").compile()
+
+
+def test_constant_that_does_not_exist():
+    with pytest.raises(KernelError, match="no __constant__ or __device__ variable 'weights'"):
+        RawKernel(SAXPY, "saxpy").set_constant("weights", X)
+
+
+def test_too_much_shared_memory(compiler):
+    source = """extern "C" __global__ void f(float* x) {
+        extern __shared__ float s[]; __shared__ float t[10000];
+        s[threadIdx.x] = t[threadIdx.x] = 1; __syncthreads(); x[threadIdx.x] = s[threadIdx.x] + t[threadIdx.x];
+    }"""
+    report = RawKernel(source, "f", compiler=compiler).check((1,), (32,), (np.zeros(32, f32),), shared_mem=20000)
+    assert [e.kind for e in report.errors] == ["shared-memory-limit"]
+
+
+def test_built_kernels_are_cached(compiler, monkeypatch):
+    RawKernel(SAXPY, "saxpy", compiler=compiler).compile()
+    from distlearn.cuda import build
+
+    monkeypatch.setattr(build.subprocess, "run", lambda *a, **k: pytest.fail("the compiler was called again"))
+    RawKernel(SAXPY, "saxpy", compiler=compiler).compile()

@@ -1,0 +1,97 @@
+"""Which way a launch takes: arrays of CuPy go to CuPy, those of NumPy to the emulator."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from distlearn.backend import has_gpu
+from distlearn.cuda import RawKernel
+
+SOURCE = """__constant__ float factor[1];
+template <typename T> __global__ void scale(T* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= factor[0];
+}"""
+
+
+class DeviceArray:
+    """As much of a CuPy array as the way through RawKernel needs."""
+
+    __module__ = "cupy"
+    __cuda_array_interface__ = None
+    ndim = 1
+
+    def __init__(self, values):
+        self.values = values
+
+    def get(self):
+        return self.values.copy()
+
+    def set(self, values):
+        self.values[:] = values
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """Stand in for CuPy: records what it is asked for."""
+    calls = []
+
+    class Memory:
+        def copy_from_host(self, pointer, size):
+            calls.append(("constant", size))
+
+    class RawModule:
+        def __init__(self, **kw):
+            calls.append(("module", kw["name_expressions"], kw["options"]))
+
+        def get_function(self, name):
+            return lambda *a, **k: calls.append(("launch", name, a, k))
+
+        def get_global(self, name):
+            return Memory()
+
+    module = types.SimpleNamespace(RawModule=RawModule, calls=calls)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def test_launch_on_the_gpu(cupy):
+    kernel = RawKernel(SOURCE, "scale<float>", ("-DX=1",))
+    kernel.set_constant("factor", np.ones(1, np.float32))
+    x = DeviceArray(np.ones(8, np.float32))
+    kernel((1,), 8, (x, np.int32(8)), shared_mem=4)
+    assert cupy.calls == [
+        ("module", ("scale<float>",), ("--std=c++17", "-DX=1")),
+        ("constant", 4),
+        ("launch", "scale<float>", ((1,), (8,), (x, np.int32(8))), {"shared_mem": 4}),
+    ]
+
+
+def test_mixed_arrays_are_refused(cupy):
+    source = "__global__ void f(float* x, float* y) {}"
+    with pytest.raises(TypeError, match="are NumPy arrays and others are on the GPU"):
+        RawKernel(source, "f")((1,), (1,), (DeviceArray(np.ones(1)), np.ones(1)))
+    assert cupy.calls == []
+
+
+def test_check_is_always_the_emulator(cupy):
+    kernel = RawKernel(SOURCE, "scale<float>")
+    kernel.set_constant("factor", np.full(1, 3, np.float32))
+    x = DeviceArray(np.ones(8, np.float32))
+    assert kernel.check((1,), (8,), (x, np.int32(8))).errors == []
+    assert (x.values == 3).all()
+    assert cupy.calls == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="no GPU")
+def test_on_a_real_gpu():
+    import cupy
+
+    kernel = RawKernel(SOURCE, "scale<float>")
+    kernel.set_constant("factor", np.full(1, 3, np.float32))
+    x = cupy.ones(100, cupy.float32)
+    kernel((4,), (32,), (x, np.int32(100)))
+    assert float(x.sum()) == 300

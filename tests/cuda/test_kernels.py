@@ -1,0 +1,147 @@
+"""The library's kernels: against NumPy, without a finding, with their known use of memory, for real cards."""
+
+import numpy as np
+import pytest
+
+from distlearn.backend import get_xp, has_gpu, to_device, to_numpy
+from distlearn.cuda import compile_check, has_nvrtc, kernels
+from distlearn.cuda.kernels.variant import memory_use, source
+from distlearn.cuda.nvrtc import ARCHITECTURES
+
+ALL = pytest.mark.parametrize("variant", kernels.VARIANTS, ids=str)
+
+
+def arguments(variant, seed=0):
+    return variant.example(np.random.default_rng(seed))
+
+
+def copies(args):
+    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
+
+
+def assert_same(variant, got, wanted):
+    for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
+        if not isinstance(a, np.ndarray):
+            continue
+        if i in variant.unordered:
+            a, b = np.sort(a), np.sort(b)
+        if a.dtype == np.int8:  # a value halfway between two codes may go either way
+            assert np.abs(a.astype(int) - b).max() <= 1
+        np.testing.assert_allclose(a, b, rtol=variant.rtol, atol=variant.atol, err_msg=f"argument {i}")
+
+
+def reference(variant, args):
+    wanted = copies(args)
+    variant.reference(*wanted)
+    changed = [i for i, (a, b) in enumerate(zip(args, wanted, strict=True)) if np.any(a != b)]
+    assert changed, "the reference changed nothing, so comparing with it would prove nothing"
+    return wanted
+
+
+@ALL
+def test_checked_against_numpy(variant, compiler):
+    args = arguments(variant)
+    wanted = reference(variant, args)
+    report = variant.check(*args, compiler=compiler)
+    assert report.errors == [], str(report)
+    assert_same(variant, args, wanted)
+
+
+@ALL
+def test_memory_use_is_as_stated(variant, compiler):
+    report = variant.check(*arguments(variant), compiler=compiler)
+    counted = {key: memory_use(report, *key) for key in variant.memory}
+    assert variant.memory, "nothing is stated"
+    assert counted == pytest.approx(variant.memory, abs=0.3), str(report)
+
+
+@ALL
+def test_fast_build(variant):
+    args = arguments(variant, seed=1)
+    wanted = reference(variant, args)
+    variant(*args)
+    assert_same(variant, args, wanted)
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
+@pytest.mark.parametrize("file", sorted({v.file for v in kernels.VARIANTS}))
+def test_compiles_for_real_cards(file):
+    names = [v.kernel for v in kernels.VARIANTS if v.file == file and "<" in v.kernel]
+    check = compile_check(source(file), ARCHITECTURES, names=names)
+    assert check.ok, str(check)
+    assert check.problems == [], str(check)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="no GPU")
+@ALL
+def test_on_a_gpu(variant):
+    args = arguments(variant)
+    wanted = reference(variant, args)
+    moved = tuple(to_device(a, "gpu") if isinstance(a, np.ndarray) else a for a in args)
+    variant(*moved)
+    assert get_xp(*moved).__name__ == "cupy"
+    assert_same(variant, tuple(to_numpy(a) if hasattr(a, "shape") else a for a in moved), wanted)
+
+
+def test_odd_sizes():
+    rng = np.random.default_rng(2)
+    for m, n, k in ((1, 1, 1), (17, 33, 5), (65, 70, 31), (100, 3, 129)):
+        a, b = rng.random((m, k), dtype=np.float32), rng.random((k, n), dtype=np.float32)
+        for variant in kernels.matmul.VARIANTS:
+            c = np.full((m, n), np.nan, np.float32)
+            report = variant.check(a, b, c)
+            assert report.errors == [], str(report)
+            np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+        for variant in kernels.transpose.VARIANTS:
+            out = np.zeros((k, m), np.float32)
+            assert variant.check(a, out).errors == []
+            np.testing.assert_array_equal(out, a.T)
+
+
+@pytest.mark.parametrize(("k", "stride", "padding"), [(3, 1, 1), (5, 2, 2), (1, 1, 0), (3, 3, 0), (7, 2, 3)])
+def test_convolutions_agree(k, stride, padding):
+    rng = np.random.default_rng(k)
+    x, w = rng.normal(size=(2, 3, 19, 23)).astype(np.float32), rng.normal(size=(4, 3, k, k)).astype(np.float32)
+    conv = kernels.convolution
+    oh, ow = (conv.output_size(s, k, stride, padding) for s in (19, 23))
+    col, wanted = np.zeros((3 * k * k, 2 * oh * ow), np.float32), np.zeros((2, 4, oh, ow), np.float32)
+    conv.conv_reference(x, w, wanted, stride, padding)
+    assert conv.IM2COL.check(x, col, k, stride, padding).errors == []
+    product = (w.reshape(4, -1) @ col).reshape(4, 2, oh, ow).swapaxes(0, 1)
+    np.testing.assert_allclose(product, wanted, rtol=1e-4, atol=1e-4)
+    for variant in (conv.CONV_NAIVE, conv.CONV_SHARED):
+        y = np.zeros_like(wanted)
+        report = variant.check(x, w, y, stride, padding)
+        assert report.errors == [], str(report)
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+    # col2im is the transpose of im2col: <im2col x, c> = <x, col2im c>
+    c, back = rng.normal(size=col.shape).astype(np.float32), np.zeros_like(x)
+    assert conv.COL2IM.check(c, back, k, stride, padding).errors == []
+    assert np.vdot(col, c) == pytest.approx(np.vdot(x, back), rel=1e-3, abs=1e-2)
+
+
+def test_traffic_of_the_three_matrix_products():
+    """What lab and books promise: tiling by 16 and by 64 divides the bytes that A and B cost."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.random((128, 128), dtype=np.float32) for _ in range(2))
+    moved = []
+    for variant in kernels.matmul.VARIANTS:
+        report = variant.check(a, b, np.zeros((128, 128), np.float32))
+        assert report.flops >= 2 * 128**3
+        assert report.flops < 2.01 * 128**3
+        moved.append(report.bytes_moved)
+    operands = [m - 4 * 128 * 128 for m in moved]
+    assert operands[1] == 2 * 128**3 // 16 * 4
+    assert operands[2] == 2 * 128**3 // 64 * 4
+    assert operands[0] == 128**3 // 32 * (1 + 4) * 32
+
+
+def test_wrong_shapes_are_named():
+    a = np.zeros((4, 5), np.float32)
+    with pytest.raises(ValueError, match=r"transpose: out has shape \(4, 5\), expected \(5, 4\)"):
+        kernels.transpose.PADDED(a, a)
+    with pytest.raises(ValueError, match=r"matmul: shapes \(4, 5\) x \(4, 5\)"):
+        kernels.matmul.TILED(a, a, a)
+    with pytest.raises(ValueError, match="expected 1 for 20"):
+        kernels.reduce.SHUFFLE(a.ravel(), np.zeros(2, np.float32))

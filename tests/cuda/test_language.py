@@ -1,0 +1,271 @@
+"""What of CUDA C the emulator runs: each kernel against NumPy, in the checked and in the fast build."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel, compile_check, has_nvrtc
+
+i32, f32 = np.int32, np.float32
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(params=[True, False], ids=["checked", "fast"])
+def run(request, compiler):
+    """Return a function that builds a kernel, launches it and gives the arguments back."""
+
+    def launch(source, name, grid, block, args, *, shared_mem=0, constants=(), options=()):
+        kernel = RawKernel(source, name, options, checked=request.param, compiler=compiler)
+        for constant, value in dict(constants).items():
+            kernel.set_constant(constant, value)
+        kernel(grid, block, args, shared_mem=shared_mem)
+        report = kernel.check(grid, block, tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args),
+                              shared_mem=shared_mem)  # fmt: skip
+        assert report.errors == [], str(report)
+        return args
+
+    return launch
+
+
+def test_template(run):
+    source = """
+    template <typename T, int UNROLL>
+    __global__ void sgd(T* w, T* v, const T* g, T lr, T mu, int n) {
+        int first = blockIdx.x * blockDim.x * UNROLL + threadIdx.x;
+    #pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            int i = first + u * blockDim.x;
+            if (i < n) { T m = mu * v[i] + g[i]; v[i] = m; w[i] -= lr * m; }
+        }
+    }"""
+    for dtype, name, grid in ((np.float32, "sgd<float, 4>", 1), (np.float64, "sgd<double, 2>", 2)):
+        w, v, g = (rng.normal(size=1000).astype(dtype) for _ in range(3))
+        wanted = w - dtype(0.1) * (dtype(0.9) * v + g)
+        run(source, name, (grid,), (256,), (w, v, g, dtype(0.1), dtype(0.9), i32(1000)))
+        np.testing.assert_allclose(w, wanted - 0 if grid else 0, rtol=1e-5, atol=1e-6)
+
+
+def test_constant_memory(run):
+    source = """__constant__ float filter[3];
+    extern "C" __global__ void smooth(const float* x, float* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= 1 && i < n - 1) { float s = 0; for (int k = 0; k < 3; k++) s += filter[k] * x[i + k - 1]; y[i] = s; }
+    }"""
+    x, y = rng.random(100, dtype=f32), np.zeros(100, f32)
+    w = np.array([0.25, 0.5, 0.25], f32)
+    run(source, "smooth", (4,), (32,), (x, y, i32(100)), constants={"filter": w})
+    np.testing.assert_allclose(y[1:-1], np.convolve(x, w, "valid"), rtol=1e-5)
+
+
+def test_three_dimensions(run):
+    source = """extern "C" __global__ void index3(int* out) {
+        unsigned x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+        unsigned z = blockIdx.z * blockDim.z + threadIdx.z;
+        out[(z * gridDim.y * blockDim.y + y) * gridDim.x * blockDim.x + x] = x + 100 * y + 10000 * z;
+    }"""
+    out = np.zeros((2 * 2, 3 * 5, 2 * 7), i32)
+    run(source, "index3", (2, 3, 2), (7, 5, 2), (out,))
+    z, y, x = np.indices(out.shape)
+    np.testing.assert_array_equal(out, x + 100 * y + 10000 * z)
+
+
+@pytest.mark.parametrize("block", [(1024,), (50,), (7, 5, 3), (1,), (33,)], ids=str)
+def test_shuffles_and_votes_in_any_block(run, block):
+    source = """extern "C" __global__ void total(const float* x, float* sums, int* counts) {
+        int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+        int n = blockDim.x * blockDim.y * blockDim.z, lane = t & 31, left = n - (t & ~31);
+        unsigned mask = left >= 32 ? 0xffffffffu : (1u << left) - 1;
+        float v = x[t];
+        for (int d = 16; d; d >>= 1) { float u = __shfl_sync(mask, v, lane + d < left ? lane + d : lane); if (lane + d < left && lane + d < 32) v += u; }
+        unsigned votes = __ballot_sync(mask, x[t] > 0.5f);
+        __shared__ float part[32]; __shared__ int count[32];
+        if (lane == 0) { part[t / 32] = v; count[t / 32] = __popc(votes); }
+        __syncthreads();
+        if (t == 0) {
+            float s = 0; int c = 0;
+            for (int i = 0; i < (n + 31) / 32; i++) { s += part[i]; c += count[i]; }
+            sums[blockIdx.x] = s; counts[blockIdx.x] = c;
+        }
+    }"""  # noqa: E501
+    n = int(np.prod(block))
+    x, sums, counts = rng.random(n, dtype=f32), np.zeros(3, f32), np.zeros(3, i32)
+    run(source, "total", (3,), block, (x, sums, counts))
+    np.testing.assert_allclose(sums, x.sum(), rtol=1e-5)
+    assert (counts == (x > 0.5).sum()).all()
+
+
+def test_shuffle_variants(run):
+    source = """extern "C" __global__ void shuffles(const int* x, int* out, const double* d, double* dout) {
+        int t = threadIdx.x, v = x[t]; const unsigned all = 0xffffffffu;
+        out[t] = __shfl_up_sync(all, v, 3);
+        out[32 + t] = __shfl_down_sync(all, v, 3, 8);
+        out[64 + t] = __shfl_xor_sync(all, v, 5);
+        out[96 + t] = __shfl_sync(all, v, 7, 16);
+        out[128 + t] = __any_sync(all, v == 3) + 2 * __all_sync(all, v >= 0);
+        out[160 + t] = __match_any_sync(all, v % 4);
+        out[192 + t] = __syncthreads_count(v % 2);
+        dout[t] = __shfl_down_sync(all, d[t], 1);
+    }"""
+    x, out = np.arange(32, dtype=i32), np.zeros(224, i32)
+    d, dout = rng.random(32), np.zeros(32)
+    run(source, "shuffles", (1,), (32,), (x, out, d, dout))
+    lane = np.arange(32)
+    o = out.reshape(7, 32)
+    np.testing.assert_array_equal(o[0], np.where(lane >= 3, lane - 3, lane))
+    np.testing.assert_array_equal(o[1], np.where(lane % 8 + 3 < 8, lane + 3, lane))
+    np.testing.assert_array_equal(o[2], lane ^ 5)
+    np.testing.assert_array_equal(o[3], lane // 16 * 16 + 7)
+    assert (o[4] == 3).all()
+    np.testing.assert_array_equal(o[5].view(np.uint32), 0x11111111 << (lane % 4))
+    assert (o[6] == 16).all()
+    np.testing.assert_array_equal(dout, np.append(d[1:], d[31]))
+
+
+def test_atomics(run):
+    source = """extern "C" __global__ void atomics(int* out, float* f, unsigned* u, unsigned long long* big) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        atomicAdd(&out[0], i); atomicSub(&out[1], 1); atomicMax(&out[2], i); atomicMin(&out[3], -i);
+        atomicOr(&out[4], 1 << i % 8); atomicAnd(&out[5], ~(1 << i % 4)); atomicXor(&out[6], i);
+        atomicAdd(f, 0.5f); atomicInc(u, 9u); atomicAdd(big, 1ULL << 33);
+        int seen = out[7] * 0, assumed;
+        do { assumed = seen; seen = atomicCAS(&out[8], assumed, assumed + 2); } while (seen != assumed);
+    }"""
+    out, f, u, big = np.zeros(9, i32), np.zeros(1, f32), np.zeros(1, np.uint32), np.zeros(1, np.uint64)
+    out[5] = -1
+    run(source, "atomics", (4,), (32,), (out, f, u, big))
+    i = np.arange(128)
+    assert out.tolist() == [i.sum(), -128, 127, -127, 255, -16, np.bitwise_xor.reduce(i), 0, 256]
+    assert f[0] == 64 and u[0] == 128 % 10 and int(big[0]) == 128 << 33  # noqa: PT018
+
+
+def test_half_precision(run):
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void halves(const half* x, half* y, float* back, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        back[i] = __half2float(x[i]);
+        y[i] = __float2half(__half2float(x[i]) * 3.0f);
+        y[n + i] = __hadd(x[i], x[i]);
+        half2 p = __halves2half2(x[i], x[i]);
+        y[2 * n + i] = __low2half(__hmul2(p, p));
+    }"""
+    x = np.concatenate([rng.normal(size=200), [0, -0.0, 1e-7, -6e-8, 6.1e-5, 65504, np.inf, -np.inf]]).astype(
+        np.float16
+    )
+    n = x.size
+    y, back = np.zeros(3 * n, np.float16), np.zeros(n, f32)
+    run(source, "halves", (-(-n // 64),), (64,), (x, y, back, i32(n)))
+    np.testing.assert_array_equal(back, x.astype(f32))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(y[:n], (x.astype(f32) * 3).astype(np.float16))
+        np.testing.assert_array_equal(y[n : 2 * n], (x + x).astype(np.float16))
+        np.testing.assert_array_equal(y[2 * n :], (x * x).astype(np.float16))
+
+
+def test_mathematics(run):
+    source = """extern "C" __global__ void maths(const float* x, float* y, int n) {
+        int i = threadIdx.x; float v = x[i];
+        y[i] = __expf(v) + rsqrtf(v) + fmaxf(v, 0.5f) + max(i, 7) + sqrt(v) + exp(v) + fma(v, v, v) + __saturatef(v)
+             + __fdividef(v, 2.0f) + (isnan(v) ? 1 : 0) + min(3.0f, v) + abs(-v) + pow(v, 2.0f) + floorf(v * 10);
+    }"""
+    x, y = rng.random(64, dtype=f32) + f32(0.1), np.zeros(64, f32)
+    run(source, "maths", (1,), (64,), (x, y, i32(64)))
+    i, v = np.arange(64), x.astype(np.float64)
+    wanted = 2 * np.exp(v) + v**-0.5 + np.maximum(v, 0.5) + np.maximum(i, 7) + np.sqrt(v) + v * v + v + np.clip(v, 0, 1)
+    wanted += v / 2 + np.minimum(3, v) + v + v**2 + np.floor(x * f32(10))
+    np.testing.assert_allclose(y, wanted, rtol=1e-5)
+
+
+def test_names_that_the_c_library_has_too(run):
+    source = """__device__ float gamma(float x) { return x + 1; }
+    extern "C" {
+    __global__ void index(float* y0) { y0[threadIdx.x] = gamma(threadIdx.x); }
+    }"""
+    y = np.zeros(8, f32)
+    run(source, "index", (1,), (8,), (y,))
+    np.testing.assert_array_equal(y, np.arange(8) + 1)
+
+
+def test_two_dynamic_arrays_and_structs(run):
+    source = """struct Pair { float a; int b; };
+    extern __shared__ unsigned char raw[];
+    extern "C" __global__ void both(const Pair* in, float* out, int n) {
+        float* f = (float*)raw;
+        int* k = (int*)&f[n];
+        int t = threadIdx.x;
+        f[t] = in[t].a; k[t] = in[t].b;
+        __syncthreads();
+        out[t] = f[n - 1 - t] * k[n - 1 - t];
+    }"""
+    pairs = np.zeros(64, np.dtype([("a", f32), ("b", i32)]))
+    pairs["a"], pairs["b"] = rng.random(64), np.arange(64)
+    out = np.zeros(64, f32)
+    run(source, "both", (1,), (64,), (pairs.view(f32), out, i32(64)), shared_mem=512)
+    np.testing.assert_allclose(out, (pairs["a"] * pairs["b"])[::-1])
+
+
+def test_language_at_large(run):
+    """Odds and ends that courses use, all of which NVRTC takes, too."""
+    source = """const int SIZE = 32;
+    static __device__ int counter; __device__ const float w[3] = {1, 2, 3};
+    const float table[4] = {1, 2, 3, 4};
+    __device__ __forceinline__ float f(float x) { return x + table[(int)x % 4]; }
+    __device__ int later(int n);
+    template <int N> __device__ float total(const float (&a)[N]) { float s = 0; for (float v : a) s += v; return s; }
+    struct V { float x, y; __device__ float len() const { return sqrtf(x * x + y * y); } };
+    __device__ V operator+(V p, V q) { return {p.x + q.x, p.y + q.y}; }
+    struct P { int n; float s; };
+    extern "C" __global__ void __launch_bounds__(256) k(P p, float* __restrict__ o, bool add) {
+        extern __shared__ __align__(16) float s[];
+        float4* wide = reinterpret_cast<float4*>(s);
+        if (threadIdx.x < 8) wide[threadIdx.x] = make_float4(1, 2, 3, 4);
+        __syncthreads();
+        V v = {3, 4}; v = v + V{0, 0};
+        atomicAdd(&counter, 1);
+        dim3 d = blockDim;
+        auto twice = [=](int i) { return i * 2; };
+        const float local[3] = {1, 2, 3};
+        float r = v.len() + w[threadIdx.x % 3] + f(threadIdx.x) + later(2) + d.x + twice(3) + total(local) + s[1];
+        switch (threadIdx.x % 3) { case 0: r += 1; break; case 1: r += 2; default: r += 4; }
+        if (p.n < 0) __trap();
+        o[threadIdx.x] = add ? r + p.n + p.s : 0;
+    }
+    __device__ int later(int n) { return n + 1; }"""
+    p = np.array((5, 0.5), dtype=[("n", "i4"), ("s", "f4")])[()]
+    o, i = np.zeros(32, f32), np.arange(32)
+    run(source, "k", (1,), (32,), (p, o, True), shared_mem=128)
+    wanted = 5 + (1 + i % 3) + (i + 1 + i % 4) + 3 + 32 + 6 + 6 + 2 + np.choose(i % 3, [1, 6, 4]) + 5.5
+    np.testing.assert_array_equal(o, wanted)
+    if has_nvrtc():
+        assert compile_check(source, [80]).ok
+
+
+def test_options_define_macros(run):
+    y = np.zeros(4, i32)
+    run(
+        'extern "C" __global__ void f(int* y) { y[threadIdx.x] = VALUE; }',
+        "f",
+        (1,),
+        (4,),
+        (y,),
+        options=("-DVALUE=7",),
+    )
+    assert (y == 7).all()
+
+
+def test_printf_appears_in_python(compiler, capsys):
+    source = """extern "C" __global__ void hello() {
+        if (threadIdx.x < 2) printf("thread %d of %d\\n", threadIdx.x, blockDim.x);
+    }"""
+    report = RawKernel(source, "hello", compiler=compiler).check((1,), (4,), ())
+    assert capsys.readouterr().out == "thread 0 of 4\nthread 1 of 4\n" == report.printed
+
+
+def test_memory_shared_by_arguments(compiler):
+    source = """extern "C" __global__ void shift(const float* from, float* to, int n) {
+        int i = threadIdx.x; float v = i < n ? from[i] : 0; __syncthreads(); if (i < n) to[i] = v;
+    }"""
+    x = np.arange(33, dtype=f32)
+    report = RawKernel(source, "shift", compiler=compiler).check((1,), (32,), (x[:-1], x[1:], i32(32)))
+    assert report.errors == []
+    np.testing.assert_array_equal(x, np.maximum(np.arange(33) - 1, 0))
+    assert report.find("from/to", "write").sectors_per_request == 5  # 128 bytes that begin 4 bytes after a sector

@@ -1,0 +1,55 @@
+"""The source compiled for real cards, with no card: needs the wheel nvidia-cuda-nvrtc."""
+
+import pytest
+
+from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
+
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
+
+
+@needs_nvrtc
+def test_what_a_host_compiler_lets_pass():
+    source = """extern "C" __global__ void f(float* x) {
+    x[0] = INFINITY;
+    uint8_t y = 3;
+}"""
+    check = compile_check(source, ["sm_75", 90])
+    assert not check.ok
+    assert [(p.severity, p.line, p.column) for p in check.problems] == [("error", 2, 12), ("error", 3, 5)]
+    assert "INFINITY" in check.problems[0].message
+    assert "x[0] = INFINITY" in str(check)
+
+
+@needs_nvrtc
+def test_missing_header_and_too_much_shared_memory():
+    (problem,) = compile_check("#include <cstdint>\n__global__ void f() {}", [80]).problems
+    assert problem.line == 1
+    assert "cstdint" in problem.message
+    source = """extern "C" __global__ void f(float* x) {
+        __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads(); x[0] = s[3]; }"""
+    (problem,) = compile_check(source, [80]).problems
+    assert "too much shared data" in problem.message
+
+
+@needs_nvrtc
+def test_templates_and_sizes():
+    source = "template <typename T> __global__ void twice(T* x) { x[threadIdx.x] *= T::none; }"
+    assert compile_check(source, [80]).ok  # nobody asked for it, so nobody noticed
+    assert not compile_check(source, [80], names=["twice<float>"]).ok
+    good = source.replace("T::none", "2")
+    check = compile_check(good, [75, 100], names=["twice<float>"])
+    assert check.ok
+    assert all(size > 500 for size in check.sizes.values())
+
+
+@needs_nvrtc
+def test_unknown_architecture():
+    with pytest.raises(ValueError, match="does not compile for sm_35, only for sm_"):
+        compile_check("", ["sm_35"])
+
+
+def test_not_installed(monkeypatch):
+    nvrtc.supported_architectures.cache_clear()
+    monkeypatch.setattr(nvrtc, "_library", lambda: None)
+    with pytest.raises(CompilerNotFound, match="needs no GPU"):
+        compile_check("")

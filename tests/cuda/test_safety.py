@@ -1,0 +1,113 @@
+"""Whatever a kernel does, Python survives and the report comes in time; random guarded kernels agree with NumPy."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from distlearn.cuda import KernelError, RawKernel
+
+i32, f32 = np.int32, np.float32
+
+WILD = {
+    "null pointer": ("float* p = (float*)(long long)(n - 5); p[threadIdx.x] = 1;", "out-of-bounds"),
+    "far away": ("x[1LL << 40] = 1;", "out-of-bounds"),
+    "before the array": ("x[-1] = 1;", "out-of-bounds"),
+    "endless recursion": ("x[0] = deep(n);", "stack-overflow"),
+    "endless loop": ("while (n > 0) x[threadIdx.x] = n;", "infinite-loop"),
+    "huge memset": ("memset(x, 0, 1 << 30);", "out-of-bounds"),
+    "assertion": ("assert(n == 3);", "assertion-failed"),
+    "shared through a pointer": ("__shared__ float s[8]; float* p = s; p[n + 100] = 1;", "out-of-bounds"),
+}
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_wild_kernels(name, compiler):
+    body, kind = WILD[name]
+    source = f"""__device__ int deep(int n) {{ volatile int a[100]; a[n % 100] = n; return deep(n + 1) + a[n % 100]; }}
+    extern "C" __global__ void wild(float* x, int n) {{
+        {body}
+    }}"""
+    start = time.monotonic()
+    report = RawKernel(source, "wild", compiler=compiler).check(
+        (2,), (64,), (np.zeros(64, f32), i32(5)), time_limit=0.5
+    )
+    assert report.errors, str(report)
+    assert report.errors[0].kind == kind, str(report)
+    assert report.errors[0].line in (1, 3)
+    assert time.monotonic() - start < 60
+
+
+def test_a_smashed_stack_ends_the_program_only(compiler):
+    source = """extern "C" __global__ void smash(float* x, int n) {
+        float local[4]; float* p = local;
+        for (int i = 0; i < n; i++) p[i] = 1;
+        x[0] = p[n % 4];
+    }"""
+    report = RawKernel(source, "smash", compiler=compiler).check((1,), (1,), (np.zeros(4, f32), i32(1 << 20)))
+    assert report.errors
+    assert report.errors[0].kind in ("crash", "out-of-bounds")
+
+
+def test_frames_that_are_too_large_do_not_compile(compiler):
+    source = """extern "C" __global__ void big(float* x, int n) {
+        float local[100000]; for (int i = 0; i < n; i++) local[i * 7 % n] = i; x[0] = local[n / 2];
+    }"""
+    with pytest.raises(KernelError, match="96 KiB"):
+        RawKernel(source, "big", compiler=compiler).compile()
+
+
+INDEX = st.sampled_from(["i", "n - 1 - i", "i * s", "i + s", "i / (s + 1)", "i ^ s", "(i * 7 + s) % n", "i - s"])
+VALUE = st.sampled_from(["x[j]", "x[j] * 2.0f + 1.0f", "x[j] - y[i]", "(float)j", "fmaxf(x[j], 0.5f)"])
+SOURCE = """extern "C" __global__ void fuzz(const float* x, float* y, int n, int s) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int j = INDEX;
+    if (GUARD) y[i] = VALUE;
+}"""
+RELAXED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def numpy_index(index, i, n, s):
+    return eval(index.replace("/", "//"), {"i": i, "n": n, "s": s})
+
+
+def numpy_value(value, x, y, i, j):
+    return {
+        "x[j]": lambda: x[j],
+        "x[j] * 2.0f + 1.0f": lambda: x[j] * f32(2) + f32(1),
+        "x[j] - y[i]": lambda: x[j] - y[i],
+        "(float)j": lambda: j.astype(f32),
+        "fmaxf(x[j], 0.5f)": lambda: np.maximum(x[j], f32(0.5)),
+    }[value]()
+
+
+@RELAXED
+@given(INDEX, VALUE, st.integers(1, 300), st.integers(0, 40), st.sampled_from([1, 32, 50, 128]))
+def test_guarded_kernels_agree_with_numpy(index, value, n, s, block):
+    source = SOURCE.replace("INDEX", index).replace("VALUE", value).replace("GUARD", "i < n && j >= 0 && j < n")
+    rng = np.random.default_rng(n)
+    x, y = rng.random(n, dtype=f32), rng.random(n, dtype=f32)
+    wanted, i = y.copy(), np.arange(n)
+    j = numpy_index(index, i, n, s)
+    i, j = i[(j >= 0) & (j < n)], j[(j >= 0) & (j < n)]
+    wanted[i] = numpy_value(value, x, y, i, j)
+    report = RawKernel(source, "fuzz").check((-(-n // block),), (block,), (x, y, i32(n), i32(s)))
+    assert report.errors == [], str(report)
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+
+
+@RELAXED
+@given(INDEX, VALUE, st.integers(1, 300), st.integers(0, 1 << 20), st.sampled_from([1, 32, 50, 128]))
+def test_unguarded_kernels_never_crash(index, value, n, s, block):
+    source = SOURCE.replace("INDEX", index).replace("VALUE", value).replace("GUARD", "true")
+    x, y = np.ones(n, f32), np.zeros(n, f32)
+    grid = -(-n // block)
+    report = RawKernel(source, "fuzz").check((grid,), (block,), (x, y, i32(n), i32(s)))
+    i = np.arange(grid * block)
+    j = numpy_index(index, i, n, s)
+    reads_x = "x[j]" in value
+    astray = (i >= n).any() or (reads_x and ((j < 0) | (j >= n)).any())
+    assert bool(report.errors) == bool(astray), str(report)
+    assert {e.kind for e in report.errors} <= {"out-of-bounds"}

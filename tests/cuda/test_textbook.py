@@ -1,0 +1,52 @@
+"""Each textbook kernel reports exactly what the textbook says, with every compiler; correct ones report nothing."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import KernelError, RawKernel
+
+from .textbook import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.title)
+def test_report(case, compiler):
+    args = case.fresh_args()
+    report = RawKernel(case.source, case.name, compiler=compiler).check(
+        case.grid, case.block, args, shared_mem=case.shared_mem, time_limit=case.time_limit
+    )
+    assert [(e.kind, e.line, e.array) for e in report.errors] == case.errors, str(report)
+    for (array, access, line), wanted in case.sites.items():
+        site = report.find(array, access, line)
+        assert {name: getattr(site, name) for name in wanted} == pytest.approx(wanted), str(report)
+    if case.flops is not None:
+        assert report.flops == case.flops
+    if case.moved is not None:
+        assert report.bytes_moved == case.moved
+    if case.lanes is not None:
+        assert case.lanes[0] <= report.active_lanes <= case.lanes[1]
+    if case.result is not None:
+        which, wanted = case.result
+        np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.result is not None], ids=lambda c: c.title)
+def test_launch_in_both_builds(case, compiler):
+    which, wanted = case.result
+    for checked in (True, False):
+        if not checked and "lock" in case.title:
+            continue  # the fast build never preempts: threads of a block must not wait for each other in a loop
+        args = case.fresh_args()
+        kernel = RawKernel(case.source, case.name, checked=checked, compiler=compiler)
+        kernel(case.grid, case.block, args, shared_mem=case.shared_mem)
+        np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
+
+
+MEMORY = {"out-of-bounds", "misaligned", "missing-lanes", "division-by-zero", "divergent-barrier", "exited-threads"}
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.errors and c.errors[0][0] in MEMORY], ids=lambda c: c.title)
+def test_checked_launch_raises_where_memory_would_suffer(case, compiler):
+    kernel = RawKernel(case.source, case.name, compiler=compiler)
+    with pytest.raises(KernelError, match=case.errors[0][0]) as caught:
+        kernel(case.grid, case.block, case.fresh_args(), shared_mem=case.shared_mem)
+    assert caught.value.report.errors[0].line == case.errors[0][1]

@@ -1,0 +1,29 @@
+"""The compiler that comes as a Python package. Its very first build makes a C library, which takes half a minute."""
+
+import os
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel, kernels
+from distlearn.cuda.compilers import find_compilers
+
+pytestmark = [
+    pytest.mark.skipif("zig" not in {c.kind for c in find_compilers()}, reason="no zig (pip install ziglang)"),
+    pytest.mark.skipif(os.environ.get("DISTLEARN_TEST_ZIG") != "1", reason="slow; set DISTLEARN_TEST_ZIG=1"),
+]
+
+
+@pytest.mark.timeout(600)
+def test_both_builds():
+    tiled = kernels.matmul.TILED
+    args = tiled.example(np.random.default_rng(0))
+    report = tiled.check(*args, compiler="zig")
+    assert report.errors == []
+    assert report.flops == 2 * 128 * 64 * 192
+    np.testing.assert_allclose(args[2], args[0] @ args[1], rtol=1e-5)
+    source = kernels.variant.source(tiled.file)
+    launch = tiled.launch(*args)
+    args[2][:] = 0
+    RawKernel(source, tiled.kernel, checked=False, compiler="zig")(*launch[:3])
+    np.testing.assert_allclose(args[2], args[0] @ args[1], rtol=1e-5)

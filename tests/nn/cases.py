@@ -1,0 +1,122 @@
+"""The table of all layers and the shapes on which they are checked: gradients, devices, precision, shapes."""
+
+import itertools
+
+import numpy as np
+
+from distlearn import nn
+from distlearn.nn import Conv2d
+
+F = {"dtype": "float64"}
+
+
+class Repeatable(nn.Dropout):
+    """Dropout that drops the same values in every pass, so that differences can be taken."""
+
+    def forward(self, x):
+        self.rng = np.random.default_rng(5)
+        return super().forward(x)
+
+
+def _convolutions():
+    """Every algorithm that can, on every kind of geometry."""
+    geometries = [
+        ((2, 6, 5, 3), (3, 4, 3), {}),
+        ((2, 7, 7, 2), (2, 3, 3), {"padding": "same"}),
+        ((1, 5, 6, 4), (4, 6, 3), {"padding": 1, "groups": 2}),
+        ((2, 5, 5, 20), (20, 3, 3), {"padding": 1}),
+        ((2, 4, 4, 2), (2, 2, 3), {"padding": 3}),
+        ((0, 5, 5, 2), (2, 3, 3), {}),
+    ]
+    others = [
+        ((2, 7, 8, 3), (3, 2, 3), {"stride": 2, "padding": 1}),
+        ((1, 9, 8, 2), (2, 3, 3), {"dilation": (2, 1), "padding": "same"}),
+        ((1, 11, 9, 2), (2, 2, 3), {"dilation": 2, "stride": (2, 1), "padding": 1}),
+        ((2, 5, 4, 3), (3, 5, 1), {}),
+        ((2, 5, 4, 3), (3, 5, 1), {"stride": 2}),
+        ((1, 6, 9, 2), (2, 3, (2, 5)), {"padding": (1, 2), "stride": (1, 3)}),
+        ((1, 12, 12, 1), (1, 2, 11), {"stride": 4, "padding": 4}),
+    ]
+    for algorithm in nn.ALGORITHMS:
+        mine = geometries + ([] if algorithm.startswith("winograd") else others)
+        for shape, args, options in mine:
+            yield Conv2d(*args, 1, algorithm=algorithm, **options, **F), shape
+    yield Conv2d(2, 3, 3, 1, bias=False, **F), (2, 4, 4, 2)
+
+
+def _pools():
+    for pool, ceil in itertools.product((nn.MaxPool, nn.AvgPool), (False, True)):
+        options = {"ceil": ceil} if pool is nn.MaxPool else {}
+        if pool is nn.AvgPool and ceil:
+            continue
+        yield pool(2, **options), (2, 6, 4, 3)
+        yield pool(2, **options), (1, 5, 7, 2)
+        yield pool(3, 2, **options), (2, 8, 7, 2)
+        yield pool(3, 1, padding=1, **options), (1, 4, 5, 2)
+        yield pool((2, 3), (3, 2), **options), (1, 8, 7, 1)
+    yield nn.GlobalAvgPool(), (2, 3, 4, 5)
+
+
+def _inception():
+    return nn.Parallel(
+        Conv2d(3, 2, 1, 1, **F),
+        nn.Sequential(Conv2d(3, 2, 1, 2, **F), nn.Tanh(), Conv2d(2, 4, 3, 3, padding=1, **F)),
+        nn.Sequential(nn.AvgPool(3, 1, padding=1), Conv2d(3, 1, 1, 4, **F)),
+        nn.Identity(),
+    )
+
+
+def _containers():
+    yield _inception(), (2, 4, 4, 3)
+    yield nn.Residual(nn.Sequential(nn.Linear(4, 4, 1, **F), nn.Tanh())), (3, 4)
+    yield nn.Residual(nn.Tanh()), (3, 4)
+    yield nn.Residual(Conv2d(2, 3, 3, 1, padding=1, **F), Conv2d(2, 3, 1, 2, **F)), (1, 4, 4, 2)
+    yield nn.Siamese(nn.Sequential(nn.Linear(4, 3, 1, **F), nn.Sigmoid())), (3, 2, 4)
+    yield nn.Siamese(nn.Sequential(Conv2d(1, 2, 3, 1, **F), nn.Flatten())), (2, 2, 4, 4, 1)
+    yield nn.Recompute(nn.Sequential(nn.Linear(4, 3, 1, **F), nn.Tanh(), nn.Linear(3, 2, 2, **F))), (3, 4)
+    yield nn.Sequential(nn.RNN(3, 4, 1, **F), nn.RNN(4, 2, 2, **F)), (2, 5, 3)
+    yield nn.Sequential(nn.GRU(3, 4, 1, **F), nn.GRU(4, 2, 2, **F), nn.Linear(2, 3, 3, **F)), (2, 4, 3)
+    yield nn.MLP((6, 5, 4, 3), "tanh", **F), (3, 6)
+
+
+def predicting(norm):
+    """A normalisation in prediction; its running statistics are constants there, so they have no gradient to check."""
+    view = norm.eval()
+    view.params = [p for p in norm.params if not p.frozen]
+    view.running_mean.data[...], view.running_var.data[...] = 0.3, 1.7
+    return view
+
+
+LAYERS = [
+    (nn.Linear(5, 3, 0, **F), (4, 5)),
+    (nn.Linear(1, 1, 0, **F), (1, 1)),
+    (nn.Linear(7, 2, 0, **F), (0, 7)),
+    (nn.Linear(3, 2, 0, **F), (2, 4, 3)),
+    (nn.ReLU(), (3, 4)),
+    (nn.Sigmoid(), (3, 4)),
+    (nn.Tanh(), (2, 3, 4)),
+    (nn.Softmax(), (3, 5)),
+    (nn.BatchNorm(4, **F), (6, 4)),
+    (nn.BatchNorm(3, **F), (2, 3, 2, 3)),
+    (predicting(nn.BatchNorm(3, **F)), (2, 3, 2, 3)),
+    (nn.LayerNorm(5, **F), (3, 5)),
+    (nn.LayerNorm(4, **F), (2, 3, 4)),
+    (nn.LocalResponseNorm(5, alpha=0.3), (2, 2, 3, 7)),
+    (nn.LocalResponseNorm(3, alpha=0.2, k=1.0), (3, 2)),
+    (Repeatable(0.4), (4, 5)),
+    (nn.Flatten(), (2, 3, 2, 2)),
+    (nn.Identity(), (2, 3)),
+    (nn.Reshape(3, 2, 1), (2, 6)),
+    (nn.RNN(3, 4, 0, **F), (2, 5, 3)),
+    (nn.RNN(3, 4, 0, **F), (2, 1, 3)),
+    (nn.GRU(3, 4, 0, **F), (2, 5, 3)),
+    (nn.GRU(2, 3, 0, **F), (1, 1, 2)),
+    *_convolutions(),
+    *_pools(),
+    *_containers(),
+]
+
+
+def label(value):
+    """Name a test after its layer (with the algorithm) and shape."""
+    return f"{value}-{value.algorithm}" if isinstance(value, Conv2d) else str(value)

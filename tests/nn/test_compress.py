@@ -1,0 +1,145 @@
+"""Fewer bytes: shared weights, 8-bit integers; what they save, and what they cost in accuracy."""
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.data import load
+from distlearn.nn.quantize import QuantizedConv2d, QuantizedLinear
+from distlearn.optim import Momentum, Optimizer
+
+
+@pytest.fixture(scope="module")
+def digits():
+    data = load("digits", dtype="float32")
+    return data.x_train.reshape(len(data.x_train), -1), data.y_train
+
+
+@pytest.fixture(scope="module")
+def trained(digits):
+    """A small network of all kinds of layers that knows the digits."""
+    x, y = digits
+    model = nn.Sequential(
+        nn.Reshape(8, 8, 1),
+        nn.Conv2d(1, 8, 3, 1, padding=1),
+        nn.ReLU(),
+        nn.Residual(nn.Sequential(nn.Conv2d(8, 8, 3, 2, padding=1, groups=2), nn.ReLU(), nn.Dropout(0.1))),
+        nn.MaxPool(2),
+        nn.Flatten(),
+        nn.Linear(128, 10, 3),
+    )
+    loss, optimizer = nn.SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05)
+    for step in range(120):
+        part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
+        optimizer.zero_grad()
+        out, saved = model.forward(x[part])
+        model.backward(loss(out, y[part])[1], saved)
+        optimizer.step()
+    return model
+
+
+def accuracy(model, digits):
+    x, y = digits
+    return (model.eval().forward(x)[0].argmax(axis=1) == y).mean()
+
+
+class TestCluster:
+    @pytest.mark.parametrize(("clusters", "bits"), [(2, 1), (3, 2), (4, 2), (16, 4), (17, 8), (256, 8)])
+    def test_few_values_in_few_bits(self, clusters, bits):
+        x = np.random.default_rng(0).normal(size=(37, 11)).astype("float32")
+        c = nn.cluster(x, clusters)
+        assert (c.bits, c.shape, len(c.codebook)) == (bits, x.shape, clusters)
+        assert c.codes.nbytes == -(-x.size * bits // 8)
+        assert c.nbytes == c.codes.nbytes + 4 * clusters
+        restored = c.restore()
+        assert restored.dtype == np.float32
+        assert len(np.unique(restored)) <= clusters
+        nearest = np.abs(x.reshape(-1, 1) - c.codebook).min(axis=1)
+        np.testing.assert_allclose(np.abs(restored - x).ravel(), nearest, atol=1e-6)
+
+    def test_it_is_k_means(self):
+        """At the end every value is the mean of its cluster, and no value is nearer to another's."""
+        x = np.random.default_rng(0).normal(size=2000)
+        c = nn.cluster(x, 8, rounds=1000)
+        nearest = np.abs(x[:, None] - c.codebook).argmin(axis=1)
+        np.testing.assert_allclose(c.codebook, [x[nearest == k].mean() for k in range(8)], rtol=1e-9)
+
+    def test_more_values_lose_less(self):
+        x = np.random.default_rng(0).normal(size=5000)
+        errors = [np.square(nn.cluster(x, k).restore() - x).mean() for k in (2, 4, 16, 64)]
+        assert errors == sorted(errors, reverse=True)
+        assert errors[2] < 0.015  # the best 16 levels for a normal distribution give 0.0095 (Max, 1960)
+
+    def test_edges(self):
+        np.testing.assert_array_equal(nn.cluster(np.full((2, 3), 7.0), 4).restore(), 7.0)
+        with pytest.raises(ValueError, match="clusters is 1"):
+            nn.cluster(np.ones(3), 1)
+        with pytest.raises(ValueError, match="the array is empty"):
+            nn.cluster(np.ones(0))
+
+
+def test_sharing_16_weights_takes_an_eighth_and_little_accuracy(trained, digits):
+    before = [p.data.copy() for p in trained.params]
+    compressed = nn.share_weights(trained, 16)
+    weights = sum(p.size for p in trained.params if p.data.ndim > 1)
+    biases = sum(p.size for p in trained.params if p.data.ndim == 1)
+    matrices = sum(p.data.ndim > 1 for p in trained.params)
+    assert compressed.before == 4 * (weights + biases)
+    assert compressed.after == weights / 2 + matrices * 16 * 4 + 4 * biases
+    assert compressed.ratio == compressed.before / compressed.after > 4
+    assert accuracy(trained, digits) > 0.9
+    assert accuracy(compressed.model, digits) > accuracy(trained, digits) - 0.05
+    for p, b in zip(trained.params, before, strict=True):
+        np.testing.assert_array_equal(p.data, b)
+    for p in compressed.model.params:
+        if p.data.ndim > 1:
+            assert len(np.unique(p.data)) <= 16
+
+
+def test_two_values_are_too_few(trained, digits):
+    assert accuracy(nn.share_weights(trained, 2).model, digits) < accuracy(trained, digits) - 0.02
+
+
+def test_eight_bits_take_a_quarter_and_hardly_any_accuracy(trained, digits):
+    compressed = nn.quantize(trained)
+    kinds = {type(layer) for layer in nn.walk(compressed.model)}
+    assert {QuantizedConv2d, QuantizedLinear} <= kinds
+    assert not {nn.Conv2d, nn.Linear, nn.Dropout} & kinds
+    outputs = 8 + 8 + 10
+    weights = sum(p.size for p in trained.params if p.data.ndim > 1)
+    assert compressed.after == weights + 2 * 4 * outputs
+    assert abs(accuracy(compressed.model, digits) - accuracy(trained, digits)) < 0.01
+    assert all(p.data.dtype == np.float32 for p in trained.params)
+    assert compressed.model.flops((4, 64)) == trained.eval().flops((4, 64))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Linear(9, 4, 1), (5, 9)),
+        (nn.Linear(2000, 3, 1), (4, 2000)),
+        (nn.Conv2d(4, 6, 3, 1, padding=1, groups=2, bias=False), (2, 5, 6, 4)),
+    ],
+)
+def test_the_error_is_that_of_rounding(layer, shape):
+    """At most half a level of the input times the weights, and half a level of the weights times the input."""
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    got, want = nn.quantize(layer).model.forward(x)[0], layer.forward(x)[0]
+    assert got.dtype == np.float32
+    ones = np.abs(layer.W.data).reshape(-1, layer.W.data.shape[-1])
+    bound = (np.abs(x).max() * ones.sum(axis=0).max() + np.abs(x).max() * len(ones) * ones.max()) / 254 * 1.01
+    assert 0 < np.abs(got - want).max() < bound
+    assert np.abs(got - want).std() < 0.02 * want.std()
+
+
+def test_a_quantized_model_cannot_be_trained(trained, digits):
+    model = nn.quantize(trained).model
+    y, saved = model.forward(digits[0][:4])
+    with pytest.raises(TypeError, match="a quantized layer predicts, it cannot be trained"):
+        model.backward(y, saved)
+
+
+def test_zeros_stay_zeros():
+    layer = nn.quantize(nn.Linear(3, 2, "zeros")).model
+    np.testing.assert_array_equal(layer.forward(np.zeros((2, 3), "float32"))[0], 0)
+    assert layer.forward(np.zeros((0, 3), "float32"))[0].shape == (0, 2)

@@ -1,0 +1,182 @@
+"""Convolution: the algorithms agree with each other and with the definition, and cost what they say."""
+
+import numpy as np
+import pytest
+
+from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, printed_conv_cost
+from distlearn.nn.conv import direct, fft, im2col, wide, winograd
+from distlearn.nn.conv.geometry import Geometry
+
+
+def by_definition(x, W, b, stride, padding, dilation, groups):
+    """The sum as it stands in the docstring, one output value at a time."""
+    (n, h, w, _), (kh, kw, c, k) = x.shape, W.shape
+    oh = (h + 2 * padding - dilation * (kh - 1) - 1) // stride + 1
+    ow = (w + 2 * padding - dilation * (kw - 1) - 1) // stride + 1
+    y = np.zeros((n, oh, ow, k))
+    for place in np.ndindex(*y.shape):
+        s, i, j, f = place
+        first = f // (k // groups) * c
+        y[place] = b[f]
+        for u, v in np.ndindex(kh, kw):
+            row, column = stride * i + dilation * u - padding, stride * j + dilation * v - padding
+            if 0 <= row < h and 0 <= column < w:
+                y[place] += x[s, row, column, first : first + c] @ W[u, v, :, f]
+    return y
+
+
+GEOMETRIES = [(1, 0, 1, 1), (1, 1, 1, 2), (2, 1, 1, 1), (1, 2, 2, 1), (3, 2, 1, 2), (2, 0, 2, 1)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), GEOMETRIES)
+def test_every_algorithm_is_the_definition(algorithm, stride, padding, dilation, groups):
+    if algorithm.startswith("winograd") and (stride, dilation) != (1, 1):
+        pytest.skip("Winograd has stride and dilation 1")
+    rng = np.random.default_rng(0)
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    layer = Conv2d(4, 6, 3, 1, algorithm=algorithm, dtype="float64", **options)
+    layer.b.data[...] = rng.normal(size=6)
+    x = rng.normal(size=(2, 8, 7, 4))
+    want = by_definition(x, layer.W.data, layer.b.data, stride, padding, dilation, groups)
+    np.testing.assert_allclose(layer.forward(x)[0], want, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tol"),
+    [("direct", 1e-6), ("im2col", 1e-6), ("wide", 1e-6), ("fft", 1e-6), ("winograd2", 1e-6), ("winograd4", 1e-5)],
+)
+def test_single_precision_stays_single_and_rounds_little(algorithm, tol):
+    x = np.random.default_rng(0).normal(size=(2, 14, 14, 32))
+    exact = Conv2d(32, 16, 3, 1, padding=1, dtype="float64").forward(x)[0]
+    layer = Conv2d(32, 16, 3, 1, padding=1, algorithm=algorithm)
+    y, saved = layer.forward(x.astype("float32"))
+    assert y.dtype == np.float32
+    assert np.abs(y - exact).max() < tol * np.abs(exact).max()
+    assert layer.backward(np.ones_like(y), saved).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("shape", "args"), [((3, 9, 9, 2), (2, 4, 3)), ((2, 40, 33, 20), (20, 24, 3)), ((2, 40, 40, 1), (1, 8, 5))]
+)
+def test_blocks_do_not_change_the_result(shape, args, monkeypatch):
+    """Work buffers of a few rows, of one image, of all."""
+    x = np.random.default_rng(0).normal(size=shape)
+
+    def run():
+        layer = Conv2d(*args, 1, padding=1, algorithm="im2col", dtype="float64")
+        y, saved = layer.forward(x)
+        dx = layer.backward(y.copy(), saved)
+        return y, dx, layer.W.grad
+
+    results = []
+    for size in (1, 4096, 1 << 30):
+        monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", size)
+        results.append(run())
+    for one, two, three in zip(*results, strict=True):
+        np.testing.assert_allclose(one, three, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(two, three, rtol=1e-10, atol=1e-10)
+
+
+def test_half_precision_rounds_once():
+    x = np.random.default_rng(0).normal(size=(1, 6, 6, 3)).astype("float16")
+    layer, exact = Conv2d(3, 4, 3, 1, dtype="float16"), Conv2d(3, 4, 3, 1, dtype="float64")
+    exact.W.data[...] = layer.W.data
+    y, saved = layer.forward(x)
+    assert y.dtype == np.float16
+    want = exact.forward(x.astype("float64"))[0]
+    np.testing.assert_allclose(y, want, rtol=2**-10, atol=1e-3)
+    assert layer.backward(y, saved).dtype == np.float16
+
+
+RUNS = {
+    "direct": direct.forward,
+    "im2col": im2col.forward,
+    "fft": fft.forward,
+    "winograd": winograd.forward,
+}
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5, 8, 8), (1, 16, 8, 12, 10), (4, 1, 2, 7, 9)])
+@pytest.mark.parametrize(
+    ("algorithm", "m"), [("direct", 2), ("im2col", 2), ("fft", 2), ("winograd", 2), ("winograd", 4)]
+)
+def test_work_and_depth_are_what_is_counted(algorithm, m, sizes):
+    n, c_in, c_out, h, w = sizes
+    x, W = np.ones((n, h, w, c_in)), np.ones((3, 3, c_in, c_out))
+    options = {"m": m} if algorithm == "winograd" else {}
+    counted = count_operations(lambda x, W: RUNS[algorithm](x, W, Geometry((3, 3), padding=(1, 1)), **options), x, W)
+    cost = conv_cost(algorithm, *sizes, m=m)
+    assert counted.multiply_adds + counted.transforms == pytest.approx(cost.work, rel=1e-6)
+    if algorithm == "direct":  # the code adds the nine places one after the other, not as a tree
+        assert counted.depth == 1 + int(np.ceil(np.log2(c_in))) + 9
+    elif algorithm == "fft":  # the conjugate is one operation more
+        assert counted.depth == cost.depth + 1
+    else:
+        assert counted.depth == cost.depth
+
+
+def test_printed_formulas_differ_from_the_counts_only_where_expected():
+    sizes = (32, 64, 128, 28, 28)
+    for algorithm in ("direct", "im2col"):
+        assert printed_conv_cost(algorithm, *sizes).work == conv_cost(algorithm, *sizes).work
+    printed, counted = printed_conv_cost("winograd", *sizes, m=4), conv_cost("winograd", *sizes, m=4)
+    tiles = 32 * 7 * 7
+    assert printed.work == 2 * (9 + 2 * 3 + 8 + 8 + 16) + 64 * 128 * tiles  # alpha = m - r + 1 = 2
+    assert counted.work > 36 * 64 * 128 * tiles  # alpha^2 = 36 products a tile, and every transform
+    assert counted.work < conv_cost("direct", *sizes).work
+
+
+def test_spectra_win_for_large_kernels_and_winograd_for_many_channels():
+    work = {a: conv_cost(a, 32, 64, 64, 56, 56, m=4).work for a in RUNS}
+    assert work["winograd"] < work["fft"] < work["direct"]
+    assert conv_cost("fft", 32, 64, 64, 56, 56, k=11).work < 0.1 * conv_cost("direct", 32, 64, 64, 56, 56, k=11).work
+
+
+def test_weights_depend_on_the_seed_alone():
+    for algorithm in ALGORITHMS:
+        np.testing.assert_array_equal(Conv2d(3, 4, 3, 7, algorithm=algorithm).W.data, Conv2d(3, 4, 3, 7).W.data)
+    single, double = Conv2d(3, 4, 3, 7).W.data, Conv2d(3, 4, 3, 7, dtype="float64").W.data
+    np.testing.assert_array_equal(single, double.astype("float32"))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Conv2d(0, 4, 3), "c_in is 0"),
+        (lambda: Conv2d(3, 4, 0), "size is 0"),
+        (lambda: Conv2d(4, 6, 3, groups=4), "groups is 4, expected a divisor of c_in = 4 and c_out = 6"),
+        (lambda: Conv2d(3, 4, 3, algorithm="gemm"), "algorithm is 'gemm', expected one of 'auto'"),
+        (lambda: Conv2d(3, 4, 5, algorithm="winograd2"), "winograd2 computes 3 x 3 kernels"),
+        (lambda: Conv2d(3, 4, 3, stride=2, algorithm="winograd4"), "stride 1|stride and dilation 1"),
+        (lambda: Conv2d(3, 4, 3, stride=2, padding="same"), "padding 'same' needs stride 1"),
+        (lambda: Conv2d(3, 4, 3, padding=-1), "padding is -1"),
+        (lambda: Conv2d(3, 4, 5).forward(np.zeros((2, 4, 4, 3), "f")), "smaller than the kernel"),
+        (
+            lambda: Conv2d(3, 4, 3).forward(np.zeros((2, 3, 8, 8), "f")),
+            r"expected an input of shape \(batch, height, width, 3\)",
+        ),
+    ],
+)
+def test_errors_name_the_value(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_the_wrong_precision_is_refused_not_silently_widened():
+    with pytest.raises(
+        TypeError, match=r"the input is float64, the parameters are float32; pass x.astype\('float32'\)"
+    ):
+        Conv2d(3, 4, 3).forward(np.zeros((2, 8, 8, 3)))
+
+
+@pytest.mark.parametrize(("c_out", "ow", "want"), [(6, 14, 2), (4, 28, 4), (3, 10, 2), (8, 8, 2), (9, 8, 1), (6, 7, 1)])
+def test_wide_rows_fill_a_register_and_fit_the_image(c_out, ow, want):
+    assert wide.neighbours(c_out, ow, Geometry((3, 3))) == want
+    assert wide.neighbours(c_out, ow, Geometry((3, 3), stride=(1, 2))) == 1
+
+
+def test_auto_chooses_what_can_compute_the_layer():
+    assert choose_algorithm(Conv2d(3, 8, 3), (1, 8, 8, 3)) == "wide"
+    assert choose_algorithm(Conv2d(32, 32, 11, padding="same"), (1, 28, 28, 32)) == "fft"
+    assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "wide"

@@ -1,0 +1,94 @@
+"""Every layer's backward pass against central differences in float64, from one table."""
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.testing import gradient_check, numeric_gradient
+
+from .cases import LAYERS, F, label
+
+
+def x_of(*shape, seed=1):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def with_random_statistics(layer):
+    """Biases, scales and statistics away from 0 and 1, so that nothing cancels by chance."""
+    rng = np.random.default_rng(2)
+    for p in layer.params:
+        if p.name.split(".")[-1] in ("b", "c", "beta", "gamma", "running_mean", "running_var"):
+            p.data[...] = rng.uniform(0.5, 1.5, p.data.shape)
+    return layer
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=label)
+def test_gradients(layer, shape):
+    errors = gradient_check(with_random_statistics(layer), x_of(*shape))
+    names = [e.name for e in errors]
+    no_dx = isinstance(layer, nn.Sequential) and not getattr(layer.layers[0], "input_gradient", True)
+    assert names == ([] if no_dx else ["dx"]) + [p.name for p in layer.params]
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=label)
+def test_forward_gives_the_promised_shape_and_leaves_its_input(layer, shape):
+    x = x_of(*shape)
+    kept = x.copy()
+    y, _ = layer.forward(x)
+    assert y.shape == layer.output_shape(shape)
+    np.testing.assert_array_equal(x, kept)
+    assert layer.flops(shape) >= 0
+    assert layer.bytes_moved(shape, 8) >= 0
+
+
+@pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=label)
+def test_gradients_are_added_not_set(layer, shape):
+    """Two backward passes of the same batch give twice the gradient."""
+
+    def run():
+        y, saved = layer.forward(x_of(*shape))
+        layer.backward(np.ones_like(y), saved)
+        return [p.grad.copy() for p in layer.params]
+
+    for p in layer.params:
+        p.grad[...] = 0
+    once = run()
+    for a, b in zip(once, run(), strict=True):
+        np.testing.assert_allclose(b, 2 * a, rtol=1e-12, atol=1e-12)
+
+
+def test_embedding():
+    layer, x = nn.Embedding(5, 3, 0, **F), np.array([[0, 2, 2], [4, 0, 2]])
+    errors = gradient_check(layer, x)
+    assert [e.name for e in errors] == ["W"]
+    with pytest.raises(ValueError, match=r"Embedding\(5, 3\): symbols run from -1 to 2, expected 0 to 4"):
+        layer.forward(np.array([-1, 2]))
+    with pytest.raises(TypeError, match="expected symbols as integers"):
+        layer.forward(np.array([1.0]))
+
+
+LOSSES = [
+    (nn.SoftmaxCrossEntropy(), (4, 3), np.array([0, 2, 1, 1])),
+    (nn.SoftmaxCrossEntropy(), (2, 3, 4), np.array([[0, 2, 1], [3, 1, 1]])),
+    (nn.MeanSquaredError(), (4, 3), x_of(4, 3, seed=3)),
+    (nn.MeanSquaredError(), (2, 3, 2), x_of(2, 3, 2, seed=3)),
+    (nn.ContrastiveLoss(2.5), (5, 2, 3), np.array([1, 0, 0, 1, 0])),
+]
+
+
+@pytest.mark.parametrize("n", [None, 12])
+@pytest.mark.parametrize(("loss", "shape", "targets"), LOSSES, ids=lambda v: type(v).__name__)
+def test_losses(loss, shape, targets, n):
+    y = x_of(*shape)
+    _, dy = loss(y, targets, n)
+    np.testing.assert_allclose(dy, numeric_gradient(lambda: loss(y, targets, n)[0], y), atol=1e-8)
+
+
+@pytest.mark.parametrize(("loss", "shape", "targets"), LOSSES, ids=lambda v: type(v).__name__)
+def test_a_batch_in_parts_gives_the_whole_loss_and_gradient(loss, shape, targets):
+    """What makes uneven shards right: every part divides by the size of the whole batch."""
+    y, n = x_of(*shape), shape[0]
+    whole, dy = loss(y, targets)
+    parts = [loss(y[s], targets[s], n) for s in (slice(0, 1), slice(1, None))]
+    assert sum(part for part, _ in parts) == pytest.approx(whole, rel=1e-12)
+    np.testing.assert_allclose(np.concatenate([d for _, d in parts]), dy, rtol=1e-12, atol=1e-15)

@@ -1,0 +1,260 @@
+"""What the table of gradients cannot see: modes, memory, randomness, statistics, shapes."""
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.testing import gradient_check
+
+
+def x_of(*shape, seed=1, dtype="float64"):
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+class TestEval:
+    """Training or predicting is a property of the object that is called."""
+
+    def model(self):
+        return nn.Sequential(
+            nn.Linear(4, 6, dtype="float64"),
+            nn.BatchNorm(6, dtype="float64"),
+            nn.Residual(nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 6, dtype="float64"))),
+        )
+
+    def test_it_drops_nothing_and_uses_running_statistics(self):
+        model, x = self.model(), x_of(8, 4)
+        predict = model.eval()
+        np.testing.assert_array_equal(predict.forward(x)[0], predict.forward(x)[0])
+        one = predict.forward(x[:1])[0]
+        np.testing.assert_allclose(predict.forward(x)[0][:1], one, rtol=1e-12)
+        assert not np.allclose(model.forward(x)[0], model.forward(x)[0])
+
+    def test_it_shares_the_parameters_and_follows_them(self):
+        model, x = self.model(), x_of(8, 4)
+        predict = model.eval()
+        before = predict.forward(x)[0]
+        assert all(p is q for p, q in zip(model.params, predict.params, strict=True))
+        model.params[0].data[...] *= 2
+        model.layers[1].running_mean.data[...] = 1
+        assert not np.allclose(predict.forward(x)[0], before)
+        assert [p.name for p in model.params] == [p.name for p in predict.params]
+
+    def test_a_model_without_modes_is_its_own(self):
+        model = nn.MLP((3, 2))
+        assert model.eval() is model
+        assert self.model().eval().eval().forward(x_of(2, 4))[0].shape == (2, 6)
+
+
+class TestBatchNorm:
+    def test_it_normalises_and_remembers(self):
+        layer, x = nn.BatchNorm(3, momentum=0.25, dtype="float64"), 2 + 3 * x_of(50, 4, 3)
+        y, saved = layer.forward(x)
+        np.testing.assert_allclose(y.mean(axis=(0, 1)), 0, atol=1e-12)
+        np.testing.assert_allclose(y.std(axis=(0, 1)), 1, rtol=1e-5)
+        assert (layer.running_mean.data == 0).all()  # forward changes nothing
+        layer.backward(np.ones_like(y), saved)
+        np.testing.assert_allclose(layer.running_mean.data, 0.25 * x.mean(axis=(0, 1)))
+        np.testing.assert_allclose(layer.running_var.data, 0.75 + 0.25 * x.var(axis=(0, 1), ddof=1))
+
+    def test_running_statistics_are_no_parameters_to_learn(self):
+        layer = nn.BatchNorm(3)
+        assert nn.parameter_count(layer) == 6
+        assert [p.name for p in layer.params if p.frozen] == ["running_mean", "running_var"]
+
+    def test_one_value_cannot_be_normalised(self):
+        with pytest.raises(ValueError, match=r"cannot normalise over 1 value\(s\) a channel; use eval\(\)"):
+            nn.BatchNorm(3, dtype="float64").forward(x_of(1, 3))
+
+
+class TestDropout:
+    def test_the_same_seed_drops_the_same_values(self):
+        a, b, c = (nn.Dropout(0.3, seed).forward(np.ones((100, 100)))[0] for seed in (1, 1, 2))
+        np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(a, c)
+        assert (a == 0).mean() == pytest.approx(0.3, abs=0.02)
+        assert a.mean() == pytest.approx(1, abs=0.03)
+
+    def test_every_pass_drops_others_and_backward_drops_what_forward_dropped(self):
+        layer, x = nn.Dropout(0.5, 0), np.ones((30, 30))
+        (y, saved), (z, _) = layer.forward(x), layer.forward(x)
+        assert not np.array_equal(y, z)
+        np.testing.assert_array_equal(layer.backward(x.copy(), saved), y)
+
+    @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5])
+    def test_p_is_a_share(self, p):
+        with pytest.raises(ValueError, match=f"Dropout: p is {p}"):
+            nn.Dropout(p)
+
+
+class TestRecompute:
+    def body(self):
+        return nn.Sequential(
+            *(
+                layer
+                for i in range(4)
+                for layer in (nn.Linear(16, 16, i, dtype="float64"), nn.Tanh(), nn.Dropout(0.2, i))
+            )
+        )
+
+    def test_same_gradients_less_memory(self):
+        x = x_of(8, 16)
+        plain, again = self.body(), nn.Recompute(self.body())
+        (y, saved), (z, kept) = plain.forward(x), again.forward(x)
+        np.testing.assert_array_equal(y, z)
+        assert nn.nbytes(kept) == x.nbytes
+        assert nn.nbytes(saved) > 5 * x.nbytes
+        dx, dz = plain.backward(np.ones_like(y), saved), again.backward(np.ones_like(z), kept)
+        np.testing.assert_array_equal(dx, dz)
+        for p, q in zip(plain.params, again.params, strict=True):
+            assert p.grad.any()
+            np.testing.assert_array_equal(p.grad, q.grad)
+
+    def test_the_random_sequence_goes_on_as_without(self):
+        x = x_of(8, 16)
+        plain, again = self.body(), nn.Recompute(self.body())
+        for _ in range(3):
+            (y, saved), (z, kept) = plain.forward(x), again.forward(x)
+            np.testing.assert_array_equal(y, z)
+            plain.backward(np.ones_like(y), saved)
+            again.backward(np.ones_like(z), kept)
+
+    def test_batch_norm_counts_every_batch_once(self):
+        plain, again = nn.BatchNorm(3, dtype="float64"), nn.Recompute(nn.BatchNorm(3, dtype="float64"))
+        for layer in (plain, again):
+            y, saved = layer.forward(x_of(9, 3))
+            layer.backward(np.ones_like(y), saved)
+        np.testing.assert_array_equal(plain.running_mean.data, again.layers[0].running_mean.data)
+
+    def test_it_costs_a_forward_pass(self):
+        body = nn.MLP((4, 5, 3))
+        assert nn.Recompute(body).backward_flops((2, 4)) == body.backward_flops((2, 4)) + body.flops((2, 4))
+
+
+class TestPool:
+    def test_against_the_definition(self):
+        x = x_of(2, 7, 6, 3)
+        got = nn.MaxPool(3, 2).forward(x)[0]
+        want = np.array([[x[:, i : i + 3, j : j + 3].max(axis=(1, 2)) for j in (0, 2)] for i in (0, 2, 4)])
+        np.testing.assert_array_equal(got, want.transpose(2, 0, 1, 3))
+        got = nn.AvgPool(3, 2).forward(x)[0]
+        want = np.array([[x[:, i : i + 3, j : j + 3].mean(axis=(1, 2)) for j in (0, 2)] for i in (0, 2, 4)])
+        np.testing.assert_allclose(got, want.transpose(2, 0, 1, 3), rtol=1e-12)
+
+    def test_equal_values_share_one_gradient_not_several(self):
+        layer, x = nn.MaxPool(2), np.ones((1, 4, 4, 1))
+        y, saved = layer.forward(x)
+        dx = layer.backward(np.ones_like(y), saved)
+        assert dx.sum() == 4
+        assert dx[0, 0, 0, 0] == 1
+
+    @pytest.mark.parametrize(("n", "ceil", "want"), [(112, True, 56), (112, False, 55), (54, True, 27), (5, True, 2)])
+    def test_ceil(self, n, ceil, want):
+        assert nn.MaxPool(3, 2, ceil=ceil).output_shape((1, n, n, 1)) == (1, want, want, 1)
+
+    def test_a_border_never_wins(self):
+        assert (nn.MaxPool(3, 1, padding=1).forward(-np.ones((1, 3, 3, 1)))[0] == -1).all()
+
+    def test_errors(self):
+        with pytest.raises(ValueError, match="smaller than the window"):
+            nn.MaxPool(3).forward(x_of(1, 2, 5, 1))
+        with pytest.raises(ValueError, match=r"padding is \(2, 2\), expected less than the window"):
+            nn.MaxPool(2, padding=2)
+
+
+class TestContainers:
+    def test_parallel_joins_channels_and_adds_gradients(self):
+        layer = nn.Parallel(nn.Identity(), nn.Identity())
+        y, saved = layer.forward(x_of(2, 3))
+        assert y.shape == (2, 6)
+        np.testing.assert_array_equal(layer.backward(np.ones_like(y), saved), 2)
+        with pytest.raises(ValueError, match="differ in more than the last axis"):
+            nn.Parallel(nn.Identity(), nn.MaxPool(2)).forward(x_of(1, 4, 4, 1))
+
+    def test_siamese_has_one_set_of_weights(self):
+        body = nn.Linear(3, 2, dtype="float64")
+        layer, x = nn.Siamese(body), x_of(4, 2, 3)
+        assert len(layer.params) == 2
+        y, _ = layer.forward(x)
+        np.testing.assert_allclose(y[:, 1], body.forward(x[:, 1])[0], rtol=1e-14)
+        with pytest.raises(ValueError, match=r"expected pairs, of shape \(batch, 2, ...\), got \(4, 3, 3\)"):
+            layer.forward(x_of(4, 3, 3))
+
+    def test_residual_needs_equal_shapes(self):
+        with pytest.raises(ValueError, match=r"cannot add shapes \(2, 4\) \(body\) and \(2, 3\)"):
+            nn.Residual(nn.Linear(3, 4)).forward(x_of(2, 3, dtype="float32"))
+
+    def test_two_micro_batches_in_flight(self):
+        """No layer keeps anything of a pass on itself."""
+        model = nn.Sequential(
+            nn.Conv2d(1, 2, 3, dtype="float64"),
+            nn.Tanh(),
+            nn.MaxPool(2),
+            nn.Flatten(),
+            nn.Linear(8, 2, dtype="float64"),
+        )
+        x = x_of(6, 6, 6, 1)
+        y, saved = model.forward(x)
+        whole = model.backward(np.ones_like(y), saved)
+        grads = [p.grad.copy() for p in model.params]
+        for p in model.params:
+            p.grad[...] = 0
+        first, second = model.forward(x[:2]), model.forward(x[2:])
+        later = model.backward(np.ones_like(second[0]), second[1])
+        earlier = model.backward(np.ones_like(first[0]), first[1])
+        np.testing.assert_allclose(np.concatenate([earlier, later]), whole, rtol=1e-12)
+        for p, g in zip(model.params, grads, strict=True):
+            np.testing.assert_allclose(p.grad, g, rtol=1e-12, atol=1e-12)
+
+    def test_the_gradient_check_looks_through_all_containers(self):
+        class Wrong(nn.Tanh):
+            def backward(self, dy, saved):
+                return 1.01 * super().backward(dy, saved)
+
+        with pytest.raises(AssertionError, match="gradient check failed"):
+            gradient_check(nn.Residual(nn.Parallel(Wrong())), x_of(2, 3))
+
+
+class TestAgainstTorch:
+    """The same numbers as PyTorch, where it is installed."""
+
+    @pytest.fixture
+    def torch(self):
+        return pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
+
+    def test_gru(self, torch):
+        ours, x = nn.GRU(5, 7, 3, dtype="float64"), x_of(2, 6, 5)
+        ours.b.data[...] = x_of(21, seed=5)
+        ours.c.data[...] = x_of(7, seed=6)
+        theirs = torch.nn.GRU(5, 7, batch_first=True, dtype=torch.float64)
+        with torch.no_grad():
+            theirs.weight_ih_l0.copy_(torch.tensor(ours.W.data.T))
+            theirs.weight_hh_l0.copy_(torch.tensor(ours.U.data.T))
+            theirs.bias_ih_l0.copy_(torch.tensor(ours.b.data))
+            theirs.bias_hh_l0.copy_(torch.tensor(np.concatenate([np.zeros(14), ours.c.data])))
+        t = torch.tensor(x, requires_grad=True)
+        want = theirs(t)[0]
+        r = x_of(2, 6, 7, seed=9)
+        want.backward(torch.tensor(r))
+        y, saved = ours.forward(x)
+        np.testing.assert_allclose(y, want.detach().numpy(), rtol=1e-10)
+        np.testing.assert_allclose(ours.backward(r.copy(), saved), t.grad.numpy(), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(ours.U.grad, theirs.weight_hh_l0.grad.numpy().T, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("options", [{"stride": 2, "padding": 1}, {"groups": 2}, {"dilation": 2, "padding": 2}])
+    def test_conv2d(self, torch, options):
+        ours, x = nn.Conv2d(4, 6, 3, 1, dtype="float64", **options), x_of(2, 9, 8, 4)
+        weights = torch.tensor(ours.W.data.transpose(3, 2, 0, 1).copy())
+        want = torch.nn.functional.conv2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), weights, **options)
+        np.testing.assert_allclose(ours.forward(x)[0], want.numpy().transpose(0, 2, 3, 1), rtol=1e-10, atol=1e-12)
+
+    def test_local_response_norm(self, torch):
+        x = x_of(2, 3, 3, 8)
+        theirs = torch.nn.LocalResponseNorm(5, alpha=1e-4 * 5, beta=0.75, k=2.0)
+        want = theirs(torch.tensor(x.transpose(0, 3, 1, 2).copy())).numpy().transpose(0, 2, 3, 1)
+        np.testing.assert_allclose(nn.LocalResponseNorm().forward(x)[0], want, rtol=1e-10)
+
+    def test_ceil_pooling(self, torch):
+        x = x_of(1, 8, 11, 2)
+        want = torch.nn.functional.max_pool2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), 3, 2, ceil_mode=True)
+        got = nn.MaxPool(3, 2, ceil=True).forward(x)[0]
+        np.testing.assert_array_equal(got, want.numpy().transpose(0, 2, 3, 1))

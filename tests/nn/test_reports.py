@@ -1,0 +1,100 @@
+"""Summary, memory report and profile."""
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.nn.table import Table, quantity, seconds
+from distlearn.optim import SGD, Adam, Momentum, Optimizer
+
+
+def test_summary_of_a_small_network():
+    net = nn.summary(nn.build("lenet", seed=None), (64, 784))
+    assert [r.params for r in net.rows if r.params] == [156, 2416, 48_120, 10_164, 850]
+    assert net.rows[1].output_shape == (64, 28, 28, 6)
+    assert net.rows[1].flops == 2 * 64 * 28 * 28 * 6 * 25
+    assert net.rows[1].activations == 4 * 64 * 28 * 28 * 6
+    assert net.params == 61_706
+    assert net.flops == nn.build("lenet", seed=None).flops((64, 784))
+    assert "61,706" in str(net)
+    assert net._repr_html_().count("<tr>") == len(net.rows) + 2
+
+
+def test_summary_looks_into_containers_without_counting_twice():
+    model = nn.build("googlenet28", seed=None)
+    flat, deep = nn.summary(model, (1, 784)), nn.summary(model, (1, 784), depth=2)
+    assert len(deep.rows) > len(flat.rows)
+    assert (deep.params, deep.flops, deep.nbytes) == (flat.params, flat.flops, flat.nbytes)
+    inception = next(i for i, r in enumerate(deep.rows) if r.layer == "Parallel")
+    inside = [r for r in deep.rows[inception + 1 :] if r.depth == 1][:4]
+    assert sum(r.params for r in inside) == deep.rows[inception].params
+
+
+def test_half_precision_takes_half():
+    one, half = (nn.summary(nn.MLP((8, 4), dtype=d), (2, 8)) for d in ("float32", "float16"))
+    assert half.nbytes * 2 == one.nbytes
+    assert half.activations * 2 == one.activations
+
+
+@pytest.mark.parametrize(("rule", "times"), [(SGD(), 0), (Momentum(), 1), (Adam(), 2)])
+def test_memory_report_counts_the_optimizer(rule, times):
+    model = nn.MLP((784, 256, 10))
+    memory = nn.memory_report(model, np.zeros((32, 784), "float32"), Optimizer(model.params, rule, 0.1))
+    assert memory.parameters == memory.gradients == 4 * (784 * 256 + 256 + 2560 + 10)
+    assert memory.optimizer == times * memory.parameters
+    assert memory.activations == 4 * 32 * (784 + 256)
+    assert memory.total == sum(memory)
+    assert f"{memory.total:,}" in str(memory)
+
+
+def test_recomputation_saves_what_the_report_says():
+    def blocks(wrap):
+        return nn.Sequential(*(wrap(nn.Sequential(*(nn.Linear(32, 32, i), nn.Tanh()) * 4)) for i in range(4)))
+
+    x = np.zeros((16, 32), "float32")
+    plain, less = (nn.memory_report(blocks(w), x).activations for w in (lambda b: b, nn.Recompute))
+    assert less * 4 <= plain
+
+
+def test_shared_and_overlapping_memory_counts_once():
+    x = np.zeros((8, 10))
+    assert nn.nbytes([x, x[2:], x.T, x[::-1], x.reshape(-1)]) == 640
+    assert nn.nbytes([x[:4], x[2:6]]) == 6 * 80
+    assert nn.nbytes([nn.StrictArray(x), nn.StrictArray(x)]) == 640
+    assert nn.nbytes([]) == nn.nbytes(np.zeros((0, 3))) == nn.nbytes((1, (2, 3), None)) == 0
+
+
+def test_profile_times_every_layer_and_leaves_gradients():
+    model, x = nn.build("lenet"), np.random.default_rng(0).random((8, 784)).astype("float32")
+    model.params[0].grad[...] = 7
+    found = nn.profile(model, x, repeats=2)
+    assert (model.params[0].grad == 7).all()
+    assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
+    assert sum(found.shares().values()) == pytest.approx(1)
+    conv = found.layers[4]
+    assert conv.flops == model.layers[4].flops((8, 14, 14, 6)) + model.layers[4].backward_flops((8, 14, 14, 6))
+    assert conv.flop_rate == conv.flops / (conv.forward + conv.backward)
+    assert found.samples_per_second == 8 / found.seconds
+    assert "samples/s" in str(found)
+
+
+def test_sweep_by_name_and_by_model():
+    by_name = nn.profile_sweep("cnn", batches=(1, 4), repeats=1)
+    assert [p.batch for p in by_name] == [1, 4]
+    model = nn.Sequential(nn.Linear(6, 3))
+    assert nn.profile_sweep(model, (6,), (2,), repeats=1)[0].layers[0].flops == 3 * 2 * 2 * 6 * 3
+    with pytest.raises(ValueError, match="sample is None"):
+        nn.profile_sweep(model)
+
+
+def test_skinny_products_count_their_work():
+    one, many = nn.skinny_products((1, 32), 64, 96, repeats=1)
+    assert one.flop_rate * one.seconds == pytest.approx(2 * 64 * 96)
+    assert many.intensity > 10 * one.intensity
+
+
+def test_quantities_are_written_for_people():
+    assert [quantity(v) for v in (0, 999, 1000, 60_965_224, 2.5e15)] == ["0", "999", "1 k", "61 M", "2.5 P"]
+    assert quantity(60_965_224 * 4, "B", 1024) == "233 MiB"
+    assert [seconds(v) for v in (2.0, 0.0123, 4.5e-6, 7e-9)] == ["2 s", "12.3 ms", "4.5 us", "7 ns"]
+    assert "<td>a&lt;b</td>" in Table(["x"], [["a<b"]])._repr_html_()

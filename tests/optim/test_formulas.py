@@ -1,0 +1,183 @@
+"""Every rule for 100 steps against its paper's formula, written out for one number, and against torch.optim."""
+
+import math
+
+import numpy as np
+import pytest
+
+from distlearn.nn import Param, StrictArray
+from distlearn.optim import LARS, RULES, SGD, Adadelta, Adagrad, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
+
+LR, STEPS, START = 0.05, 100, np.array([[1.5, -2.0, 0.3], [0.1, 4.0, -0.7]])
+
+
+def gradients():
+    """Of very different sizes, some zero."""
+    rng = np.random.default_rng(3)
+    g = rng.normal(size=(STEPS, *START.shape)) * np.array([1, 0.01, 10])
+    g[5:9, 0] = 0
+    return g
+
+
+def sgd(w, g, m, t, decay):
+    return w - LR * (g + decay * w)
+
+
+def momentum(w, g, m, t, decay):
+    m["v"] = 0.9 * m.get("v", 0) + g + decay * w
+    return w - LR * m["v"]
+
+
+def nesterov(w, g, m, t, decay):
+    g = g + decay * w
+    m["v"] = 0.9 * m.get("v", 0) + g
+    return w - LR * (g + 0.9 * m["v"])
+
+
+def adagrad(w, g, m, t, decay):
+    g = g + decay * w
+    m["s"] = m.get("s", 0) + g**2
+    return w - LR * g / (math.sqrt(m["s"]) + 1e-10)
+
+
+def rmsprop(w, g, m, t, decay):
+    g = g + decay * w
+    m["s"] = 0.99 * m.get("s", 0) + 0.01 * g**2
+    return w - LR * g / (math.sqrt(m["s"]) + 1e-8)
+
+
+def adadelta(w, g, m, t, decay):
+    g = g + decay * w
+    m["s"] = 0.9 * m.get("s", 0) + 0.1 * g**2
+    d = math.sqrt(m.get("u", 0) + 1e-6) / math.sqrt(m["s"] + 1e-6) * g
+    m["u"] = 0.9 * m.get("u", 0) + 0.1 * d**2
+    return w - LR * d
+
+
+def adam(w, g, m, t, decay):
+    g = g + decay * w
+    m["m"] = 0.9 * m.get("m", 0) + 0.1 * g
+    m["s"] = 0.999 * m.get("s", 0) + 0.001 * g**2
+    return w - LR * (m["m"] / (1 - 0.9**t)) / (math.sqrt(m["s"] / (1 - 0.999**t)) + 1e-8)
+
+
+def adamw(w, g, m, t, decay):
+    return adam(w - LR * decay * w, g, m, t, 0)
+
+
+CASES = {
+    "sgd": (SGD, sgd),
+    "momentum": (Momentum, momentum),
+    "nesterov": (Nesterov, nesterov),
+    "adagrad": (Adagrad, adagrad),
+    "rmsprop": (RMSprop, rmsprop),
+    "adadelta": (Adadelta, adadelta),
+    "adam": (Adam, adam),
+    "adamw": (AdamW, adamw),
+}
+
+
+def ours(rule, dtype="float64", convert=lambda a: a):
+    """The weights after every step."""
+    p = Param(convert(START.astype(dtype)))
+    optimizer, history = Optimizer([p], rule, LR), []
+    for g in gradients():
+        p.grad[...] = convert(g.astype(dtype))
+        optimizer.step()
+        history.append(p.data.copy())
+    return history
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.03])
+@pytest.mark.parametrize("name", CASES)
+def test_against_the_paper(name, decay):
+    rule, formula = CASES[name]
+    memories = [{} for _ in START.flat]
+    want = START.ravel().tolist()
+    for t, (g, got) in enumerate(zip(gradients(), ours(rule(weight_decay=decay)), strict=True), start=1):
+        want = [formula(w, float(x), m, t, decay) for w, x, m in zip(want, g.flat, memories, strict=True)]
+        np.testing.assert_allclose(got.ravel(), want, rtol=1e-9, atol=1e-12, err_msg=f"step {t}")
+
+
+def torch_optimizer(torch, name, params, decay):
+    o = torch.optim
+    return {
+        "sgd": lambda: o.SGD(params, LR, weight_decay=decay),
+        "momentum": lambda: o.SGD(params, LR, momentum=0.9, weight_decay=decay),
+        "nesterov": lambda: o.SGD(params, LR, momentum=0.9, nesterov=True, weight_decay=decay),
+        "adagrad": lambda: o.Adagrad(params, LR, weight_decay=decay),
+        "rmsprop": lambda: o.RMSprop(params, LR, weight_decay=decay),
+        "adadelta": lambda: o.Adadelta(params, LR, weight_decay=decay),
+        "adam": lambda: o.Adam(params, LR, weight_decay=decay),
+        "adamw": lambda: o.AdamW(params, LR, weight_decay=decay),
+    }[name]()
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-9), ("float32", 1e-5)])
+@pytest.mark.parametrize("decay", [0.0, 0.03])
+@pytest.mark.parametrize("name", CASES)
+def test_against_torch(name, decay, dtype, tol):
+    torch = pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
+    w = torch.tensor(START.astype(dtype), requires_grad=True)
+    optimizer = torch_optimizer(torch, name, [w], decay)
+    for t, (g, got) in enumerate(zip(gradients(), ours(CASES[name][0](weight_decay=decay), dtype), strict=True)):
+        w.grad = torch.tensor(g.astype(dtype))
+        optimizer.step()
+        np.testing.assert_allclose(got, w.detach().numpy(), rtol=tol, atol=tol, err_msg=f"step {t}")
+
+
+def test_lars_against_the_paper():
+    """Algorithm 1: the local rate from the norms of the whole layer."""
+    w, v, eta, beta = START.copy(), np.zeros_like(START), 0.02, 0.03
+    for t, (g, got) in enumerate(zip(gradients(), ours(LARS(0.9, beta, trust=eta)), strict=True)):
+        local = eta * np.linalg.norm(w) / (np.linalg.norm(g) + beta * np.linalg.norm(w))
+        v = 0.9 * v + LR * local * (g + beta * w)
+        w = w - v
+        np.testing.assert_allclose(got, w, rtol=1e-10, err_msg=f"step {t}")
+
+
+def test_lars_moves_a_layer_by_the_same_share_whatever_its_gradient():
+    moves = []
+    for size in (1e-3, 1.0, 1e3):
+        p = Param(START.copy())
+        p.grad[...] = size * START
+        Optimizer([p], LARS(trust=0.01), 1.0).step()
+        moves.append(np.linalg.norm(p.data - START) / np.linalg.norm(START))
+    np.testing.assert_allclose(moves, 0.01, rtol=1e-12)
+
+
+def test_lars_leaves_vectors_and_dead_layers_at_rate_one():
+    bias, dead = Param(np.array([1.0, 2.0])), Param(np.zeros((2, 2)))
+    bias.grad[...], dead.grad[...] = 1.0, 1.0
+    Optimizer([bias, dead], LARS(weight_decay=0.1), 0.5).step()
+    np.testing.assert_allclose(bias.data, [0.5, 1.5])
+    np.testing.assert_allclose(dead.data, -0.5)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_leave_the_gradient_and_the_precision_and_run_on_device_arrays(name):
+    history = ours(RULES[name](weight_decay=0.01), "float32")
+    assert history[-1].dtype == np.float32
+    assert not np.array_equal(history[0], history[-1])
+    strict = ours(RULES[name](weight_decay=0.01), "float32", lambda a: StrictArray(np.array(a)))
+    np.testing.assert_array_equal(strict[-1].get(), history[-1])
+    p = Param(START.copy())
+    p.grad[...] = 2.0
+    Optimizer([p], RULES[name](weight_decay=0.01), LR).step()
+    assert (p.grad == 2.0).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Momentum(1.0), r"Momentum: momentum is 1.0, expected 0 <= momentum < 1"),
+        (lambda: Nesterov(-0.1), "Nesterov: momentum is -0.1"),
+        (lambda: Adam(beta2=1.0), "Adam: beta2 is 1.0"),
+        (lambda: RMSprop(rho=2), "RMSprop: rho is 2"),
+        (lambda: Adadelta(eps=-1), "Adadelta: eps is -1"),
+        (lambda: SGD(weight_decay=-1), "SGD: weight_decay is -1"),
+    ],
+)
+def test_errors_name_the_value(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -1,0 +1,80 @@
+"""Half precision with full-precision master weights and a scaled loss."""
+
+import numpy as np
+import pytest
+
+from distlearn.data import load
+from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
+from distlearn.optim import SGD, MixedPrecision, Momentum, Optimizer
+
+
+def halves(*values):
+    return Param(np.array(values, "float16"))
+
+
+def test_small_updates_are_not_rounded_away():
+    """1 - 1e-4 is 1 in half precision; the master copy remembers."""
+    plain, p = halves(1.0), halves(1.0)
+    without, with_master = Optimizer([plain], SGD(), 1.0), MixedPrecision([p], SGD(), 1.0, scale=1.0)
+    for _ in range(100):
+        plain.grad[...] = p.grad[...] = 1e-4
+        without.step()
+        with_master.step()
+    assert plain.data[0] == 1.0
+    assert p.data[0] == pytest.approx(0.99, abs=1e-3)
+    assert p.data.dtype == np.float16
+    assert with_master.master[0].data.dtype == np.float32
+
+
+def test_an_overflow_skips_the_step_and_halves_the_scale():
+    p = halves(1.0, 2.0)
+    optimizer = MixedPrecision([p], Momentum(), 0.1, scale=1024.0)
+    p.grad[...] = [np.inf, 1.0]
+    optimizer.step()
+    np.testing.assert_array_equal(p.data, [1.0, 2.0])
+    np.testing.assert_array_equal(optimizer.states[0], 0)
+    assert (optimizer.scale, optimizer.skipped, optimizer.steps) == (512.0, 1, 0)
+
+
+def test_the_scale_grows_after_good_steps():
+    p = halves(1.0)
+    optimizer = MixedPrecision([p], SGD(), 0.0, scale=8.0, growth_interval=3)
+    for _ in range(6):
+        optimizer.step()
+    assert optimizer.scale == 32.0
+
+
+def test_the_loss_scale_rescues_gradients_that_half_precision_would_lose():
+    logits, labels = np.array([[20.0, 0.0]], "float16"), np.array([0])
+    assert SoftmaxCrossEntropy()(logits, labels)[1][0, 1] == 0
+    optimizer = MixedPrecision([halves(0.0)], SGD(), 0.1, scale=2.0**15)
+    _, dy = optimizer.scaled(SoftmaxCrossEntropy())(logits, labels)
+    assert dy.dtype == np.float16
+    assert dy[0, 1] == pytest.approx(2.0**15 * np.exp(-20), rel=0.01)
+
+
+def test_training_in_half_precision_reaches_what_single_precision_reaches():
+    data = load("digits", dtype="float32")
+
+    def accuracy(half):
+        model = MLP((data.n_features, 32, data.n_classes), seed=1)
+        loss, x, y = SoftmaxCrossEntropy(), data.x_train.reshape(len(data.x_train), -1), data.y_train
+        if half:
+            move(model, lambda a: a.astype("float16"))
+            optimizer = MixedPrecision(model.params, Momentum(), 0.05)
+            loss, x = optimizer.scaled(loss), x.astype("float16")
+        else:
+            optimizer = Optimizer(model.params, Momentum(), 0.05)
+        for step in range(150):
+            part = slice(step * 64 % 1024, step * 64 % 1024 + 64)
+            optimizer.zero_grad()
+            out, saved = model.forward(x[part])
+            _, dy = loss(out, y[part])
+            model.backward(dy, saved)
+            optimizer.step()
+        assert out.dtype == x.dtype
+        return (model.forward(x)[0].argmax(axis=1) == y).mean()
+
+    single, half = accuracy(False), accuracy(True)
+    assert single > 0.9
+    assert half == pytest.approx(single, abs=0.02)

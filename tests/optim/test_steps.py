@@ -1,0 +1,65 @@
+"""What the optimizer and `Param` do for speed changes no number."""
+
+import numpy as np
+import pytest
+
+from distlearn.nn import Linear, Param
+from distlearn.optim import RULES, Optimizer
+from distlearn.optim.rule import PIECE
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_large_arrays_are_updated_piece_by_piece_with_the_same_result(name, monkeypatch):
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=(3, PIECE)), rng.normal(size=(4, 3, PIECE))
+
+    def run(piece):
+        monkeypatch.setattr("distlearn.optim.rule.PIECE", piece)
+        p = Param(start.copy())
+        optimizer = Optimizer([p], RULES[name](weight_decay=0.01), 0.01)
+        for g in gradients:
+            p.grad[...] = g
+            optimizer.step()
+        return p.data
+
+    np.testing.assert_array_equal(run(1000), run(10**9))
+
+
+def test_a_cleared_gradient_reads_as_zeros():
+    p = Param(np.ones((2, 2)))
+    p.grad[...] = 5
+    p.zero_grad()
+    np.testing.assert_array_equal(p.grad, 0)
+
+
+def test_a_product_overwrites_a_cleared_gradient_and_adds_to_any_other():
+    a, p = np.arange(4.0).reshape(2, 2), Param(np.ones((2, 2)))
+    home = p.grad
+    p.grad[...] = 5
+    p.zero_grad()
+    p.add_product(a, a)
+    np.testing.assert_array_equal(p.grad, a @ a)
+    p.add_product(a, a)
+    np.testing.assert_array_equal(p.grad, 2 * (a @ a))
+    assert p.grad is home
+
+
+def test_a_parameter_that_took_no_part_has_no_gradient_after_clearing():
+    used, unused = Linear(2, 2, dtype="float64"), Param(np.ones(3))
+    unused.grad[...] = 7
+    optimizer = Optimizer([*used.params, unused], RULES["sgd"](), 0.1)
+    optimizer.zero_grad()
+    y, saved = used.forward(np.ones((1, 2)))
+    used.backward(np.ones_like(y), saved)
+    optimizer.step()
+    np.testing.assert_array_equal(unused.data, 1)
+
+
+def test_a_gradient_that_is_replaced_by_a_view_stays_what_it_is():
+    p, flat = Param(np.ones((2, 2))), np.full(4, 3.0)
+    p.zero_grad()
+    p.grad = flat.reshape(2, 2)
+    np.testing.assert_array_equal(p.grad, 3)
+    p.zero_grad()
+    p.add_product(np.eye(2), np.eye(2))
+    np.testing.assert_array_equal(flat, [1, 0, 0, 1])

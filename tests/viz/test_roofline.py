@@ -1,0 +1,32 @@
+import pytest
+
+from distlearn import viz
+from distlearn.cuda import CARDS, Report, Site
+
+
+def report(name, flops, sectors):
+    sites = [Site(1, 1, "read", "x", "global", 4, requests=1, lanes=32, sectors=sectors, ideal_sectors=4)]
+    return Report(name, "gcc", (1, 1, 1), (32, 1, 1), sites=sites, flops=flops)
+
+
+def test_kernels_lie_on_the_roof():
+    naive, tiled = report("naive", 64, 4), report("tiled", 1 << 20, 4)
+    ax = viz.plot_roofline({"naive": naive, "tiled": tiled}, "H100")
+    card = CARDS["H100"]
+    points = {line.get_label().split(":")[0]: line.get_xydata()[0] for line in ax.lines if line.get_label()[0] != "_"}
+    assert points["naive"] == pytest.approx([0.5, 0.5 * card.bandwidth])
+    assert points["tiled"] == pytest.approx([8192, card.peak])
+    assert "the ceilings lie a factor of 40 apart" in ax.get_title("left")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("arithmetic intensity [flop/byte]", "attainable [flop/s]")
+
+
+def test_one_kernel_is_told_what_holds_it_back():
+    assert "memory is what holds add back" in viz.plot_roofline(report("add", 32, 12), "T4").get_title("left")
+    assert "compute is what holds kernel back" in viz.plot_roofline(1e3, "T4").get_title("left")
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ValueError, match="'copy' does 0"):
+        viz.plot_roofline(report("copy", 0, 4))
+    with pytest.raises(KeyError, match="no card 'Voodoo'"):
+        viz.plot_roofline(1.0, "Voodoo")
