@@ -16,7 +16,19 @@ from .output import make_folder
 from .presets import PRESETS
 
 DEFAULT = Settings()
-SETTINGS = ("data", "model", "activation", "optimizer", "lr", "batch_size", "epochs", "seed", "dtype", "overlap")
+SETTINGS = (
+    "data",
+    "model",
+    "activation",
+    "optimizer",
+    "lr",
+    "batch_size",
+    "epochs",
+    "seed",
+    "dtype",
+    "device",
+    "overlap",
+)
 """Options that are settings under the same name."""
 
 
@@ -69,6 +81,7 @@ def _positive(ctx, param, value):
 @click.option("--epochs", type=click.IntRange(1), default=DEFAULT.epochs, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=DEFAULT.seed, show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default=DEFAULT.dtype, show_default=True)
+@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
 @click.option("--n-train", type=click.IntRange(1), help="Use only so many training samples.")
 @click.option(
     "--evaluate-every", type=click.IntRange(0), default=1, show_default=True, help="Epochs; 0 for the end only."

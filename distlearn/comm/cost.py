@@ -6,8 +6,8 @@ r"""What each collective of `distlearn.comm.collectives` sends, and how long tha
 
 n is the size in bytes of the array that one rank gives: all of it for a broadcast or a reduction, one row for scatter
 and gather. Messages and bytes are sums over all ranks and exact for every n and p. Seconds are those of a network on
-which a rank sends one message and receives one at a time, with free arithmetic; they are exact where all shares are
-equally long, and for trees where p is a power of two (else a bound from above).
+which a rank sends one message and receives one at a time; they are exact where all shares are equally long, and for
+trees where p is a power of two (else a bound from above). Arithmetic is free unless gamma says what a byte costs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Formula(NamedTuple):
     messages: Callable  # (p) -> int
     nbytes: Callable  # (n, p) -> bytes
     seconds: Callable  # (n, p, time) -> s
+    reduced: Callable = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
 
 
 def rounds(p: int) -> int:
@@ -59,6 +60,11 @@ def _fold(n, p, time):
     return 2 * time(n) if _floor(p) < p else 0.0
 
 
+def _reduced_in_rounds(n, p):
+    """Bytes that a rank adds up when it gets whole arrays at distance 1, 2, 4, ..."""
+    return n * (rounds(_floor(p)) + (_floor(p) < p))
+
+
 def _binomial(n, p, time):
     return rounds(p) * time(0) + (p - 1) * _wire(n, time)
 
@@ -67,24 +73,36 @@ FORMULAS = {
     "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
     "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
     "flat_gather": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root),
-    "flat_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root),
+    "flat_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root, lambda n, p: n * (p - 1)),
     "naive_all_reduce": Formula(
-        lambda p: 2 * (p - 1), lambda n, p: 2 * n * (p - 1), lambda n, p, time: _to_root(n, p, time) + _star(n, p, time)
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: _to_root(n, p, time) + _star(n, p, time),
+        lambda n, p: n * (p - 1),
     ),
-    "tree_broadcast": Formula(
-        lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)
+    "tree_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)),
+    "tree_reduce": Formula(
+        lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n), lambda n, p: n * rounds(p)
     ),
-    "tree_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)),
     "tree_all_reduce": Formula(
-        lambda p: 2 * (p - 1), lambda n, p: 2 * n * (p - 1), lambda n, p, time: 2 * rounds(p) * time(n)
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * rounds(p) * time(n),
+        lambda n, p: n * rounds(p),
     ),
     "tree_scatter": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
     "tree_gather": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
     "ring_all_reduce": Formula(
-        lambda p: 2 * p * (p - 1), lambda n, p: 2 * n * (p - 1), lambda n, p, time: 2 * (p - 1) * time(n / p)
+        lambda p: 2 * p * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
     ),
     "ring_reduce_scatter": Formula(
-        lambda p: p * (p - 1), lambda n, p: n * (p - 1), lambda n, p, time: (p - 1) * time(n / p)
+        lambda p: p * (p - 1),
+        lambda n, p: n * (p - 1),
+        lambda n, p, time: (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
     ),
     "ring_all_gather": Formula(
         lambda p: p * (p - 1), lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n)
@@ -94,6 +112,7 @@ FORMULAS = {
         lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
         lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
         lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
+        _reduced_in_rounds,
     ),
     "halving_doubling_all_reduce": Formula(
         lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
@@ -101,14 +120,13 @@ FORMULAS = {
         lambda n, p, time: 2 * rounds(_floor(p)) * time(0)
         + 2 * (_floor(p) - 1) * _wire(n / _floor(p), time)
         + _fold(n, p, time),
+        lambda n, p: n * ((_floor(p) - 1) / _floor(p) + (_floor(p) < p)),
     ),
     "pairwise_all_to_all": Formula(
         lambda p: p * (p - 1), lambda n, p: n * (p - 1), lambda n, p, time: (p - 1) * time(n / p)
     ),
-    "dissemination_barrier": Formula(
-        lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)
-    ),
-}  # fmt: skip
+    "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
+}
 """By the name of the function; the two-level algorithms, which know nodes, stand below."""
 
 
@@ -123,7 +141,11 @@ def _hierarchical(s: int) -> Formula:
         nodes = -(-p // s)
         return 2 * rounds(min(s, p)) * inside(n) + 2 * (nodes - 1) * between(n / nodes)
 
-    return Formula(messages, lambda n, p: 2 * n * (p - 1), seconds)
+    def reduced(n, p):
+        nodes = -(-p // s)
+        return n * (rounds(min(s, p)) + (nodes - 1) / nodes)
+
+    return Formula(messages, lambda n, p: 2 * n * (p - 1), seconds, reduced)
 
 
 def _torus(s: int) -> Formula:
@@ -132,6 +154,7 @@ def _torus(s: int) -> Formula:
         lambda p: 2 * p * (s - 1 + p // s - 1),
         lambda n, p: 2 * n * (p - 1),
         lambda n, p, inside, between: 2 * (s - 1) * inside(n / s) + 2 * (p // s - 1) * between(n / p),
+        lambda n, p: n * (s - 1) / s + n * (p // s - 1) / p,
     )
 
 
@@ -171,8 +194,12 @@ def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> fl
     return _formula(algorithm, p, ranks_per_node).nbytes(n, p)
 
 
-def seconds(algorithm, n: float, p: int, network: Network, ranks_per_node: int | None = None) -> float:
+def seconds(
+    algorithm, n: float, p: int, network: Network, ranks_per_node: int | None = None, gamma: float = 0.0
+) -> float:
     """Return how long a collective takes on a network [s]; parameters as for `messages`.
+
+    `gamma` is the time that a rank takes to reduce a byte [s / byte].
 
     The two-level algorithms take their links from a `HierarchicalNetwork`; on a plain one all links are alike. The
     others' messages all cost what the slowest link costs.
@@ -185,10 +212,10 @@ def seconds(algorithm, n: float, p: int, network: Network, ranks_per_node: int |
     formula = _formula(algorithm, p, ranks_per_node)
     if _name(algorithm) in LEVELS:
         inside, between = getattr(network, "inside", network), getattr(network, "between", network)
-        return formula.seconds(n, p, inside.message, between.message)
+        return formula.seconds(n, p, inside.message, between.message) + gamma * formula.reduced(n, p)
     if p <= getattr(network, "ranks_per_node", 0):
         network = network.inside
-    return formula.seconds(n, p, network.message)
+    return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
 
 
 def crossover(first, second, p: int, network: Network, low: float = 1.0, high: float = 2.0**36) -> float | None:

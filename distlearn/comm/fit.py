@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import cost
-from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong
+from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong, reducing
 from .network import Network
 
 
@@ -30,15 +30,18 @@ class Fit(NamedTuple):
     Attributes
     ----------
     network : Network
+    gamma : float
+        Time that a rank takes to reduce a byte [s / byte].
     size : int
         Ranks that took part in the all-reduces.
     messages : Sweep
         Of the ping-pong, to which alpha and beta were fitted.
     all_reduces : dict of str to Sweep
-        By algorithm; predicted by the formulas of `distlearn.comm.cost` from `network`, not fitted.
+        By algorithm; predicted by the formulas of `distlearn.comm.cost` from `network` and `gamma`, not fitted.
     """
 
     network: Network
+    gamma: float
     size: int
     messages: Sweep
     all_reduces: dict[str, Sweep]
@@ -68,7 +71,8 @@ def fit(
     r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
 
     alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
-    time of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time.
+    time of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time. gamma is
+    the time of an addition of arrays, per byte.
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ def fit(
     message_sizes, array_sizes : sequence of int
         [bytes]
     repeats : int
-        Measurements of each.
+        Measurements of each all-reduce, and an eighth of those of each message.
 
     Returns
     -------
@@ -96,18 +100,20 @@ def fit(
     ----------
     R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
     """
-    times = world.run(ping_pong, message_sizes, repeats)
+    # messages are quick to measure, and the operating system takes a while to give two ranks a core each
+    times = world.run(ping_pong, message_sizes, 8 * repeats)
     sizes, seconds = np.array(message_sizes, float), fastest(times[0])
     network = Network(*line(sizes, seconds))
     messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
     found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
     arrays, p = np.array(array_sizes, float), len(times)
+    gamma = float(np.median(fastest(world.run(reducing, array_sizes, repeats)[0]) / arrays)) if algorithms else 0.0
     all_reduces = {}
     for name, measured in found.items():
         formula = "ring" if name == "native" else name
-        predicted = np.array([cost.seconds(formula, n, p, network) for n in arrays])
+        predicted = np.array([cost.seconds(formula, n, p, network, gamma=gamma) for n in arrays])
         all_reduces[name] = Sweep(arrays, fastest(measured), predicted)
-    return Fit(network, p, messages, all_reduces)
+    return Fit(network, gamma, p, messages, all_reduces)
 
 
 def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:

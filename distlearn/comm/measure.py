@@ -74,6 +74,19 @@ def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int
     return times
 
 
+def reducing(comm, sizes=ARRAY_SIZES, repeats: int = 7) -> list[list[float]]:
+    """Add arrays of float32 up, on all ranks at once; return seconds, a list of `repeats` for each size."""
+    times: list[list[float]] = [[] for _ in sizes]
+    for _ in range(repeats):
+        for i, nbytes in enumerate(sizes):
+            x, y = np.zeros(nbytes // 4, np.float32), np.zeros(nbytes // 4, np.float32)
+            comm.barrier()
+            began = comm.clock.now()
+            np.add(x, y, out=x)
+            times[i].append(comm.clock.now() - began)
+    return times
+
+
 def fastest(times) -> np.ndarray:
     """Return the shortest of each list of seconds: other programs make a measurement longer, never shorter.
 

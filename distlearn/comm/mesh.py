@@ -8,8 +8,8 @@ import math
 class Mesh:
     """Ranks laid out as a box with named axes; every axis gives this rank a communicator along it.
 
-    The last axis changes fastest: with `mesh(comm, dp=2, pp=2, tp=2)` ranks 0 and 1 are neighbours along tp, so put last
-    the axis that communicates most, whose ranks then share a node.
+    The last axis changes fastest: with `mesh(comm, dp=2, pp=2, tp=2)` ranks 0 and 1 are neighbours along tp, so put
+    last the axis that communicates most, whose ranks then share a node.
 
     Attributes
     ----------

@@ -148,11 +148,18 @@ class Scheduler:
         fibre.waits = event
         if self._measures:
             fibre.seconds_run += time.perf_counter() - fibre.since
-        following = self._next()
-        if following is None:
+        queue, fibres = self._queue, self.fibres
+        while queue:  # as in `_next`, which would cost a call per message
+            when, rank, ticket = heappop(queue)
+            following = fibres[rank]
+            if ticket == following.ticket:
+                if when > following.now:
+                    following.now = when
+                if following is not fibre:
+                    following.switch()
+                break
+        else:
             self._hub.switch()  # nobody can run: the hub finds the deadlock and unwinds us
-        elif following is not fibre:
-            following.switch()
         if self._stopping:
             raise GreenletExit
         if self._measures:

@@ -79,7 +79,7 @@ class SimComm:
         self.rank = rank
         self.size = len(members)
         self.clock = _SimClock(post, fibre) if clock is None else clock
-        self._outgoing, self._incoming = {}, {}  # (peer, tag) -> the channel, once it was used
+        self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
         self._eager_limit = post.world.eager_limit or -1
         self._calls = 0  # collectives so far: the n-th call of every rank is the same collective
 
@@ -94,7 +94,7 @@ class SimComm:
     # -- between two ranks -----------------------------------------------------------------------------------------
     def _to(self, dest, tag):
         """Return the channel to `dest`, and the fibre there."""
-        key = (dest, tag)
+        key = (dest, tag) if tag else dest
         found = self._outgoing.get(key)
         if found is None:
             check_peer("dest", dest, self.rank, self.size)
@@ -104,7 +104,7 @@ class SimComm:
 
     def _from(self, source, tag):
         """Return the channel from `source`."""
-        key = (source, tag)
+        key = (source, tag) if tag else source
         found = self._incoming.get(key)
         if found is None:
             check_peer("source", source, self.rank, self.size)

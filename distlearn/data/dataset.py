@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..backend import to_device
 from ._checks import whole
 
 
@@ -80,6 +81,15 @@ class Dataset:
     def n_classes(self) -> int:
         """Number of classes."""
         return len(self.classes)
+
+    def on(self, device) -> Dataset:
+        """Return the data set with its arrays on a device: "cpu", "gpu", or the index of a GPU."""
+        arrays = {
+            f"{axis}_{split}": to_device(array, device)
+            for split, *xy in self.splits()
+            for axis, array in zip("xy", xy, strict=True)
+        }
+        return replace(self, **arrays)
 
     def take(self, n_train: int, n_test: int | None = None) -> Dataset:
         """Return a smaller data set: the first samples of each split.

@@ -62,6 +62,19 @@ class Optimizer:
                 self.rule.update(data, grad, part, lr, self.steps)
         self.steps += 1
 
+    def cost(self) -> tuple[int, int]:
+        """Return what a step computes and moves: (flops, bytes).
+
+        Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
+        weights and memory are read and written.
+        """
+        flops = nbytes = 0
+        for p, state in zip(self.params, self.states, strict=True):
+            arrays = 1 + (len(state) if isinstance(state, tuple) else state is not None)
+            flops += 2 * arrays * p.size
+            nbytes += (1 + 2 * arrays) * p.nbytes
+        return flops, nbytes
+
     def zero_grad(self) -> None:
         """Clear the gradients."""
         for p in self.params:

@@ -53,7 +53,8 @@ class Serial:
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        with self.clock.span("update"):
+        flops, nbytes = self.optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=nbytes):
             self.optimizer.step()
         return loss
 

@@ -85,7 +85,8 @@ class DataParallel:
                 self._start(bucket)
         for work in self._works:
             work.wait()
-        with self.clock.span("update"):
+        flops, nbytes = self.optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=nbytes):
             self.optimizer.step()
         return float(self.buckets[-1].extra[0])
 

@@ -10,14 +10,17 @@ from dataclasses import asdict, dataclass, fields, replace
 import numpy as np
 
 from .. import data as datasets
-from ..backend import to_numpy
+from ..backend import to_device, to_numpy
 from ..nn import MLP, SoftmaxCrossEntropy
+from ..nn import build as build_model
+from ..nn.base import move
 from ..optim import RULES, Optimizer
 from ..parallel import DataParallel, Serial
 from .fit import History, fit
 
 STRATEGIES = ("data", "serial")
-MODELS = ("mlp",)
+MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")
+"""Classifiers of images; all but the MLP take 28 x 28 pixels."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,14 @@ class Settings:
     ----------
     data : str
         Name of a data set.
-    model : {"mlp"}
+    model : str
+        One of `MODELS`.
     hidden : tuple of int
-        Widths of the hidden layers.
+        Widths of the MLP's hidden layers.
     activation : {"relu", "sigmoid", "tanh"}
-    optimizer : {"sgd", "momentum"}
+        The MLP's.
+    optimizer : str
+        One of `optim.RULES`.
     lr : float
         Learning rate.
     batch_size : int
@@ -41,6 +47,8 @@ class Settings:
     seed : int
         Of the weights and of the order of samples.
     dtype : str
+    device : "cpu", "gpu" or int
+        Where every rank keeps model and data; a number is the index of a GPU.
     strategy : {"data", "serial"}
     cap_bytes : int
         Size of a gradient bucket [bytes].
@@ -61,6 +69,7 @@ class Settings:
     epochs: int = 5
     seed: int = 0
     dtype: str = "float32"
+    device: str | int = "cpu"
     strategy: str = "data"
     cap_bytes: int = 1 << 20
     overlap: bool = True
@@ -101,6 +110,20 @@ class Result:
     params: dict[str, np.ndarray] | None
 
 
+def _model(settings: Settings, dataset):
+    """Make the network on its device; raise if the data do not fit it."""
+    options = {"seed": settings.seed, "dtype": settings.dtype}
+    if settings.model == "mlp":
+        model = MLP((dataset.n_features, *settings.hidden, dataset.n_classes), settings.activation, **options)
+    else:
+        model = build_model(settings.model, n_classes=dataset.n_classes, **options)
+    try:
+        model.output_shape((1, dataset.n_features))
+    except ValueError as error:
+        raise ValueError(f"model {settings.model!r} does not take the samples of {dataset.name!r}: {error}") from None
+    return model if settings.device == "cpu" else move(model, lambda array: to_device(array, settings.device))
+
+
 def build(comm, settings: Settings, dataset):
     """Make model, optimizer and strategy of a run.
 
@@ -114,8 +137,7 @@ def build(comm, settings: Settings, dataset):
     -------
     strategy : Strategy
     """
-    sizes = (dataset.n_features, *settings.hidden, dataset.n_classes)
-    model = MLP(sizes, settings.activation, seed=settings.seed, dtype=settings.dtype)
+    model = _model(settings, dataset)
     optimizer = Optimizer(model.params, RULES[settings.optimizer](), settings.lr)
     if settings.strategy == "serial":
         if comm.size != 1:
@@ -140,6 +162,8 @@ def train(comm, settings: Settings) -> Result:
     dataset = datasets.load(settings.data, dtype=settings.dtype)
     if settings.n_train is not None:
         dataset = dataset.take(settings.n_train)
+    if settings.device != "cpu":
+        dataset = dataset.on(settings.device)
     strategy = build(comm, settings, dataset)
     history = fit(
         strategy,

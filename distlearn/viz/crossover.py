@@ -49,7 +49,7 @@ def plot_crossover(sweeps, *, ax=None, title=None):
         If there is nothing to draw, or a size or a time is not above 0.
     """
     sweeps = _checked(getattr(sweeps, "all_reduces", sweeps))
-    ax = new_axes(1, figsize=(7.2, 4.0))[0] if ax is None else ax
+    ax = new_axes(1, figsize=(8.4, 4.0))[0] if ax is None else ax
     kinds = set()
     for i, (name, sweep) in enumerate(sweeps.items()):
         look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
@@ -64,10 +64,13 @@ def plot_crossover(sweeps, *, ax=None, title=None):
             kinds.add("measured")
         ax.plot([], [], linestyle="-", label=name, **look)
     found = {what: _changes(sweeps, what) for what in ("predicted", "measured") if what in kinds}
-    for change in found.get("predicted") or found.get("measured") or []:
+    what = "predicted" if found.get("predicted") else "measured"
+    for i, change in enumerate(found.get(what) or []):
         ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
-        text = f" {change.after} from {format_bytes(change.nbytes)}"
-        ax.text(change.nbytes, 0.02, text, transform=ax.get_xaxis_transform(), color=INK, fontsize=9, va="bottom")
+        text = f" {change.after} from {format_bytes(change.nbytes)}" + f" ({what})" * (len(kinds) == 2)
+        ax.text(
+            change.nbytes, 0.02 + 0.06 * i, text, transform=ax.get_xaxis_transform(), color=INK, fontsize=9, va="bottom"
+        )
     _finish(ax, kinds, _finding(sweeps, found) if title is None else title)
     return ax
 
@@ -149,7 +152,7 @@ def _finish(ax, kinds, title: str) -> None:
     if len(kinds) == 2:
         handles.append(Line2D([], [], color=MUTED, linestyle=(0, (5, 1.5)), marker="", label="predicted"))
         handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
-    ax.legend(handles=handles, loc="upper left")
+    ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
     if title:
         ax.set_title(title)
 
@@ -158,11 +161,11 @@ def _finding(sweeps, found: dict[str, list[Crossover] | None]) -> str:
     """Which algorithm is the fastest where, a line for what is predicted and one for what was measured."""
     lines = []
     for what, changes in found.items():
-        if changes is None or len(changes) > 3 or len(sweeps) < 2:
+        if changes is None or len(changes) > 2 or len(sweeps) < 2:
             continue
         if changes:
-            parts = ", ".join(f"{c.before} up to {format_bytes(c.nbytes)}" for c in changes)
-            lines.append(f"Fastest, {what}: {parts}, then {changes[-1].after}")
+            parts = " < ".join(f"{c.before} < {format_bytes(c.nbytes)}" for c in changes)
+            lines.append(f"Fastest, {what}: {parts} < {changes[-1].after}")
         else:
             best = min(sweeps, key=lambda name: getattr(sweeps[name], what)[0])
             lines.append(f"Fastest, {what}: {best} at every size")

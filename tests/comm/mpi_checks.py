@@ -10,8 +10,10 @@ import time
 import numpy as np
 import pytest
 
+from distlearn.comm import Network
 from distlearn.comm.mpi import MPIComm
 from distlearn.comm.protocol import CommError, CommTimeoutError
+from distlearn.parallel import FP16, CompressedAllReduce, Int8, OneBit, TopK
 
 
 def fresh(comm, **options):
@@ -208,6 +210,34 @@ def check_arrays_of_a_gpu_pass_through_the_host(comm):
     assert out.data.tolist() == [6.0 - comm.rank] * 2
     assert comm.broadcast(Opaque(np.full(2, comm.rank + 1.0)), root=1).data.tolist() == [2.0, 2.0]
     assert comm.reduce_scatter(Opaque(np.ones(3))).data.tolist() == [2.0, 2.0][: 2 - comm.rank]
+
+
+def check_the_network_can_be_measured(comm):
+    class World:
+        @staticmethod
+        def run(fn, *args):
+            return comm.broadcast_obj(comm.gather_obj(fn(comm, *args)))
+
+    found = Network.fit(World, algorithms=["native", "ring"], repeats=2, array_sizes=(1 << 10, 1 << 16))
+    assert found.size == comm.size
+    assert 0 <= found.network.alpha < 1
+    assert found.network.beta > 1e5
+    assert found.gamma > 0
+    assert all((s.measured > 0).all() and (s.predicted > 0).all() for s in found.all_reduces.values())
+
+
+def check_compressed_sums_are_the_same_everywhere(comm):
+    for codec in (FP16(), Int8(True), OneBit(), TopK(0.1), TopK(1.0)):
+        reducers = [CompressedAllReduce(comm, n, "f4", codec) for n in (1001, 3)]
+        for turn in range(3):
+            rng = np.random.default_rng(turn)
+            given = [rng.normal(size=(2, n)).astype("f4") for n in (1001, 3)]  # a row per rank
+            works = [reducer.start(x[comm.rank].copy()) for reducer, x in zip(reducers, given, strict=True)]
+            for i, work in enumerate(works):
+                everyone = comm.all_gather(work.wait())
+                np.testing.assert_array_equal(everyone[0], everyone[1])
+                if codec == TopK(1.0):
+                    np.testing.assert_array_equal(everyone[0], given[i].sum(0))
 
 
 class OpaqueModule:

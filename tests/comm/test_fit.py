@@ -25,7 +25,7 @@ def test_the_simulators_network_is_recovered(size, network):
 
 
 def test_jitter_shows_as_error():
-    fitted = Network.fit(SimWorld(2, Network(1e-5, 1e9, jitter=0.2, seed=1)), repeats=21)
+    fitted = Network.fit(SimWorld(2, Network(1e-5, 1e9, jitter=0.2, seed=1)), repeats=3)
     assert 0.005 < fitted.error < 0.2
     assert fitted.network.alpha == pytest.approx(1e-5, rel=0.45)
     assert fitted.network.beta == pytest.approx(1e9, rel=0.8)
@@ -80,3 +80,19 @@ def test_presets_are_networks_in_the_order_of_their_kind():
     assert Network.preset("pcie-4").beta < Network.preset("pcie-5").beta
     with pytest.raises(ValueError, match="'carrier-pigeon', expected one of loopback"):
         Network.preset("carrier-pigeon")
+
+
+def test_arithmetic_is_paid_by_the_byte():
+    free, n, p = Network(), 4096, 8
+    reduced = {name: cost.seconds(name, n, p, free, gamma=1.0) for name in ALL_REDUCES}
+    assert reduced == {
+        "naive": 7 * n,
+        "tree": 3 * n,
+        "doubling": 3 * n,
+        "ring": 7 * n / 8,
+        "halving-doubling": 7 * n / 8,
+    }
+    assert cost.seconds("halving-doubling", n, 6, free, gamma=1.0) == n + 3 * n / 4
+    assert cost.seconds("torus", n, 8, free, 2, gamma=1.0) == n / 2 + 3 * n / 8
+    assert cost.seconds("hierarchical", n, 8, free, 2, gamma=1.0) == n + 3 * n / 4
+    assert cost.seconds("bruck_all_gather", n, 8, free, gamma=1.0) == 0

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import distlearn as dl
+from distlearn.backend import has_gpu
 from distlearn.comm import Network, RankError, Roofline, SimWorld
-from distlearn.data import load
+from distlearn.data import Dataset, load
 from distlearn.testing import assert_same_params
 from distlearn.train import DivergedError, Settings, build, evaluate, fit, train
 
@@ -140,3 +141,41 @@ def test_public_names_load():
         assert name in dir(dl)
     with pytest.raises(AttributeError, match="no attribute 'Simworld'"):
         dl.Simworld  # noqa: B018
+
+
+@pytest.mark.parametrize("model", ["lenet", "cnn"])
+def test_other_models_train_alike_on_ranks(model, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 784)), rng.integers(0, 10, 60)
+    data = Dataset("noise", x[:40], y[:40], x[40:50], y[40:50], x[50:], y[50:], tuple("0123456789"), "a test")
+    monkeypatch.setattr("distlearn.data.load", lambda name, dtype: data)
+    settings = Settings(model=model, dtype="float64", batch_size=15, epochs=2, optimizer="adam", lr=0.001)
+    want = SimWorld(1).run(train, settings)[0]
+    assert_same_params(SimWorld(3).run(train, settings)[0].params, want.params)
+
+
+def test_a_model_that_does_not_take_the_images_is_refused_before_training():
+    with pytest.raises(RankError, match="model 'lenet' does not take the samples of 'digits'"):
+        SimWorld(1).run(train, Settings(model="lenet"))
+
+
+def test_a_missing_gpu_is_named():
+    if has_gpu():
+        pytest.skip("there is a GPU")
+    with pytest.raises(RankError, match="device 'gpu' was asked for, but no usable GPU"):
+        SimWorld(1).run(train, FAST.but(device="gpu"))
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_numbers():
+    want = SimWorld(1).run(train, FAST)[0]
+    assert_same_params(SimWorld(2).run(train, FAST.but(device="gpu"))[0].params, want.params, tol=1e-9)
+
+
+def test_the_update_takes_time_in_the_simulator():
+    world = SimWorld(1, compute=Roofline(1e9, 1e9))
+    params = world.run(train, FAST.but(optimizer="momentum", epochs=1))[0].params
+    update = world.trace.select(name="update")[0]
+    values = sum(p.size for p in params.values())
+    assert (update.flops, update.nbytes) == (4 * values, 5 * 8 * values)
+    assert update.seconds == pytest.approx(update.nbytes / 1e9)
