@@ -1,11 +1,26 @@
-"""Layers, losses and models; they know nothing of ranks and communication."""
+"""Layers, losses and models; they know nothing of ranks and communication.
+
+A layer's `forward` returns its output and what `backward` will need; nothing of a pass stays on the layer.
+`model.forward` trains, `model.eval().forward` predicts. Images are (batch, height, width, channels), sequences
+(batch, time, values).
+
+- what a layer is: `base` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
+- layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `embedding`, `recurrent`, `gru`, `shape`
+- layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese), `recompute`
+- whole networks: `models` (`build(name)`), `loss`
+- what they cost: `summary` and `memory_report` count, `profile` measures, `conv_cost` and `count_operations` are exact
+- smaller networks: `compress` (weight sharing), `quantize` (8-bit integers)
+- arrays that behave like a GPU's without one: `strict`
+"""
 
 from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .base import Layer, Param, move, nbytes, parameter_count, walk
+from .branch import Parallel, Residual, Siamese
 from .compress import Clustered, Compressed, cluster, share_weights
-from .container import Parallel, Recompute, Residual, Sequential, Siamese
+from .container import Sequential
 from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
+from .count import count_operations
 from .dropout import Dropout
 from .embedding import Embedding
 from .gru import GRU
@@ -33,9 +48,10 @@ from .norm import BatchNorm, LayerNorm, LocalResponseNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .profile import Profile, profile, profile_sweep, skinny_products
 from .quantize import quantize
+from .recompute import Recompute
 from .recurrent import RNN
 from .shape import Flatten, Identity, Reshape
-from .strict import StrictArray, count_operations
+from .strict import StrictArray
 from .summary import Summary, summary
 
 keep_memory()

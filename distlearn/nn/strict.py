@@ -1,4 +1,4 @@
-"""An array that behaves like a GPU's without a GPU, and counts what is done with it.
+"""An array that behaves like a GPU's without a GPU.
 
 CuPy refuses to mix its arrays with NumPy's, and so does `StrictArray`: whatever would copy between host and device
 without saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
@@ -7,15 +7,11 @@ operation passes through one place, operations can be counted there: `count_oper
 
 from __future__ import annotations
 
-import math
 import types
-from collections import Counter
-from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 
-_counters: list[Counter] = []
+from .count import record
 
 
 class StrictArray:
@@ -127,25 +123,6 @@ def _lengthen(out, inputs, steps):
 
 
 _EXPLICIT = {"asarray", "array"}  # copies from the host that say what they are
-_MOVES = {
-    *("reshape", "transpose", "swapaxes", "astype", "copy", "ravel", "empty", "zeros", "ones", "full", "empty_like"),
-    *("zeros_like", "ones_like", "full_like", "ascontiguousarray", "concatenate", "stack", "tile", "repeat", "copyto"),
-    *(
-        "asarray",
-        "array",
-        "arange",
-        "eye",
-        "as_strided",
-        "broadcast_to",
-        "expand_dims",
-        "squeeze",
-        "view",
-        "take",
-        "split",
-    ),
-    *("default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
-}
-"""Functions that move values and compute none."""
 
 
 def _wrap(function, name, owner=None):
@@ -157,7 +134,7 @@ def _wrap(function, name, owner=None):
         arrays = [a._array if isinstance(a, StrictArray) else a for a in arrays]
         result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
         inputs = [*args, *([owner] if owner is not None else [])]
-        steps = _record(name, [_as_array(a) for a in inputs], result, kwargs.get("axes", ()))
+        steps = record(name, [_as_array(a) for a in inputs], result, kwargs.get("axes", ()))
         target = kwargs.get("out")
         if target is not None:
             _lengthen(target, inputs, steps)
@@ -189,30 +166,6 @@ def _pack(result, inputs, steps):
     packed = StrictArray(result, views[0]._chain if views else None)
     _lengthen(packed, inputs, steps)
     return packed
-
-
-def _record(name, inputs, result, axes=()):
-    """Count an operation's work; return its depth."""
-    if name in _MOVES:
-        return 0
-    size = getattr(result, "size", 1)
-    if name == "matmul":
-        inner = inputs[0].shape[-1]
-        kind, work, depth = "multiply_adds", size * inner, 1 + math.ceil(math.log2(max(1, inner)))
-        if result.dtype.kind == "c":
-            work, depth = 4 * work, depth + 1
-    elif name in ("rfft2", "irfft2"):
-        points, x = math.prod(inputs[1]), inputs[0]
-        kind, depth = "transforms", 2 * sum(math.ceil(math.log2(n)) for n in inputs[1])
-        work = points * math.log2(points) * (x.size // math.prod(x.shape[a] for a in axes))
-    elif name in ("sum", "mean", "max", "min"):
-        kind, work = "others", getattr(inputs[0], "size", getattr(inputs[-1], "size", 1))
-        depth = math.ceil(math.log2(max(1, work // max(1, size))))
-    else:
-        kind, work, depth = "others", size, 1
-    for counter in _counters:
-        counter[kind] += work
-    return depth
 
 
 class _Namespace:
@@ -277,51 +230,3 @@ for _symbol, _ufunc in {
     "invert": np.invert,
 }.items():
     setattr(StrictArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
-
-
-class Counted(NamedTuple):
-    """Operations of a computation."""
-
-    multiply_adds: int
-    """In matrix products; a complex one counts as 4."""
-    transforms: float
-    """Sum of N log2 N over all Fourier transforms of N points."""
-    others: int
-    """Results of element-wise operations and terms of sums."""
-    depth: int
-    """Operations on the longest chain, with sums of products added up as trees."""
-
-
-@contextmanager
-def counting():
-    """Context manager: count the operations on strict arrays; yields a Counter."""
-    counter: Counter = Counter()
-    _counters.append(counter)
-    try:
-        yield counter
-    finally:
-        _counters.remove(counter)
-
-
-def count_operations(function, *arrays) -> Counted:
-    """Run a function on strict copies of NumPy arrays and count what it computes.
-
-    Parameters
-    ----------
-    function : callable
-        Takes arrays, returns an array or a tuple whose first element is one.
-    *arrays : numpy arrays
-
-    Returns
-    -------
-    counted : Counted
-
-    Examples
-    --------
-    >>> count_operations(lambda a, b: a @ b + 1, np.ones((2, 4)), np.ones((4, 3)))
-    Counted(multiply_adds=24, transforms=0, others=6, depth=4)
-    """
-    with counting() as counter:
-        result = function(*(StrictArray(np.array(a)) for a in arrays))
-    first = result[0] if isinstance(result, tuple) else result
-    return Counted(counter["multiply_adds"], counter["transforms"], counter["others"], first._chain[0])

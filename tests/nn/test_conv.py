@@ -181,6 +181,7 @@ def test_auto_chooses_what_can_compute_the_layer():
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 28, 28, 16)) == "winograd4"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "winograd2"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "wide"
+    assert choose_algorithm(Conv2d(16, 32, 3, padding=1, dtype="float64"), (1, 28, 28, 16)) == "wide"
     assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "wide"
     assert choose_algorithm(Conv2d(32, 32, 11, padding="same"), (1, 28, 28, 32)) == "fft"
     assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "wide"

@@ -1,5 +1,7 @@
 """Models: exact counts against the published ones, and that they learn."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -178,3 +180,21 @@ def test_the_language_model_learns_a_text_by_heart():
 def test_an_unknown_model_is_named():
     with pytest.raises(ValueError, match="model is 'resnet', expected one of 'mlp', 'lenet'"):
         nn.build("resnet")
+
+
+@pytest.mark.skipif("DISTLEARN_DATA" not in os.environ, reason="DISTLEARN_DATA does not name a folder of data sets")
+@pytest.mark.parametrize(("name", "data", "least"), [("lenet", "mnist", 0.85), ("cnn", "fashion-mnist", 0.65)])
+def test_on_real_images(name, data, least):
+    """A few dozen steps on the real images, evaluated on test images that were never trained on."""
+    images = load(data, dtype="float32")
+    model, loss = nn.build(name, seed=0), nn.SoftmaxCrossEntropy()
+    optimizer = Optimizer(model.params, Momentum(), 0.02)
+    for step in range(80):
+        start = step * 64 % (len(images.x_train) - 63)
+        part = slice(start, start + 64)
+        optimizer.zero_grad()
+        out, saved = model.forward(images.x_train[part])
+        model.backward(loss(out, images.y_train[part])[1], saved)
+        optimizer.step()
+    logits = model.eval().forward(images.x_test[:400])[0]
+    assert (logits.argmax(axis=1) == images.y_test[:400]).mean() > least

@@ -171,10 +171,11 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
     - "fft" for kernels so large that spectra win: 81 pixels or more, many channels, stride 1;
     - Winograd for 3 x 3 kernels on 16 or more channels on both sides: "winograd4" where its tiles of 4 x 4 outputs fit
       the image (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2";
-    - "wide", which is im2col with a trick for few output channels, for all others.
+    - "wide", which is im2col with a trick for few output channels, for all others, and for float64: who asks for that
+      precision wants the least rounding.
     """
     (kh, kw), stride, _, dilation = layer.geometry
-    many = min(layer.c_in, layer.c_out) // layer.groups >= 16
+    many = min(layer.c_in, layer.c_out) // layer.groups >= 16 and layer.W.data.dtype != np.float64
     if kh * kw >= 81 and stride == (1, 1) and many:
         return "fft"
     if many and ((kh, kw), stride, dilation) == ((3, 3), (1, 1), (1, 1)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .. import init
 from ..activation import ReLU
-from ..container import Parallel, Sequential
+from ..branch import Parallel
+from ..container import Sequential
 from ..conv import Conv2d
 from ..dropout import Dropout
 from ..linear import Linear

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .. import init
 from ..activation import ReLU
-from ..container import Sequential, Siamese
+from ..branch import Siamese
+from ..container import Sequential
 from ..conv import Conv2d
 from ..linear import Linear
 from ..pool import MaxPool

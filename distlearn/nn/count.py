@@ -1,0 +1,109 @@
+"""Counting operations: how much a computation really computes, and how long its longest chain of operations is.
+
+Strict arrays report every operation here, and carry the length of the chain that led to them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+_counters: list[Counter] = []
+
+_MOVES = {
+    *("reshape", "transpose", "swapaxes", "astype", "copy", "ravel", "empty", "zeros", "ones", "full", "empty_like"),
+    *("zeros_like", "ones_like", "full_like", "ascontiguousarray", "concatenate", "stack", "tile", "repeat", "copyto"),
+    *(
+        "asarray",
+        "array",
+        "arange",
+        "eye",
+        "as_strided",
+        "broadcast_to",
+        "expand_dims",
+        "squeeze",
+        "view",
+        "take",
+        "split",
+    ),
+    *("default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
+}
+"""Functions that move values and compute none."""
+
+
+def record(name, inputs, result, axes=()):
+    """Count an operation's work; return its depth."""
+    if name in _MOVES:
+        return 0
+    size = getattr(result, "size", 1)
+    if name == "matmul":
+        inner = inputs[0].shape[-1]
+        kind, work, depth = "multiply_adds", size * inner, 1 + math.ceil(math.log2(max(1, inner)))
+        if result.dtype.kind == "c":
+            work, depth = 4 * work, depth + 1
+    elif name in ("rfft2", "irfft2"):
+        points, x = math.prod(inputs[1]), inputs[0]
+        kind, depth = "transforms", 2 * sum(math.ceil(math.log2(n)) for n in inputs[1])
+        work = points * math.log2(points) * (x.size // math.prod(x.shape[a] for a in axes))
+    elif name in ("sum", "mean", "max", "min"):
+        kind, work = "others", getattr(inputs[0], "size", getattr(inputs[-1], "size", 1))
+        depth = math.ceil(math.log2(max(1, work // max(1, size))))
+    else:
+        kind, work, depth = "others", size, 1
+    for counter in _counters:
+        counter[kind] += work
+    return depth
+
+
+class Counted(NamedTuple):
+    """Operations of a computation."""
+
+    multiply_adds: int
+    """In matrix products; a complex one counts as 4."""
+    transforms: float
+    """Sum of N log2 N over all Fourier transforms of N points."""
+    others: int
+    """Results of element-wise operations and terms of sums."""
+    depth: int
+    """Operations on the longest chain, with sums of products added up as trees."""
+
+
+@contextmanager
+def counting():
+    """Context manager: count the operations on strict arrays; yields a Counter."""
+    counter: Counter = Counter()
+    _counters.append(counter)
+    try:
+        yield counter
+    finally:
+        _counters.remove(counter)
+
+
+def count_operations(function, *arrays) -> Counted:
+    """Run a function on strict copies of NumPy arrays and count what it computes.
+
+    Parameters
+    ----------
+    function : callable
+        Takes arrays, returns an array or a tuple whose first element is one.
+    *arrays : numpy arrays
+
+    Returns
+    -------
+    counted : Counted
+
+    Examples
+    --------
+    >>> count_operations(lambda a, b: a @ b + 1, np.ones((2, 4)), np.ones((4, 3)))
+    Counted(multiply_adds=24, transforms=0, others=6, depth=4)
+    """
+    from .strict import StrictArray  # which needs this module
+
+    with counting() as counter:
+        result = function(*(StrictArray(np.array(a)) for a in arrays))
+    first = result[0] if isinstance(result, tuple) else result
+    return Counted(counter["multiply_adds"], counter["transforms"], counter["others"], first._chain[0])
