@@ -156,7 +156,9 @@ class Post:
             factor = self._luck(fibre.rank)
             latency, seconds = latency * factor, seconds * factor
         free = self._link_free
-        start = max(fibre.now, *(free.get(link, 0.0) for link in links))
+        start = fibre.now
+        for link in links:
+            start = max(start, free.get(link, 0.0))
         for link in links:
             free[link] = start + seconds
         arrival = start + (latency + seconds)

@@ -137,21 +137,20 @@ class SimComm:
     def _until_received(self, out, event):
         """Block until a receive has happened."""
         fibre = self._fibre
-        if event.__class__ is float:
-            if event > fibre.now:
-                fibre.now = event
-            return out
-        self._post.wait_for(fibre, event)
-        return out if event.problem is None else taken(event, self.rank)
+        if event.__class__ is Slot:
+            self._post.wait_for(fibre, event)
+            return out if event.problem is None else taken(event, self.rank)
+        if event > fibre.now:
+            fibre.now = event
+        return out
 
     def _until_sent(self, event) -> None:
         """Block until a send has been received."""
         fibre = self._fibre
-        if event.__class__ is float:
-            if event > fibre.now:
-                fibre.now = event
-        elif event is not None:
+        if event.__class__ is Letter:
             self._post.wait_for(fibre, event)
+        elif event is not None and event > fibre.now:
+            fibre.now = event
 
     def isend(self, x, dest, tag=0):
         """Start a send."""

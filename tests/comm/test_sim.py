@@ -28,6 +28,24 @@ def test_a_message_takes_alpha_plus_n_over_beta():
     assert (message.sent, message.arrived) == pytest.approx((0.0, 2e-3))
 
 
+@pytest.mark.parametrize("number", [int, np.float32, np.float64])
+def test_clocks_run_on_any_kind_of_number(number):
+    """Times that NumPy computed come into the clock through `sleep` and through the work of a span."""
+
+    def program(comm):
+        comm.clock.sleep(number(comm.rank))
+        with comm.clock.span("work", flops=number(1)):
+            pass
+        out = np.empty(1)
+        comm.send_recv(np.array([1.0 * comm.rank]), (comm.rank + 1) % 3, out, (comm.rank - 1) % 3)
+        comm.send(out, 2) if comm.rank == 0 else comm.recv(out, 0) if comm.rank == 2 else None
+        work = comm.iall_reduce(out)
+        return work.wait()[0], float(comm.clock.now())
+
+    world = SimWorld(3, Network(number(1), number(1000)), Roofline(number(2)))
+    assert world.run(program) == SimWorld(3, Network(1.0, 1e3), Roofline(2.0)).run(program)
+
+
 def test_a_late_receiver_holds_the_sender_up():
     def program(comm):
         if comm.rank == 0:
