@@ -46,7 +46,10 @@ class Param:
         self._grad, self._stale = value, False
 
     def zero_grad(self) -> None:
-        """Clear the gradient; zeros are written only if something reads it before a product overwrites it."""
+        """Clear the gradient; zeros are written only if something reads it before a product overwrites it.
+
+        Who reads the memory behind the gradient in other ways, as through a flat bucket, clears that memory instead.
+        """
         self._stale = True
 
     def add_product(self, a, b) -> None:
