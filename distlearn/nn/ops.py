@@ -63,8 +63,8 @@ def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
 
 
 def batches(n: int, sample_bytes: int, xp) -> list[slice]:
-    """Cut `n` samples into pieces of which a layer's arrays stay in the cache from one pass over them to the next."""
-    step = max(1, (2 * CACHE_BYTES if xp is np else DEVICE_BYTES) // max(1, sample_bytes))
+    """Cut `n` samples into pieces that stay in the cache, the larger shared one, from one pass to the next."""
+    step = max(1, (8 * CACHE_BYTES if xp is np else DEVICE_BYTES) // max(1, sample_bytes))
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 

@@ -27,7 +27,7 @@ STEPS += [("lenet", 64, 0.667), ("gru", 32, 1.0)]
 
 WHERE = {
     "mlp": "matrix products are two thirds (batch 32) to nine tenths (512) of the step, and equally fast in both",
-    "cnn": "two thirds are the convolutions' products and copies, a fifth is pooling, whose rows of 16 values are short",
+    "cnn": "two thirds are the convolutions' products and copies, a fifth pooling, with its short rows of 16 values",
     "lenet": "5 x 5 kernels on 1 and 6 channels: products whose rows fill 6 of 16 lanes, and short rows in pooling",
     "gru": "half is the products of single steps, (32, 128) by (128, 384), one after the other",
 }

@@ -106,6 +106,7 @@ LAYERS = [
     (nn.LayerNorm(4, **F), (2, 3, 4)),
     (nn.LocalResponseNorm(5, alpha=0.3), (2, 2, 3, 7)),
     (nn.LocalResponseNorm(3, alpha=0.2, k=1.0), (3, 2)),
+    (nn.LocalResponseNorm(3, alpha=0.2, beta=0.5), (3, 4)),
     (Repeatable(0.4), (4, 5)),
     (nn.Flatten(), (2, 3, 2, 2)),
     (nn.Identity(), (2, 3)),
