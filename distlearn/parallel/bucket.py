@@ -43,9 +43,16 @@ class Bucket:
             offset += p.size
 
     def clear(self) -> None:
-        """Set all gradients to zero, and wait for all of them again."""
-        self.flat[...] = 0
+        """Clear all gradients, and wait for all of them again; `settle` writes the zeros that are needed."""
+        for p in self.params:
+            p.zero_grad()
+        self.extra[...] = 0
         self.pending = len(self.params)
+
+    def settle(self) -> None:
+        """Make `flat` whole before it is read: a gradient to which nothing was added becomes zero now."""
+        for p in self.params:
+            _ = p.grad
 
 
 def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:

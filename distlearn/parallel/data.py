@@ -101,6 +101,7 @@ class DataParallel:
 
     def _start(self, bucket) -> None:
         """Start the all-reduce of a bucket."""
+        bucket.settle()
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))

@@ -140,6 +140,8 @@ def test_buckets_hold_views_in_reverse_order():
     params[1].grad[...] = 3
     assert buckets[1].flat.tolist() == [0] * 5 + [3] * 4
     buckets[1].clear()
+    buckets[1].settle()
+    assert (buckets[1].flat == 0).all()
     assert (params[1].grad == 0).all()
     assert buckets[1].pending == 2
 
@@ -151,6 +153,33 @@ def test_buckets_hold_every_parameter_once_and_respect_the_cap(sizes, cap):
     assert [p for b in buckets for p in b.params] == params[::-1]
     for b in buckets:
         assert b.flat.nbytes <= cap or len(b.params) == 1
+
+
+class _Unused(Linear):
+    """A layer that leaves its bias out."""
+
+    def forward(self, x):
+        return x @ self.W.data, x
+
+    def backward(self, dy, saved):
+        self.W.add_product(saved.T, dy)
+        return dy @ self.W.data.T
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
+    def program(comm):
+        model = Sequential(_Unused(7, 4, 0, dtype="float64"))
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
+        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, overlap=overlap)
+        strategy.buckets[0].flat[...] = 5.0  # left by an earlier step
+        for _ in range(2):
+            strategy.step(Batch(X[comm.rank :: 2], Y[comm.rank :: 2], len(X)))
+        return model.params[1].data, model.params[0].data
+
+    for b, w in SimWorld(2).run(program):
+        assert (b == 0).all()
+        assert np.abs(w).max() < 2
 
 
 def test_a_cap_of_nothing_is_an_error():
