@@ -57,7 +57,7 @@ bench: $(STAMP) ## Measure against the goals and against peers (those of `pip in
 
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'
-	DISTLEARN_UI=1 $(BIN)/python -m pytest tests/ui $(ARGS)
+	$(BIN)/python -m pytest tests/ui --ui $(ARGS)
 
 clean: ## Remove what tools left behind; environment, data and runs stay
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis *.egg-info
