@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 import uuid
 from collections import deque
 
@@ -19,6 +20,8 @@ from .outcome import OWN_MODULES, Frame, Outcome
 
 KEPT_COPIES = 32
 JOIN_SECONDS = 30.0
+FIRST_PATIENCE = 3.0
+"""Seconds after which an engine that has not said who it is is asked again; doubles each time."""
 
 
 class Group:
@@ -51,7 +54,7 @@ class Group:
         if not targets:
             raise ValueError("EngineWorld: the view has no engines")
         self.client.direct_view(targets).use_cloudpickle()  # or what a notebook defines is unknown on the engines
-        who = self._call(targets, lambda _: (remote.hello, mpi))
+        who = self._ask_who(targets)
         order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
         self.ids = [targets[i] for i in order]
         self.pids = [who[i]["pid"] for i in order]
@@ -69,6 +72,25 @@ class Group:
     def size(self) -> int:
         """Number of ranks."""
         return len(self.ids)
+
+    def _ask_who(self, targets) -> list:
+        """Ask each engine who it is, and ask again where no answer comes.
+
+        A message to an engine that has only just registered can get lost on its way to it; later ones do not.
+        """
+        asked = {target: [] for target in targets}
+        silent, patience, waited = list(targets), FIRST_PATIENCE, 0.0
+        while silent and waited < JOIN_SECONDS:
+            for target in silent:
+                asked[target].append(self.client[target].apply_async(remote.hello, self.mpi))
+            deadline = time.monotonic() + patience
+            while silent and time.monotonic() < deadline:
+                asked[silent[0]][-1].wait(0.05)
+                silent = [target for target in silent if not any(call.done() for call in asked[target])]
+            waited, patience = waited + patience, 2 * patience
+        if silent:
+            raise CommError(f"engine {silent[0]} does not answer: it is busy or hangs; interrupt or restart it")
+        return [next(call for call in asked[target] if call.done()).get() for target in targets]
 
     def _call(self, targets, make_call) -> list:
         """Call a function on each engine, and wait for all."""

@@ -1,0 +1,58 @@
+"""Engines as ranks: an engine that has just registered may miss its first message."""
+
+import pytest
+
+from distlearn.comm import CommError
+from distlearn.world import group
+from distlearn.world.group import Group
+
+
+class Call:
+    """A task that is answered at once, or lost."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def done(self):
+        return self.answer is not None
+
+    def wait(self, timeout):
+        return self.done()
+
+    def get(self):
+        return self.answer
+
+
+class Client:
+    """Engines of which some lose their first so many messages."""
+
+    def __init__(self, lost):
+        self.lost, self.asked = lost, dict.fromkeys(lost, 0)
+
+    def __getitem__(self, target):
+        self.target = target
+        return self
+
+    def apply_async(self, function, *args):
+        self.asked[self.target] += 1
+        answered = self.asked[self.target] > self.lost[self.target]
+        return Call({"rank": self.target} if answered else None)
+
+
+def group_of(lost, monkeypatch):
+    monkeypatch.setattr(group, "FIRST_PATIENCE", 0.01)
+    monkeypatch.setattr(group, "JOIN_SECONDS", 0.1)
+    some = Group.__new__(Group)
+    some.client, some.mpi = Client(lost), False
+    return some
+
+
+def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
+    some = group_of({0: 0, 1: 2, 2: 0}, monkeypatch)
+    assert [who["rank"] for who in some._ask_who([0, 1, 2])] == [0, 1, 2]
+    assert some.client.asked == {0: 1, 1: 3, 2: 1}
+
+
+def test_an_engine_that_never_answers_is_named(monkeypatch):
+    with pytest.raises(CommError, match="engine 1 does not answer"):
+        group_of({0: 0, 1: 10**9}, monkeypatch)._ask_who([0, 1])
