@@ -80,7 +80,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096) -> float:
     """
     if len(x) == 0:
         return math.nan
-    mine = datasets.shard(len(x), strategy.rank, strategy.size) if len(x) >= strategy.size else _whole(len(x), strategy)
+    mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
     x, y = x[mine], y[mine]
     right, n = 0, len(y)
     for start in range(0, n, batch_size):
@@ -88,11 +88,6 @@ def evaluate(strategy, x, y, batch_size: int = 4096) -> float:
         right += int((logits.argmax(axis=1) == y[start : start + batch_size]).sum())
     counts = strategy.total(get_xp(x).array([right, n], dtype=np.float64))
     return float(counts[0] / counts[1])
-
-
-def _whole(n: int, strategy) -> slice:
-    """Fewer samples than ranks: rank 0 takes them all."""
-    return slice(0, n if strategy.rank == 0 else 0)
 
 
 def fit(

@@ -15,11 +15,14 @@ the table. A peer that is not installed is a note, not an error::
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import operator
 import os
 import re
+import tempfile
 import time
+from pathlib import Path
 from statistics import median
 
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -59,6 +62,23 @@ class Ratio(float):
         self = super().__new__(cls, median(ratios) if ratios else math.nan)
         self.ours, self.peer, self.ratios = median(ours), median(peer) if peer else None, ratios
         return self
+
+
+def load() -> float:
+    """Return how many programs want the cores at the moment; 0 where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def times_on_ranks(module: str, ranks: int) -> dict:
+    """Run `tests.benchmarks.<module> FILE` on ranks under mpiexec; return what rank 0 wrote into the file as JSON."""
+    from distlearn.world import launch
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "times.json")
+        done = launch(ranks, ["python", "-m", f"tests.benchmarks.{module}", path], timeout=300, capture=True)
+        if done.returncode:
+            raise RuntimeError(f"the ranks failed: {done.stderr[-500:]}")
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def seconds(call) -> float:

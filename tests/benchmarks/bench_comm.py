@@ -6,16 +6,13 @@ few microseconds, and from 1 MB on no more than a tenth.
 
 from __future__ import annotations
 
-import json
-import os
 import tempfile
 import time
-from pathlib import Path
 from statistics import median
 
-from distlearn.world import EngineWorld, launch
+from distlearn.world import EngineWorld
 
-from . import quick, record
+from . import load, quick, record, times_on_ranks
 
 RANKS = 2
 ENGINES = 4
@@ -28,13 +25,8 @@ def records() -> list[dict]:
 
 def all_reduces() -> list[dict]:
     """All-reduce of float32 over two ranks."""
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "times.json")
-        done = launch(RANKS, ["python", "-m", "tests.benchmarks.comm_rank", path], timeout=300, capture=True)
-        if done.returncode:
-            raise RuntimeError(f"the ranks failed: {done.stderr[-500:]}")
-        times = json.loads(path.read_text(encoding="utf-8"))
+    busy = load()
+    times = times_on_ranks("comm_rank", RANKS)
     note = f"load {busy:.1f} before the run: who waits politely gets less of shared cores" if busy > 0.5 else ""
     rows = []
     for nbytes, pairs in ((int(n), p) for n, p in times.items()):

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from pathlib import Path
 from statistics import median
 
-from distlearn.world import launch
-
-from . import record
+from . import load, record, times_on_ranks
 
 RANKS = 2
 
 
 def records() -> list[dict]:
     """Measure on this machine; numbers to look at, without a goal."""
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "times.json")
-        done = launch(RANKS, ["python", "-m", "tests.benchmarks.comm_ring_rank", path], timeout=300, capture=True)
-        if done.returncode:
-            raise RuntimeError(f"the ranks failed: {done.stderr[-500:]}")
-        times = json.loads(path.read_text(encoding="utf-8"))
+    busy = load()
+    times = times_on_ranks("comm_ring_rank", RANKS)
     note = f"load {busy:.1f} before the run" if busy > 0.5 else ""
     rows = []
     for nbytes, sides in ((int(n), s) for n, s in times.items()):

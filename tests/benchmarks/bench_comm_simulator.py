@@ -6,13 +6,11 @@ several runs counts: what other programs take away says nothing about the simula
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
 from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives
 
-from . import quick, record, seconds
+from . import load, quick, record, seconds
 
 ALEXNET = 61_100_840
 """Parameters."""
@@ -40,7 +38,7 @@ def rate(fn, *args) -> float:
 
 def records() -> list[dict]:
     """Measure on this machine."""
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = load()
     note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.5 else ""
     network = HierarchicalNetwork(Network.preset("nvlink-4"), Network.preset("infiniband-ndr"), ranks_per_node=8)
 

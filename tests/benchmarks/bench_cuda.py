@@ -21,7 +21,7 @@ import numpy as np
 from distlearn.cuda import RawKernel, arguments, build, fast, kernels
 from distlearn.cuda.compilers import find_compilers
 
-from . import quick, record
+from . import load, quick, record
 
 ADD = """extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -94,13 +94,13 @@ def of_compiler(compiler) -> list[dict]:
         ),
     ]
     return [
-        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load()) for name, goal, ours in rows
+        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load_note()) for name, goal, ours in rows
     ]
 
 
-def load() -> str:
+def load_note() -> str:
     """Say so when other programs use the cores: it slows down this one, too."""
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = load()
     return f"load {busy:.1f}" if busy > 1.5 else ""
 
 

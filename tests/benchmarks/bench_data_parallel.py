@@ -7,12 +7,11 @@ median over rounds that measure both in the same processes (`data_parallel_rank`
 from __future__ import annotations
 
 import json
-import os
 from statistics import median
 
 from distlearn.world.launching import count_cores, launch
 
-from . import quick, record
+from . import load, quick, record
 
 STEPS = 20
 
@@ -36,7 +35,7 @@ def efficiency(times: dict, side: str) -> float | None:
 
 def records():
     """Efficiency of both, and the parallel step of one against the other."""
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    busy = load()
     times = measure(5 if quick() else 25)
     ours, peer = times["ours parallel"], times.get("torch parallel")
     ratio = median(b / a for a, b in zip(ours, peer, strict=True)) if peer else None
