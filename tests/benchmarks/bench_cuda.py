@@ -94,7 +94,8 @@ def of_compiler(compiler) -> list[dict]:
         ),
     ]
     return [
-        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load_note()) for name, goal, ours in rows
+        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load_note())
+        for name, goal, ours in rows
     ]
 
 
