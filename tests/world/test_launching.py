@@ -67,11 +67,14 @@ def test_bad_number_of_ranks(n):
 
 
 @pytest.mark.mpi
-def test_ranks_run_and_report_failure():
-    code = "import os, sys, time; print(os.environ['OMP_NUM_THREADS'], os.environ['MINE'], flush=True); "
+def test_ranks_run_and_report_failure(tmp_path):
+    # each rank writes a file of its own: what two ranks print at the same moment may come out in each other's lines
+    code = f"import os, sys, time; out = open(os.path.join({str(tmp_path)!r}, str(os.getpid())), 'w'); "
+    code += "out.write(os.environ['OMP_NUM_THREADS'] + os.environ['MINE']); out.close(); print('#', flush=True); "
     code += "time.sleep(1); sys.exit(3)"  # the first to fail ends the other
     done = launch(2, ["python", "-c", code], threads=7, env={"MINE": "x"}, timeout=30, capture=True)
-    assert done.stdout.split() == ["7", "x"] * 2
+    assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["7x", "7x"]
+    assert done.stdout.count("#") == 2
     assert done.returncode != 0
 
 
