@@ -152,8 +152,8 @@ def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
 
 
 def _span(clock, layer, direction, shape, itemsize):
-    """A span for one layer's pass, or nothing without a clock."""
-    if clock is None:
+    """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
+    if clock is None or layer.spans_itself:
         return nullcontext()
     flops, nbytes = _cost(layer, direction, shape, itemsize)
     return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
