@@ -1,24 +1,51 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
 from .base import Serial, Strategy, params_on_root
-from .bucket import Bucket, make_buckets
+from .bucket import Bucket, group_params, make_buckets
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
-from .data import DataParallel
+from .data import DataParallel, micro_batches
+from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
+from .pipeline import Pipeline
+from .replicas import Drift, ReplicaError, check_replicas
+from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
+from .stages import balance, layer_costs
+from .zero import ZeRO
+from .zero_memory import Memory, model_state_bytes
 
 __all__ = [
     "FP16",
+    "Action",
     "Bucket",
     "Codec",
     "CompressedAllReduce",
     "DataParallel",
+    "Drift",
     "Int8",
+    "LocalSGD",
+    "Memory",
     "NaiveDataParallel",
     "OneBit",
+    "Pipeline",
+    "ReplicaError",
+    "Schedule",
     "Serial",
     "Strategy",
     "TopK",
+    "ZeRO",
+    "balance",
+    "check_replicas",
+    "check_schedule",
+    "gpipe",
+    "group_params",
+    "interleaved",
+    "layer_costs",
     "make_buckets",
+    "make_schedule",
+    "micro_batches",
+    "model_state_bytes",
+    "one_f_one_b",
     "params_on_root",
+    "pipedream",
 ]
