@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..optim import Optimizer, Rule
-from ..parallel import DataParallel, NaiveDataParallel, Serial, Strategy
+from ..parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, Strategy, ZeRO
 
 
 class Recipe(NamedTuple):
@@ -34,7 +34,8 @@ def _serial(recipe: Recipe) -> Strategy:
 
 
 def _data(recipe: Recipe) -> Strategy:
-    options = {"cap_bytes": recipe.settings.cap_bytes, "overlap": recipe.settings.overlap}
+    names = ("cap_bytes", "overlap", "accumulate", "check_every")
+    options = {name: getattr(recipe.settings, name) for name in names}
     return DataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
 
 
@@ -42,9 +43,26 @@ def _data_naive(recipe: Recipe) -> Strategy:
     return NaiveDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
 
 
+def _local_sgd(recipe: Recipe) -> Strategy:
+    every = recipe.settings.average_every
+    return LocalSGD(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), every=every)
+
+
+def _zero(stage: int):
+    def build(recipe: Recipe) -> Strategy:
+        comm, model, loss, rule, lr, settings = recipe
+        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=settings.cap_bytes)
+
+    return build
+
+
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data": _data,
     "data_naive": _data_naive,
+    "local_sgd": _local_sgd,
     "serial": _serial,
+    "zero1": _zero(1),
+    "zero2": _zero(2),
+    "zero3": _zero(3),
 }
 """Builders by name: each makes its strategy from a `Recipe`, or says why it cannot."""

@@ -11,7 +11,7 @@ from distlearn.backend import has_gpu
 from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.data import Dataset, load
 from distlearn.testing import assert_same_params
-from distlearn.train import DivergedError, Settings, build, evaluate, fit, train
+from distlearn.train import STRATEGIES, DivergedError, Settings, build, evaluate, fit, train
 
 FAST = Settings(data="digits", hidden=(16, 12), dtype="float64", epochs=2, batch_size=100, n_train=350)
 
@@ -145,6 +145,18 @@ def test_bad_settings_are_named(changes, message):
 def test_an_unknown_data_set_is_named():
     with pytest.raises(RankError, match="imagenet"):
         SimWorld(1).run(train, Settings(data="imagenet"))
+
+
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"serial"}))
+def test_every_strategy_trains_the_digits(strategy):
+    """From the table alone, with what `Settings` has as defaults; on one rank it is serial training."""
+    settings = FAST.but(strategy=strategy, optimizer="sgd")
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    assert_same_params(SimWorld(1).run(train, settings)[0].params, want.params)
+    (first, *others) = SimWorld(3).run(train, settings)
+    assert first.history.last.loss < first.history.epochs[0].loss
+    assert list(first.params) == list(want.params)
+    assert [r.params for r in others] == [None, None]
 
 
 def test_serial_on_two_ranks_is_refused():
