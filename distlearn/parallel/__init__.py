@@ -7,10 +7,13 @@ from .compress import CompressedAllReduce
 from .data import DataParallel, micro_batches
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
+from .param_server import ParameterServer
 from .pipeline import Pipeline
+from .pipeline_async import PipeDream
 from .replicas import Drift, ReplicaError, check_replicas
 from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .stages import balance, layer_costs
+from .tensor import TensorParallel, parallelize
 from .zero import ZeRO
 from .zero_memory import Memory, model_state_bytes
 
@@ -27,11 +30,14 @@ __all__ = [
     "Memory",
     "NaiveDataParallel",
     "OneBit",
+    "ParameterServer",
+    "PipeDream",
     "Pipeline",
     "ReplicaError",
     "Schedule",
     "Serial",
     "Strategy",
+    "TensorParallel",
     "TopK",
     "ZeRO",
     "balance",
@@ -46,6 +52,7 @@ __all__ = [
     "micro_batches",
     "model_state_bytes",
     "one_f_one_b",
+    "parallelize",
     "params_on_root",
     "pipedream",
 ]
