@@ -174,7 +174,8 @@ def _read(text: str) -> list[list[Action]]:
         try:
             orders.append(parse(line))
         except ValueError as error:
-            raise ValueError(f"line of rank {len(orders)}: {error}") from None
+            names = ", ".join(SCHEDULES)
+            raise ValueError(f"line of rank {len(orders)}: {error}; schedules with a name: {names}") from None
     if not orders:
         raise ValueError(f"no actions in {text!r}, expected a line for each rank, or one of {', '.join(SCHEDULES)}")
     return orders
