@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..backend import get_xp
@@ -9,12 +11,25 @@ from ..data import shard
 from ..nn.base import nbytes
 from .pipeline_params import Owners, restricted
 from .pipeline_wires import Wires
-from .schedule import SCHEDULES, Action, check_schedule
+from .schedule import SCHEDULES, Action, Schedule, check_schedule
 from .schedule.simulate import LANE, span_name
 from .stages import as_stages, cut
 
 MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
+
+
+def _checked(schedule, n_ranks: int, n_microbatches) -> Schedule:
+    """Return a schedule that is right; what cannot change is checked once, not by every simulated rank."""
+    fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
+    return (_check_once if fixed else _check)(schedule, n_ranks, n_microbatches)
+
+
+def _check(schedule, n_ranks, n_microbatches):
+    return check_schedule(schedule, n_ranks, n_microbatches).require()
+
+
+_check_once = lru_cache(maxsize=16)(_check)
 
 
 class StagedModel:
@@ -41,7 +56,7 @@ class StagedModel:
         self.comm, self.loss, self.clock = comm, loss, comm.clock
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
-        self.schedule = check_schedule(schedule, comm.size, n_microbatches).require()
+        self.schedule = _checked(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [cut(model, part) for part in self.slices]

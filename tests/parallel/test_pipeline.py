@@ -316,7 +316,7 @@ def test_a_rank_holds_on_to_nothing_but_its_stages():
     ("options", "message"),
     [
         ({"schedule": "F0 B0 F1 B1\nF0 F1 B0 B1"}, "deadlock: rank 0 at position 1 (B0) waits for B0"),
-        ({"schedule": "F0 F1 B0 B1"}, "the schedule has 1 rank(s), expected 2"),
+        ({"schedule": "F0 F1 B0 B1"}, "the schedule's number of ranks is 1, expected 2"),
         ({"schedule": "zigzag"}, "word 0 is 'zigzag'"),
         ({"schedule": "interleaved", "n_microbatches": 3}, "expected a multiple of the 2 ranks"),
         ({"schedule": "pipedream"}, "use PipeDream"),

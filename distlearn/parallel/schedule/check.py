@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 from .action import Action
 from .play import Deadlock, play, play_blocking
 from .schedule import Schedule, make_schedule
+
+
+INCOMPLETE = ("missing", "twice", "unknown", "placement")
+"""Problems of schedules that cannot even be tried."""
 
 
 class Finding(NamedTuple):
@@ -38,15 +43,16 @@ class Report:
         Empty if the schedule is right.
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
-    blocking : Deadlock or None
-        Who would wait for whom if every send blocked until it is received, where `isend` saves the day; None if the
-        schedule is right even then.
     """
 
     schedule: Schedule
     findings: list[Finding]
     in_flight: list[int]
-    blocking: Deadlock | None
+
+    @cached_property
+    def blocking(self) -> Deadlock | None:
+        """Who would wait for whom if every send blocked until it is received; None if nobody would wait for ever."""
+        return None if any(f.problem in INCOMPLETE for f in self.findings) else play_blocking(self.schedule)
 
     @property
     def ok(self) -> bool:
@@ -112,19 +118,18 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
     """
     made = make_schedule(schedule, n_ranks, n_microbatches, **options)
     findings = [*_placement(made), *_counts(made)]
-    stuck = None
     if not findings:  # else every rank would wait for what is missing, and say so
         findings += _order(made)
         _, deadlock = play(made)
         if deadlock is not None and not findings:
             findings.append(_deadlock("deadlock", deadlock))
-        stuck = play_blocking(made)
-        if blocking and stuck is not None and not findings:
+        stuck = play_blocking(made) if blocking and not findings else None
+        if stuck is not None:
             findings.append(_deadlock("deadlock with blocking sends", stuck))
     in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]
     if max_in_flight is not None:
         findings += _memory(made, in_flight, max_in_flight)
-    return Report(made, findings, in_flight, stuck)
+    return Report(made, findings, in_flight)
 
 
 def _deadlock(what: str, deadlock: Deadlock) -> Finding:

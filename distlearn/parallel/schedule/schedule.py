@@ -144,9 +144,9 @@ def _located(action: Action, rank: int) -> Action:
 
 def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
     """Raise unless the schedule is for so many ranks and micro-batches."""
-    for what, want, got in (("rank", n_ranks, made.n_ranks), ("micro-batch", n_microbatches, made.n_microbatches)):
+    for what, want, got in (("ranks", n_ranks, made.n_ranks), ("micro-batches", n_microbatches, made.n_microbatches)):
         if want is not None and want != got:
-            raise ValueError(f"the schedule has {got} {what}(s), expected {want}")
+            raise ValueError(f"the schedule's number of {what} is {got}, expected {want}")
     if not made.orders:
         raise ValueError("the schedule is empty, expected the actions of at least one rank")
     return made
