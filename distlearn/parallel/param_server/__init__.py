@@ -26,6 +26,7 @@ server's bookkeeping alone, for thought experiments: `Ledger(ssp(1), 2).arrive(w
 `simulate(policy, speeds, steps)` plays whole runs for ten thousand workers.
 """
 
+from .events import Events, play, simulate
 from .ledger import Held, Ledger, PolicyError, Verdict
 from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
 from .rate import (
@@ -53,6 +54,7 @@ __all__ = [
     "SSP",
     "Average",
     "Backup",
+    "Events",
     "Exponential",
     "Held",
     "Hinge",
@@ -73,6 +75,8 @@ __all__ = [
     "constant",
     "implicit_momentum",
     "inverse",
+    "play",
+    "simulate",
     "softsync",
     "ssp",
 ]

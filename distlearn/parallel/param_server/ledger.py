@@ -8,6 +8,7 @@ the client that serves engines, and in the reference event simulation; and so th
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 
@@ -49,7 +50,11 @@ class Ledger:
     ----------
     policy : Policy
     workers : int
-        All of them have leave to start their first step.
+        All of them are computing.
+    version : int
+        To begin with.
+    clocks : list of int, optional
+        By worker: steps done before.
 
     Attributes
     ----------
@@ -74,15 +79,17 @@ class Ledger:
     Verdict(taken=True, staleness=2, merged=(Held(worker=1, step=0, used=0),), released=(0, 1))
     """
 
-    def __init__(self, policy, workers: int):
+    def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
         if not (hasattr(workers, "__index__") and workers >= 1):
             raise ValueError(f"Ledger: workers is {workers!r}, expected a whole number, 1 or more")
         self.policy = policy
-        self.version = self.dropped = self.slowest = 0
-        self.clocks = [0] * workers
+        self.version, self.dropped = version, 0
+        self.clocks = [0] * workers if clocks is None else list(clocks)
+        self.slowest = min(self.clocks)
         self.active = set(range(workers))
-        self._crowd = {0: workers}  # how many active workers stand at each clock
+        self._crowd = dict(Counter(self.clocks))  # how many active workers stand at each clock
         self._held: list[Held] = []
+        self._bound: set[int] = set()  # workers that wait for the update their gradient will be in
         self._waiting: dict[int, None] = {}  # in order of arrival
 
     @property
@@ -114,26 +121,31 @@ class Ledger:
             raise ValueError(f"Ledger: a gradient from worker {worker}, which has no leave to compute one")
         if not 0 <= used <= self.version:
             raise ValueError(f"Ledger: worker {worker} used version {used}, but the server is at {self.version}")
-        staleness, step = self.version - used, self.clocks[worker]
+        staleness, step, slowest = self.version - used, self.clocks[worker], self.slowest
         self._move(worker, step + 1)
         self._waiting[worker] = None
         taken = bool(self.policy.takes(staleness))
         if taken:
             self._held.append(Held(worker, step, used))
+            if self.policy.waits:
+                self._bound.add(worker)
         else:
             self.dropped += 1
         merged = self._merge()
-        return Verdict(taken, staleness, merged, self._release())
+        candidates = self._waiting if merged or self.slowest > slowest else (worker,)
+        return Verdict(taken, staleness, merged, self._release(candidates))
 
     def leave(self, worker: int) -> Verdict:
         """Let a worker go: it ended, or died. Nobody waits for it any more; a gradient that it gave still counts."""
         if worker not in self.active:
             raise ValueError(f"Ledger: worker {worker} has left already")
+        slowest = self.slowest
         self._move(worker, None)
         self.active.discard(worker)
         self._waiting.pop(worker, None)
         merged = self._merge()
-        return Verdict(True, 0, merged, self._release())
+        candidates = self._waiting if merged or self.slowest > slowest else ()
+        return Verdict(True, 0, merged, self._release(candidates))
 
     def _move(self, worker: int, clock: int | None) -> None:
         """Put a worker's clock forward, or take the worker out of the crowd; find out where the slowest stands."""
@@ -152,15 +164,14 @@ class Ledger:
         if not self._held or len(self._held) < self.quorum:
             return ()
         merged, self._held = tuple(self._held), []
+        self._bound.clear()
         self.version += 1
         return merged
 
-    def _release(self) -> tuple[int, ...]:
-        """Find who may start, in the order in which they came."""
-        policy = self.policy
-        bound_to = {held.worker for held in self._held} if policy.waits else ()
-        clocks, slowest = self.clocks, self.slowest
-        released = tuple(w for w in self._waiting if w not in bound_to and policy.may_start(clocks[w] - slowest))
+    def _release(self, candidates) -> tuple[int, ...]:
+        """Find who of the waiting may start, in the order in which they came."""
+        policy, bound, clocks, slowest = self.policy, self._bound, self.clocks, self.slowest
+        released = tuple(w for w in candidates if w not in bound and policy.may_start(clocks[w] - slowest))
         for worker in released:
             del self._waiting[worker]
         if self.active and len(self._waiting) == len(self.active):
