@@ -12,7 +12,6 @@ from .action import Action
 from .play import Deadlock, play, play_blocking
 from .schedule import Schedule, make_schedule
 
-
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
 
