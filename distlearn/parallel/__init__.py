@@ -5,6 +5,7 @@ from .bucket import Bucket, group_params, make_buckets
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel, micro_batches
+from .hybrid import Hybrid
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
 from .param_server import ParameterServer
@@ -13,7 +14,8 @@ from .pipeline_async import PipeDream
 from .replicas import Drift, ReplicaError, check_replicas
 from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .stages import balance, layer_costs
-from .tensor import TensorParallel, parallelize
+from .tensor import TensorParallel, account, parallelize
+from .weird_trick import OneWeirdTrick
 from .zero import ZeRO
 from .zero_memory import Memory, model_state_bytes
 
@@ -25,11 +27,13 @@ __all__ = [
     "CompressedAllReduce",
     "DataParallel",
     "Drift",
+    "Hybrid",
     "Int8",
     "LocalSGD",
     "Memory",
     "NaiveDataParallel",
     "OneBit",
+    "OneWeirdTrick",
     "ParameterServer",
     "PipeDream",
     "Pipeline",
@@ -40,6 +44,7 @@ __all__ = [
     "TensorParallel",
     "TopK",
     "ZeRO",
+    "account",
     "balance",
     "check_replicas",
     "check_schedule",

@@ -8,7 +8,7 @@
 
 from .account import Account, account
 from .cut import Cut
-from .layer import Piece, TensorLayer, Traffic, gather_params, pieces_of
+from .layer import Place, TensorLayer, Traffic, gather_params, places_of, put_together
 from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
 from .rewrite import parallelize
@@ -27,7 +27,7 @@ __all__ = [
     "Gather",
     "PartOptimizer",
     "PathParallel",
-    "Piece",
+    "Place",
     "RowLinear",
     "ShardDropout",
     "ShardNorm",
@@ -41,5 +41,6 @@ __all__ = [
     "gather_params",
     "parallelize",
     "part_optimizer",
-    "pieces_of",
+    "places_of",
+    "put_together",
 ]

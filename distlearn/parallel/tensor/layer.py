@@ -21,13 +21,11 @@ class Traffic(NamedTuple):
     nbytes: int
 
 
-class Piece(NamedTuple):
-    """A parameter of which this rank holds a part, or which it holds alone."""
+class Place(NamedTuple):
+    """Where what a rank holds of a parameter lies in the whole."""
 
-    param: Param
-    """What this rank has."""
     axis: int | None = None
-    """Along which the whole is cut; None for a parameter that one rank holds alone."""
+    """Along which the whole is cut; None for a parameter that one rank holds alone, and as a whole."""
     cut: Cut | None = None
 
 
@@ -43,8 +41,8 @@ class TensorLayer(Layer):
 
     Attributes
     ----------
-    pieces : list of Piece
-        Parameters that are not the same on every rank.
+    places : dict of str to Place
+        Of the parameters that are not the same on every rank, by name.
     how : str
         What is dealt to the ranks, in a few words.
     """
@@ -53,7 +51,7 @@ class TensorLayer(Layer):
     how = ""
 
     def __init__(self, comm):
-        self.comm, self.pieces, self.params = comm, [], []
+        self.comm, self.places, self.params = comm, {}, []
 
     def span(self, direction: str, x):
         """Open the span of the layer's arithmetic on the input `x`."""
@@ -71,18 +69,17 @@ class TensorLayer(Layer):
 
     def piece(self, param: Param, axis: int, cut: Cut) -> Param:
         """Make this rank's part of a serial layer's parameter, and remember how it was cut."""
-        mine = Param(cut.take(param.data, self.comm.rank, axis), param.name, param.frozen)
-        self.pieces.append(Piece(mine, axis, cut))
-        return mine
+        self.places[param.name] = Place(axis, cut)
+        return Param(cut.take(param.data, self.comm.rank, axis), param.name, param.frozen)
 
     def gather(self) -> dict | None:
         """Put the parameters together again: the serial layer's, by name, on rank 0; None elsewhere."""
         return gather_params(self, self.comm)
 
 
-def pieces_of(model: Layer) -> dict[int, Piece]:
-    """Return the pieces of a model by the id of their parameter."""
-    return {id(piece.param): piece for layer in walk(model) for piece in getattr(layer, "pieces", ())}
+def places_of(model: Layer) -> dict[str, Place]:
+    """Return the places of all parameters of a model that are not the same on every rank."""
+    return {name: place for layer in walk(model) for name, place in getattr(layer, "places", {}).items()}
 
 
 def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dict | None:
@@ -100,30 +97,44 @@ def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dic
     params : dict of str to array
         NumPy arrays of the serial shapes, on rank 0; None elsewhere. One gather of what rank 0 does not have.
     """
-    pieces = pieces_of(model)
-    mine = {}
-    for p in model.params:
-        piece = pieces.get(id(p))
-        if piece is not None or comm.rank == 0:  # what is the same everywhere, rank 0 has
-            mine[p.name] = to_numpy(p.data).copy(), piece and (piece.axis, piece.cut)
+    return put_together({p.name: p.data for p in model.params}, places_of(model), comm, names)
+
+
+def put_together(arrays: dict, places: dict[str, Place], comm, names: Iterable[str] | None = None) -> dict | None:
+    """Gather arrays of which each rank has a part on rank 0; every rank must call.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+        What this rank has.
+    places : dict of str to Place
+        Where that lies in the whole; what is not in it is the same on every rank.
+    comm : Communicator
+    names : iterable of str, optional
+        Order of the result.
+    """
+    mine = {
+        name: (to_numpy(data), places.get(name, Place()))
+        for name, data in arrays.items()
+        if name in places or comm.rank == 0
+    }
     everybody = comm.gather_obj(mine)
     if everybody is None:
         return None
     found = {}
     for rank, theirs in enumerate(everybody):
-        for name, (data, how) in theirs.items():
-            _put(found, name, rank, data, how)
+        for name, (data, place) in theirs.items():
+            _put(found, name, rank, data, place)
     return found if names is None else {name: found[name] for name in names}
 
 
-def _put(found, name, rank, data, how) -> None:
-    """Put what a rank holds of a parameter where it belongs."""
-    axis, cut = how or (None, None)
-    if axis is None:
+def _put(found, name, rank, data, place) -> None:
+    """Put what a rank holds of an array where it belongs."""
+    if place.axis is None:
         found[name] = data
         return
     if name not in found:
         shape = list(data.shape)
-        shape[axis] = cut.n
+        shape[place.axis] = place.cut.n
         found[name] = np.empty(shape, data.dtype)
-    found[name][(slice(None),) * axis + (cut.index(rank),)] = data
+    found[name][(slice(None),) * place.axis + (place.cut.index(rank),)] = data

@@ -10,7 +10,7 @@ import numpy as np
 from ...nn import Conv2d, Linear, Parallel
 from ...nn.base import describe, walk
 from .cut import Cut
-from .layer import Piece
+from .layer import Place
 from .units import Units
 
 
@@ -65,7 +65,7 @@ class PathParallel(Units):
         layer.local, layer.name = copy.copy(block), block.name
         layer.local.layers = [paths[k] for k in layer.paths]
         layer.local.params = layer.params = _params_of(layer.local.layers)
-        layer.pieces = [Piece(p) for p in layer.params]
+        layer.places = {p.name: Place() for p in layer.params}
         return layer
 
     @property

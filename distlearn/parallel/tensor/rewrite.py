@@ -91,7 +91,25 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     """
     if not isinstance(model, Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
+    if comm.size == 1:
+        return TensorSequential(comm, model.layers, ["on the only rank"] * len(model.layers))
     return _Rewriter(model, comm).sequence(model)
+
+
+def leave_sum_open(layers: list[Layer]) -> bool:
+    """Let the first layer with parameters give each rank its summand of the input's gradient instead of the sum.
+
+    Returns
+    -------
+    open : bool
+        Whether it does: then whoever is before these layers forms the sum. It does not if it is not dealt to ranks, or
+        stands in several places.
+    """
+    first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
+    if not isinstance(first, Units) or first.gather_output:
+        return False
+    first.sum_input_gradient = False
+    return True
 
 
 class _Rewriter:
@@ -102,7 +120,7 @@ class _Rewriter:
 
     def sequence(self, model: Layer) -> TensorSequential:
         """Deal the layers of a sequence (or a single layer)."""
-        layers = model.layers if type(model) is Sequential else [model]
+        layers = model.layers if isinstance(model, Sequential) else [model]
         built = _Sequence(self)
         i = 0
         while i < len(layers):
@@ -234,7 +252,5 @@ class _Sequence:
         self.close()
         for i, layer in enumerate(self.layers):
             if isinstance(layer, Gather):
-                behind = next((q for q in self.layers[i + 1 :] if type(q) not in WITHOUT_PARAMETERS), None)
-                if isinstance(behind, Units) and not behind.gather_output:
-                    layer.sums, behind.sum_input_gradient = True, False
+                layer.sums = leave_sum_open(self.layers[i + 1 :])
         return TensorSequential(self.comm, self.layers, self.hows)

@@ -8,12 +8,14 @@ rank 2, GRU 2                       ####      ####      ####      ####
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ...backend import get_xp
 from ...comm.collectives import shares
 from ...nn import GRU
 from ...nn.base import check_shape, describe
 from ...nn.container import layer_span
-from .layer import Piece, TensorLayer, Traffic
+from .layer import Place, TensorLayer, Traffic
 
 FORWARD, BACKWARD = 70, 71
 """Tags of the messages between neighbours."""
@@ -59,7 +61,7 @@ class StackParallel(TensorLayer):
             raise ValueError(
                 f"StackParallel: {len(layers)} layers cannot be dealt to {comm.size} ranks, expected one for each"
             )
-        for below, above in zip(layers, layers[1:], strict=False):
+        for below, above in pairwise(layers):
             if above.d_in != below.d_hidden or not above.input_gradient:
                 raise ValueError(f"StackParallel: {describe(above)} does not go on top of {describe(below)}")
         n_blocks = 4 * comm.size if n_blocks is None else n_blocks
@@ -70,7 +72,7 @@ class StackParallel(TensorLayer):
         self.input_gradient = layers[0].input_gradient
         self.layers = layers[shares(len(layers), comm.size)[comm.rank]]
         self.params = [p for layer in self.layers for p in layer.params]
-        self.pieces = [Piece(p) for p in self.params]
+        self.places = {p.name: Place() for p in self.params}
         self._first, self._last = comm.rank == 0, comm.rank == comm.size - 1
 
     @classmethod
@@ -83,7 +85,7 @@ class StackParallel(TensorLayer):
         if self._first:
             inputs = [xp.ascontiguousarray(x[:, block]) for block in blocks]
         else:
-            inputs, arriving = self._receive(x, blocks, self.layers[0].d_in, comm.rank - 1, FORWARD)
+            arriving = self._receive(x, blocks, self.layers[0].d_in, comm.rank - 1, FORWARD)
         states, saved, sent = [None] * len(self.layers), [], []
         y = xp.empty((*x.shape[:2], self.d_hidden), x.dtype)
         for t, block in enumerate(blocks):
@@ -108,7 +110,7 @@ class StackParallel(TensorLayer):
         saved, shape = saved
         xp, comm, blocks = get_xp(dy), self.comm, self._blocks(shape)
         if not self._last:
-            gradients, arriving = self._receive(dy, blocks, self.layers[-1].d_hidden, comm.rank + 1, BACKWARD)
+            arriving = self._receive(dy, blocks, self.layers[-1].d_hidden, comm.rank + 1, BACKWARD)
         states, sent = [None] * len(self.layers), []
         dx = xp.empty(shape, dy.dtype) if self.input_gradient else None
         for t in reversed(range(len(blocks))):
@@ -135,8 +137,7 @@ class StackParallel(TensorLayer):
         order = range(len(blocks)) if tag == FORWARD else reversed(range(len(blocks)))
         lengths = [block.stop - block.start for block in blocks]
         buffers = [get_xp(like).empty((len(like), n, width), like.dtype) for n in lengths]
-        works = {t: self.comm.irecv(buffers[t], source, tag) for t in order}
-        return buffers, works
+        return {t: self.comm.irecv(buffers[t], source, tag) for t in order}
 
     def _to_all(self, x, root):
         """Broadcast what one end of the stack has."""

@@ -7,7 +7,7 @@ import numpy as np
 from ...optim import Optimizer
 from ...optim.clip import global_norm
 from ..base import Serial
-from .layer import gather_params, pieces_of
+from .layer import gather_params, places_of
 from .rewrite import parallelize
 
 
@@ -94,8 +94,8 @@ def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
         raise ValueError(
             f"the optimizer has taken {optimizer.steps} steps for the serial model; make the strategy before the first"
         )
-    pieces = pieces_of(model)
-    cut = [p.name for p in model.params if id(p) in pieces and pieces[id(p)].axis is not None]
+    places = places_of(model)
+    cut = [name for name, place in places.items() if place.axis is not None]
     if getattr(optimizer.rule, "whole", False) and cut and comm.size > 1:
         raise ValueError(
             f"rank {comm.rank}: {type(optimizer.rule).__name__} needs every parameter as a whole, "
@@ -104,7 +104,7 @@ def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
 
     def total(params):
         """Length of the gradients of all ranks; what is on every rank counts once."""
-        mine = [p for p in params if comm.rank == 0 or id(p) in pieces]
+        mine = [p for p in params if comm.rank == 0 or p.name in places]
         return float(comm.all_reduce(np.array([global_norm(mine) ** 2]))[0]) ** 0.5
 
     return PartOptimizer(model.params, optimizer.rule, optimizer.lr, clip_norm=optimizer.clip_norm, total=total)
