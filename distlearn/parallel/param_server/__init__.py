@@ -23,10 +23,12 @@ the same code under MPI and on engines::
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `Ledger` is the
 server's bookkeeping alone, for thought experiments: `Ledger(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` plays whole runs for ten thousand workers.
+`simulate(policy, speeds, steps)` plays whole runs for ten thousand workers. `train_on_futures` does the same training
+on workers that nothing connects: plain engines, threads, processes.
 """
 
 from .events import Events, play, simulate
+from .futures import train_on_futures
 from .ledger import Held, Ledger, PolicyError, Verdict
 from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
 from .rate import (
@@ -79,4 +81,5 @@ __all__ = [
     "simulate",
     "softsync",
     "ssp",
+    "train_on_futures",
 ]

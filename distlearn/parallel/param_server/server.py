@@ -57,13 +57,14 @@ class Link:
 
 
 class Lead:
-    """The first server: keeps the ledger, decides, and tells the other servers.
+    """The head of the first server: keeps the ledger, and turns arrivals into orders.
 
     Parameters
     ----------
-    comm : Communicator
-    servers, workers : int
-    shard : Shard
+    clock : Clock
+    report : callable
+        Gets `report(gradients so far, gradients in all, loss=, version=)` at every update.
+    workers : int
     policy : Policy
     rate : Rate
         Factor of a gradient by its staleness.
@@ -71,35 +72,25 @@ class Lead:
         Gradients to compute in all; None for as many as the workers like.
     seconds : float
         No new step begins after that time [s].
+
+    Attributes
+    ----------
+    diverged : bool
+        Whether a loss was no longer a finite number: no new step begins after that.
     """
 
-    def __init__(self, comm, servers, workers, shard, policy, rate, tickets=None, seconds=math.inf):
-        self.comm, self.servers, self.shard, self.rate = comm, servers, shard, rate
+    def __init__(self, clock, report, workers, policy, rate, tickets=None, seconds=math.inf):
+        self.clock, self.report, self.rate = clock, report, rate
         self.ledger, self.diary = Ledger(policy, workers), Diary()
-        self.tickets, self.deadline = tickets, comm.clock.now() + seconds
+        self.tickets, self.began = tickets, clock.now()
+        self._deadline = self.began + seconds
         self._given = workers  # everybody's first step
         self._loss = math.nan
         self.diverged = False
 
-    def serve(self) -> None:
-        """Serve until every worker has left."""
-        link = Link(self.comm, self.servers, self.shard)
-        while self.ledger.active:
-            message = self.comm.recv_obj(ANY)
-            if isinstance(message, Leave):
-                gradient, order = None, self._let_go(message)
-            else:
-                gradient = link.gradient(message)
-                order = self._decide(message)
-            for server in range(1, self.servers):
-                self.comm.send_obj(order, server)
-            self.shard.obey(order, gradient, self.comm.clock)
-            link.answer(order)
-        link.close()
-
-    def _decide(self, push: Push) -> Order:
+    def decide(self, push: Push) -> Order:
         """Turn an arrival into an order."""
-        now, diary = self.comm.clock.now(), self.diary
+        now, diary = self.clock.now(), self.diary
         verdict = self.ledger.arrive(push.worker, push.used)
         if not math.isfinite(push.loss):
             self.diverged = True
@@ -109,10 +100,10 @@ class Lead:
             diary.drops(push, verdict.staleness, now)
         return self._order(push.worker, push.step, verdict, now)
 
-    def _let_go(self, leave: Leave) -> Order:
+    def let_go(self, worker: int) -> Order:
         """Turn a farewell into an order."""
-        verdict = self.ledger.leave(leave.worker)
-        return self._order(None, 0, verdict._replace(taken=False), self.comm.clock.now())
+        verdict = self.ledger.leave(worker)
+        return self._order(None, 0, verdict._replace(taken=False), self.clock.now())
 
     def _order(self, arrived, step, verdict, now: float) -> Order:
         """Say what the servers shall do."""
@@ -135,15 +126,32 @@ class Lead:
         self._loss = sum(p.rows * p.loss for p in pushes) / rows if rows else math.nan
         for held, factor in zip(merged, factors, strict=True):
             self.diary.applies(held, version, factor, now)
-        self.comm.report(len(self.diary), self.tickets or len(self.diary), loss=self._loss, version=version)
+        self.report(len(self.diary), self.tickets or len(self.diary), loss=self._loss, version=version)
         return tuple((held.worker, held.step, weight) for held, weight in zip(merged, weights, strict=True))
 
     def _may_go_on(self, now: float) -> bool:
         """Give a ticket for one more step, if there is one."""
-        if self.diverged or now >= self.deadline or (self.tickets is not None and self._given >= self.tickets):
+        if self.diverged or now >= self._deadline or (self.tickets is not None and self._given >= self.tickets):
             return False
         self._given += 1
         return True
+
+
+def lead(comm, servers: int, shard: Shard, head: Lead) -> None:
+    """Serve as the first server, until every worker has left: decide, tell the other servers, obey oneself."""
+    link = Link(comm, servers, shard)
+    while head.ledger.active:
+        message = comm.recv_obj(ANY)
+        if isinstance(message, Leave):
+            gradient, order = None, head.let_go(message.worker)
+        else:
+            gradient = link.gradient(message)
+            order = head.decide(message)
+        for server in range(1, servers):
+            comm.send_obj(order, server)
+        shard.obey(order, gradient, comm.clock)
+        link.answer(order)
+    link.close()
 
 
 def follow(comm, servers: int, shard: Shard) -> None:

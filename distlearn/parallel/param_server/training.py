@@ -9,12 +9,12 @@ import numpy as np
 
 from ...comm.collectives import shares
 from ...data import Batches
-from .curve import measure
+from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
 from .rate import constant
 from .record import Run
-from .server import Lead, follow
+from .server import Lead, follow, lead
 from .shard import Shard
 from .worker import WorkerLink
 
@@ -128,7 +128,7 @@ class ParameterServer:
 
     # -- a server ----------------------------------------------------------------------------------------------------
     def serve(self, steps: int | None = None, seconds: float = math.inf) -> Lead | None:
-        """Serve until all workers have left; return the lead on rank 0.
+        """Serve until all workers have left; return the head of the first server on rank 0.
 
         Parameters
         ----------
@@ -142,9 +142,9 @@ class ParameterServer:
             follow(self.comm, self.servers, self._shard)
             return None
         tickets = None if steps is None else steps * self.size
-        lead = Lead(self.comm, self.servers, self.size, self._shard, self.policy, self.rate, tickets, seconds)
-        lead.serve()
-        return lead
+        head = Lead(self.clock, self.comm.report, self.size, self.policy, self.rate, tickets, seconds)
+        lead(self.comm, self.servers, self._shard, head)
+        return head
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
@@ -173,12 +173,12 @@ class ParameterServer:
             raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
         if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
             raise ValueError(f"ParameterServer.train: steps is {steps!r}, expected a whole number, 1 or more")
-        began, lead = self.clock.now(), None
+        head = None
         if self.is_server:
-            lead = self.serve(steps, seconds)
+            head = self.serve(steps, seconds)
         else:
             self._work(Batches(dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed))
-        return self._run(lead, began, dataset, probe)
+        return self._run(head, dataset, probe)
 
     def _work(self, batches: Batches) -> None:
         """Do steps, epoch after epoch, until the servers give no leave for another."""
@@ -189,31 +189,11 @@ class ParameterServer:
                     self.leave()
                     return
 
-    def _run(self, lead, began: float, dataset, probe: int) -> Run | None:
+    def _run(self, head, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""
         mine = (self._shard.share, self._shard.snapshots) if self.is_server else None
         found = self.comm.gather_obj(mine)
-        if lead is None:
-            return None
-        parts = found[: self.servers]
-        values = np.concatenate([share for share, _ in parts])
-        gradients = lead.diary.table()
-        run = Run(
-            policy=str(self.policy),
-            workers=self.size,
-            gradients=gradients,
-            seconds=float(gradients["time"].max(initial=began) - began),
-            params=self.flat.named(values),
-            diverged=lead.diverged,
-        )
-        snapshots = [
-            (column[0].version, column[0].time - began, np.concatenate([s.share for s in column]))
-            for column in zip(*(snaps for _, snaps in parts), strict=True)
-        ]
-        if self._shard.every:
-            run.curve = measure(self.flat, snapshots, dataset, self.loss, probe)
-        self.flat.load(values)
-        return run
+        return None if head is None else finish(head, self.flat, found[: self.servers], dataset, self.loss, probe)
 
     def gather_params(self) -> dict[str, np.ndarray] | None:
         """Return the trained parameters by name on rank 0, and None elsewhere. Every rank calls it."""
