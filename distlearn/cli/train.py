@@ -10,6 +10,7 @@ import click
 from ..comm.network import Network
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
+from ..parallel.schedule import SCHEDULES
 from ..train import MODELS, STRATEGIES, Settings
 from .console import plain_errors
 from .output import make_folder
@@ -32,6 +33,8 @@ SETTINGS = (
     "reference_batch",
     "warmup_epochs",
     "accumulate",
+    "pp",
+    "tp",
 )
 """Options that are settings under the same name."""
 
@@ -99,9 +102,15 @@ def _positive(ctx, param, value):
     "--evaluate-every", type=click.IntRange(0), default=1, show_default=True, help="Epochs; 0 for the end only."
 )
 @click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT.strategy, show_default=True)
+@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: stages of a pipeline.")
+@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: ranks that share layers.")
 @click.option(
     "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches, one after another."
 )
+@click.option(
+    "--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b", show_default=True, help="Order of a pipeline."
+)
+@click.option("--n-microbatches", type=click.IntRange(1), help="Of a pipeline.  [default: 4 a rank]")
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
 @click.option(
     "--bucket-kib", type=float, default=1024.0, show_default=True, callback=_positive, help="Gradient bucket."

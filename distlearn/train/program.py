@@ -64,6 +64,17 @@ class Settings:
         Compare the ranks' parameters every so many steps ("data").
     average_every : int, optional
         Steps between two averages ("local_sgd"); None for one at the end.
+    dp, pp, tp : int
+        Ranks along the axes of a "hybrid" (data, pipeline, tensor); -1 is what is left.
+    schedule : str
+        Of a pipeline: a name or a text, see `Pipeline`.
+    n_microbatches : int, optional
+        Of a pipeline; by default 4 a stage.
+    schedule : str
+        In which order the stages of a pipeline run micro-batches ("pipeline"): "gpipe", "1f1b", "interleaved",
+        "pipedream", or a text of your own.
+    n_microbatches : int, optional
+        Micro-batches of a global batch ("pipeline"); 4 a rank by default.
     n_train : int, optional
         Use only so many training samples.
     evaluate_every : int
@@ -88,6 +99,13 @@ class Settings:
     accumulate: int = 1
     check_every: int | None = None
     average_every: int | None = 8
+    dp: int = -1
+    pp: int = 1
+    tp: int = 1
+    schedule: str = "1f1b"
+    n_microbatches: int | None = None
+    schedule: str = "1f1b"
+    n_microbatches: int | None = None
     n_train: int | None = None
     evaluate_every: int = 1
 
@@ -191,6 +209,7 @@ def build(comm, settings: Settings, dataset):
         RULES[settings.optimizer](),
         learning_rate(settings, len(dataset.x_train)),
         settings,
+        (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
     )
     return STRATEGIES[settings.strategy](recipe)
 

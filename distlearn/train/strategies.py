@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..optim import Optimizer, Rule
-from ..parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, Strategy, ZeRO
+from ..parallel import (
+    DataParallel,
+    Hybrid,
+    LocalSGD,
+    NaiveDataParallel,
+    OneWeirdTrick,
+    Serial,
+    Strategy,
+    TensorParallel,
+    ZeRO,
+)
 
 
 class Recipe(NamedTuple):
@@ -21,6 +31,8 @@ class Recipe(NamedTuple):
     lr: float | Callable[[int], float]
     settings: object
     """The run's `Settings`."""
+    shape: tuple[int, ...]
+    """Of a global batch's inputs."""
 
     def optimizer(self) -> Optimizer:
         """Make an optimizer of all the model's parameters."""
@@ -50,17 +62,43 @@ def _local_sgd(recipe: Recipe) -> Strategy:
 
 def _zero(stage: int):
     def build(recipe: Recipe) -> Strategy:
-        comm, model, loss, rule, lr, settings = recipe
+        comm, model, loss, rule, lr, settings, _ = recipe
         return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=settings.cap_bytes)
 
     return build
 
 
+def _tensor(recipe: Recipe) -> Strategy:
+    return TensorParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
+
+
+def _one_weird_trick(recipe: Recipe) -> Strategy:
+    options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")}
+    return OneWeirdTrick(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
+def _hybrid(recipe: Recipe) -> Strategy:
+    names = ("dp", "pp", "tp", "schedule", "n_microbatches", "cap_bytes", "overlap")
+    options = {name: getattr(recipe.settings, name) for name in names}
+    return Hybrid(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
+def _pipeline(recipe: Recipe) -> Strategy:
+    settings = recipe.settings
+    options = {"schedule": settings.schedule, "n_microbatches": settings.n_microbatches, "shape": recipe.shape}
+    strategy = PipeDream if settings.schedule == "pipedream" else Pipeline
+    return strategy(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data": _data,
     "data_naive": _data_naive,
+    "hybrid": _hybrid,
     "local_sgd": _local_sgd,
+    "pipeline": _pipeline,
+    "one_weird_trick": _one_weird_trick,
     "serial": _serial,
+    "tensor": _tensor,
     "zero1": _zero(1),
     "zero2": _zero(2),
     "zero3": _zero(3),

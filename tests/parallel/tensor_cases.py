@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from distlearn import nn
+from distlearn.data import shard
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Serial
 
@@ -150,6 +151,12 @@ def batches(kind: str, steps: int, n: int = 10):
             yield Batch(rng.normal(size=(n, 2, 7)), rng.integers(0, 2, n), n)
         else:
             yield Batch(rng.normal(size=(n, 7) if kind in VECTORS else (n, 6, 6, 2)), rng.integers(0, 4, n), n)
+
+
+def own_part(batch, strategy):
+    """A rank's part of a batch."""
+    rows = shard(len(batch.x), strategy.rank, strategy.size, allow_empty=True)
+    return Batch(batch.x[rows], batch.y[rows], batch.n)
 
 
 def loss_of(kind: str):

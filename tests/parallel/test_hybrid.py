@@ -8,14 +8,17 @@ import pytest
 from distlearn import nn
 from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
-from distlearn.data import shard
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.weird_trick import Halves, trick_account
 from distlearn.testing import assert_same_params
+from distlearn.train import Settings
+from distlearn.train import train as train_by_settings
+from distlearn.world import launch
 
-from .tensor_cases import IMAGES, Batch, F, batches, serial, train
+from .hybrid_rank import WAYS
+from .tensor_cases import IMAGES, Batch, F, batches, own_part, serial, train
 from .test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
@@ -111,12 +114,6 @@ CASES = [("mlp", axes) for axes in AXES] + [
 ]
 
 
-def own_part(batch, strategy):
-    """This rank's part of a batch."""
-    rows = shard(len(batch.x), strategy.rank, strategy.size, allow_empty=True)
-    return Batch(batch.x[rows], batch.y[rows], batch.n)
-
-
 def hybrid(comm, kind, axes, clip_norm=None, **options):
     dp, pp, tp = axes
     make = lambda *args: Hybrid(comm, *args, dp=dp, pp=pp, tp=tp, cap_bytes=200, **options)  # noqa: E731
@@ -181,3 +178,24 @@ def test_hybrid_of_one_axis_is_data_parallelism():
 def test_axes_that_do_not_fit_are_an_error():
     with pytest.raises(RankError, match=r"needs 8 ranks, but the communicator has 4"):
         SimWorld(4).run(hybrid, "mlp", CUBE)
+
+
+# -- other worlds
+
+
+@pytest.mark.mpi
+def test_four_ranks_under_mpiexec(tmp_path):
+    done = launch(4, ["python", "-m", "tests.parallel.hybrid_rank", tmp_path], timeout=100, capture=True)
+    assert done.returncode == 0, done.stderr
+    for name, (kind, _, _) in WAYS.items():
+        with np.load(tmp_path / f"{name}.npz") as got:
+            assert_same_params(dict(got), serial(kind).params, what=name)
+
+
+def test_settings_name_the_axes():
+    settings = Settings(data="digits", hidden=(9, 8), dtype="float64", epochs=1, batch_size=50, n_train=120)
+    want = SimWorld(1).run(train_by_settings, settings.but(strategy="serial"))[0]
+    got = SimWorld(8).run(train_by_settings, settings.but(strategy="hybrid", pp=2, tp=2, n_microbatches=3))
+    assert_same_params(got[0].params, want.params)
+    np.testing.assert_allclose(got[-1].history.losses, want.history.losses, atol=1e-12)
+    assert got[5].history.column("test_accuracy") == want.history.column("test_accuracy")
