@@ -5,6 +5,8 @@ from .bucket import Bucket, group_params, make_buckets
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel, micro_batches
+from .easgd import EASGD
+from .hogwild import Hogwild
 from .hybrid import Hybrid
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
@@ -20,6 +22,7 @@ from .zero import ZeRO
 from .zero_memory import Memory, model_state_bytes
 
 __all__ = [
+    "EASGD",
     "FP16",
     "Action",
     "Bucket",
@@ -27,6 +30,7 @@ __all__ = [
     "CompressedAllReduce",
     "DataParallel",
     "Drift",
+    "Hogwild",
     "Hybrid",
     "Int8",
     "LocalSGD",

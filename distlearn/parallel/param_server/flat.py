@@ -35,14 +35,16 @@ class FlatModel:
         xp = get_xp(self.params[0].data)
         self._bucket = Bucket(self.params)
         self.grad = self._bucket.flat
-        self.data = xp.empty_like(self.grad)
-        start = 0
-        for p in self.params:
-            view = self.data[start : start + p.size].reshape(p.data.shape)
-            view[...] = p.data
-            p.data = view
-            start += p.size
+        self.data = xp.concatenate([p.data.reshape(-1) for p in self.params])
+        self.live_in(self.data)
         self._costs: dict[tuple, float] = {}
+
+    def live_in(self, data) -> None:
+        """Make the parameters views of another flat array, and take its values."""
+        self.data, start = data, 0
+        for p in self.params:
+            p.data = data[start : start + p.size].reshape(p.data.shape)
+            start += p.size
 
     def gradient(self, x, y, loss) -> float:
         """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
