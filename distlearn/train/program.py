@@ -67,14 +67,10 @@ class Settings:
     dp, pp, tp : int
         Ranks along the axes of a "hybrid" (data, pipeline, tensor); -1 is what is left.
     schedule : str
-        Of a pipeline: a name or a text, see `Pipeline`.
+        In which order the stages of a pipeline run micro-batches ("pipeline", "hybrid"): "gpipe", "1f1b",
+        "interleaved", "pipedream" (not "hybrid"), or a text of your own.
     n_microbatches : int, optional
-        Of a pipeline; by default 4 a stage.
-    schedule : str
-        In which order the stages of a pipeline run micro-batches ("pipeline"): "gpipe", "1f1b", "interleaved",
-        "pipedream", or a text of your own.
-    n_microbatches : int, optional
-        Micro-batches of a global batch ("pipeline"); 4 a rank by default.
+        Micro-batches of a global batch ("pipeline", "hybrid"); 4 a rank by default.
     n_train : int, optional
         Use only so many training samples.
     evaluate_every : int
@@ -102,8 +98,6 @@ class Settings:
     dp: int = -1
     pp: int = 1
     tp: int = 1
-    schedule: str = "1f1b"
-    n_microbatches: int | None = None
     schedule: str = "1f1b"
     n_microbatches: int | None = None
     n_train: int | None = None

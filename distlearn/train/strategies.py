@@ -12,6 +12,8 @@ from ..parallel import (
     LocalSGD,
     NaiveDataParallel,
     OneWeirdTrick,
+    PipeDream,
+    Pipeline,
     Serial,
     Strategy,
     TensorParallel,
@@ -80,7 +82,7 @@ def _one_weird_trick(recipe: Recipe) -> Strategy:
 def _hybrid(recipe: Recipe) -> Strategy:
     names = ("dp", "pp", "tp", "schedule", "n_microbatches", "cap_bytes", "overlap")
     options = {name: getattr(recipe.settings, name) for name in names}
-    return Hybrid(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+    return Hybrid(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), shape=recipe.shape, **options)
 
 
 def _pipeline(recipe: Recipe) -> Strategy:
@@ -95,8 +97,8 @@ STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data_naive": _data_naive,
     "hybrid": _hybrid,
     "local_sgd": _local_sgd,
-    "pipeline": _pipeline,
     "one_weird_trick": _one_weird_trick,
+    "pipeline": _pipeline,
     "serial": _serial,
     "tensor": _tensor,
     "zero1": _zero(1),
