@@ -35,6 +35,8 @@ SETTINGS = (
     "accumulate",
     "pp",
     "tp",
+    "schedule",
+    "n_microbatches",
 )
 """Options that are settings under the same name."""
 

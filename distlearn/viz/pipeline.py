@@ -24,7 +24,7 @@ from .units import time_axis
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "pipedream": "PipeDream"}
 KIND_COLORS = {"F": SKY, "B": NAVY}
 KIND_NAMES = {"F": "forward", "B": "backward"}
-PALEST = {"F": 0.62, "B": 0.4}
+PALEST = {"F": 0.5, "B": 0.3}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
 NUMBER_POINTS = (5.5, 10.5)
