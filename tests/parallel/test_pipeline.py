@@ -6,7 +6,6 @@ import weakref
 from functools import partial
 from itertools import chain
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,58 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, Roofline, SimWorld
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import Pipeline, Serial, interleaved
+from distlearn.parallel import Pipeline, interleaved
 from distlearn.parallel.schedule import ideal_bubble, simulate
 from distlearn.testing import assert_same_params
+from distlearn.world import launch
 
-RNG = np.random.default_rng(0)
-X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
+from .pipeline_cases import PUZZLE, Batch, X, Y, model_of, train
+from .pipeline_rank import WAYS
+
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
-
-
-class Batch(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    n: int
-
-
-def model_of(kind):
-    if kind == "tied":  # one layer on the first stage and on the last
-        shared = Linear(6, 6, 5, dtype="float64")
-        first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
-        middle = [layer for i in range(3) for layer in (Linear(6, 6, 7 + i, dtype="float64"), Tanh())]
-        return Sequential(first, shared, Tanh(), *middle, shared, Tanh(), last)
-    if kind == "dropout":
-        widths = ((7, 9), (9, 8), (8, 6), (6, 4))
-        return Sequential(
-            *(x for i, w in enumerate(widths) for x in (Linear(*w, i, dtype="float64"), Dropout(0.3, 10 + i)))
-        )
-    model = MLP((7, 9, 6, 8, 5, 6, 4), "sigmoid", seed=2, dtype="float64")
-    if kind == "frozen":
-        model.params[2].frozen = model.params[7].frozen = True
-    return model
-
-
-def train(comm, kind="plain", rule="momentum", steps=4, batch=20, serial=False, clip=None, **options):
-    model = model_of(kind)
-    before = {p.name: p.data.copy() for p in model.params}
-    optimizer = Optimizer(model.params, RULES[rule](), 0.3, clip_norm=clip)
-    if serial:
-        strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
-    else:
-        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
-    frozen = {p.name for p in model.params if p.frozen}
-    losses = []
-    for step in range(steps):
-        rows = (np.arange(batch) + step * batch) % len(X)
-        losses.append(strategy.step(Batch(X[rows], Y[rows], batch)))
-    params, output = strategy.gather_params(), strategy.predict(X[:11])
-    if params is not None:
-        for name, data in params.items():
-            assert np.array_equal(data, before[name]) == (name in frozen), name  # the others must have changed
-    return SimpleNamespace(params=params, losses=losses, output=output, strategy=strategy)
 
 
 def assert_equals_serial(world, **options):
@@ -87,11 +45,6 @@ def assert_equals_serial(world, **options):
 def test_equals_serial(size, kind, schedule):
     world = SimWorld(size, NETWORK, COMPUTE)
     assert_equals_serial(world, kind=kind, schedule=schedule)
-
-
-PUZZLE = """rank 0: F1 F0 . . . . B0 B1 F2 B2
-            rank 1:    F0 F1 . B0 B1 .. F2 B2  # takes the first two the other way round
-            rank 2:       F0 B0 F1 B1 F2 B2"""
 
 
 @pytest.mark.parametrize("eager_limit", [0, 10_000])
@@ -352,3 +305,16 @@ def test_inputs_of_another_shape_are_agreed_on_again():
     want = SimWorld(1).run(program)[0]
     for losses in SimWorld(3).run(program):
         np.testing.assert_allclose(losses, want, atol=1e-12)
+
+
+@pytest.mark.mpi
+def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
+    done = launch(3, ["python", "-m", "tests.parallel.pipeline_rank", tmp_path], timeout=100, capture=True)
+    assert done.returncode == 0, done.stderr
+    for name, (program, kind, options) in WAYS.items():
+        if program is train:
+            want = SimWorld(1).run(train, kind, serial=True)[0]
+        else:
+            want = SimWorld(3).run(program, kind, **options)[0]
+        with np.load(tmp_path / f"{name}.npz") as got:
+            assert_same_params(dict(got), want.params, what=name)

@@ -11,7 +11,7 @@ from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import PipeDream, interleaved
 from distlearn.testing import assert_same_params
 
-from .test_pipeline import Batch
+from .pipeline_cases import Batch
 
 RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)
