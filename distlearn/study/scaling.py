@@ -15,10 +15,10 @@ from ..comm import Network, Roofline, SimWorld
 from ..nn.base import Layer
 from ..nn.models import model_named
 from ..nn.table import Table, quantity, seconds
-from ..optim import Momentum
+from ..optim import Momentum, Optimizer
 from ..parallel.codecs import Codec
 from ..parallel.data import DataParallel
-from ..parallel.phantom import PhantomCodec, PhantomOptimizer, phantom_batch, phantom_loss, phantom_model
+from ..parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
 
 CAP_BYTES = 25 << 20
 """Size of a bucket: PyTorch's default."""
@@ -183,12 +183,12 @@ def simulate_step(
     model, sample = model_and_sample(model, sample)
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
-    world = SimWorld(nodes, _network(network), _compute(compute))
+    world = SimWorld(nodes, network_of(network), compute_of(compute))
     outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
 
     def program(comm):
         own = phantom_model(outline)
-        optimizer = PhantomOptimizer(own.params, Momentum(), 0.01)
+        optimizer = Optimizer(own.params, Momentum(), 0.01)
         strategy = DataParallel(
             comm, own, phantom_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec
         )
@@ -325,9 +325,11 @@ def model_and_sample(model, sample):
     return model, tuple(sample)
 
 
-def _network(network):
+def network_of(network):
+    """Return a network, looked up if it is a name."""
     return Network.preset(network) if isinstance(network, str) else network
 
 
-def _compute(compute):
+def compute_of(compute):
+    """Return a compute model; that of a card, if it is one or its name."""
     return compute if hasattr(compute, "seconds") else Roofline.of(compute)
