@@ -122,6 +122,9 @@ IMAGES = {
     "filters": lambda: images(nn.ReLU(), nn.MaxPool(2), c=5),
     "two convolutions": lambda: images(nn.ReLU(), nn.AvgPool(2), conv(5, 6, 3, 2), nn.Tanh(), c=5),
     "groups": lambda: images(nn.LocalResponseNorm(3), conv(6, 4, 3, 2, groups=2), nn.ReLU(), c=6),
+    "groups in a row": lambda: images(
+        nn.ReLU(), conv(8, 8, 3, 2, groups=4), nn.Tanh(), conv(8, 4, 3, 5, groups=2), c=8
+    ),
     "batch norm": lambda: images(
         nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2, bias=False), nn.GlobalAvgPool(), c=5
     ),

@@ -97,11 +97,28 @@ def test_account_reads_as_a_table():
     def program(comm):
         return str(account(parallelize(nn.build("alexnet28"), comm), (8, 784)))
 
-    text = SimWorld(2).run(program)[0]
-    assert "4 ranks" not in text
-    assert "2 ranks, input (8, 784), bytes per sample" in text
+    text = SimWorld(3).run(program)[0]
+    assert "3 ranks, input (8, 784), bytes per sample" in text
     assert "on every rank: 2 groups" in text
     assert "serial masks" in text
+
+
+def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
+    """Convolutions 4 and 5 look at what lies on the same rank; only 1, 2 and 3 need the channels of the other."""
+
+    def program(comm):
+        model = parallelize(nn.build("alexnet", seed=None), comm)
+        shapes = [p.data.shape for p in model.params]
+        return [type(layer).__name__ for layer in model.layers], shapes, account(model, (1, 227, 227, 3))
+
+    (kinds, shapes, told), _ = SimWorld(2).run(program)
+    after_third = kinds[kinds.index("FilterConv2d", 1) :]
+    assert "Gather" not in after_third
+    assert [k for k in after_third if "Conv" in k] == ["FilterConv2d", "GroupConv2d", "GroupConv2d"]
+    assert shapes[:3] == [(11, 11, 3, 48), (48,), (5, 5, 48, 128)]
+    channels = 4 * (55 * 55 * 96 + 27 * 27 * 256)
+    assert sum(t.nbytes for t in told.forward) == channels + 4 * (4096 + 1000)
+    assert sum(t.nbytes for t in told.backward) == channels + 4 * 4096
 
 
 def test_a_rank_holds_its_part_alone():

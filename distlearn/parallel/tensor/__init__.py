@@ -1,13 +1,14 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
 - how an axis is dealt: `cut`; what every layer here has in common: `layer`
-- layers: `units` (neurons, filters), `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
+- layers: `units` (neurons, filters), `groups`, `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
 - from a serial model to these: `rewrite` (`parallelize`), `ties`, `sequence`; what it costs: `account`
 - training: `strategy`
 """
 
 from .account import Account, account
 from .cut import Cut
+from .groups import GroupConv2d
 from .layer import Place, TensorLayer, Traffic, gather_params, places_of, put_together
 from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
@@ -25,6 +26,7 @@ __all__ = [
     "Cut",
     "FilterConv2d",
     "Gather",
+    "GroupConv2d",
     "PartOptimizer",
     "PathParallel",
     "Place",

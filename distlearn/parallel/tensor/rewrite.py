@@ -36,6 +36,7 @@ from ...nn import (
     Tanh,
 )
 from ...nn.base import Layer, walk
+from .groups import GroupConv2d
 from .layer import TensorLayer
 from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
@@ -62,6 +63,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     `Linear` on whole activations     `ColumnLinear`: the rank's neurons
     `Linear` on dealt ones            `RowLinear`: the rank's inputs, outputs summed
     `Conv2d`                          `FilterConv2d`: the rank's filters
+    `Conv2d` in groups                `GroupConv2d`: the rank's groups, if they are a multiple of the ranks
     activations, poolings, `Flatten`  as they are, on the rank's part
     `Dropout`, `BatchNorm`            on the rank's part, with the serial run's masks and statistics
     `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are dealt
@@ -164,10 +166,13 @@ class _Rewriter:
             return layer, "on every rank: shares a parameter"
         if n < self.comm.size:
             return layer, f"on every rank: only {n} {what}"
-        if not dense and layer.groups > 1:
+        grouped = not dense and layer.groups > 1
+        if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
         repeated = self.ties.repeated(layer)
-        made = (ColumnLinear if dense else FilterConv2d).of(layer, self.comm, gather_output=repeated)
+        made = (ColumnLinear if dense else GroupConv2d if grouped else FilterConv2d).of(
+            layer, self.comm, gather_output=repeated
+        )
         if repeated:
             self.done[id(layer)] = made
         return made, ""
@@ -222,6 +227,9 @@ class _Sequence:
             self.add(ShardDropout(layer, self.cut, comm.rank), "on the rank's part, serial masks")
         elif kind is BatchNorm and once:
             self.add(ShardNorm(comm, layer, self.cut))
+        elif kind is Conv2d and once and GroupConv2d.fits(layer, self.cut):
+            self.add(made := GroupConv2d.of(layer, comm, dealt=True))
+            self.cut = made.cut
         elif kind is Linear and once:
             self.add(RowLinear.of(layer, comm, cut=self.cut.repeat(layer.d_in // self.cut.n)))
             self.cut = None
