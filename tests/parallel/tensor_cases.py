@@ -69,6 +69,12 @@ def gru(n_layers):
     return nn.Sequential(nn.Embedding(7, 5, 1, **F), *stack, nn.Linear(5, 7, 3, **F))
 
 
+def frozen_siamese():
+    model = siamese()
+    model.params[0].frozen = True
+    return model
+
+
 def siamese(*extra):
     body = nn.Sequential(nn.Linear(7, 6, 1, **F), nn.Tanh(), *extra, nn.Linear(6, 3, 2, **F))
     return nn.Sequential(nn.Siamese(body))
@@ -140,7 +146,11 @@ SEQUENCES = {
     "three grus": lambda: gru(3),
     "five grus": lambda: gru(5),
 }
-PAIRS = {"siamese": siamese, "siamese with dropout": lambda: siamese(nn.Dropout(0.3, 4))}
+PAIRS = {
+    "siamese": siamese,
+    "frozen siamese": frozen_siamese,
+    "siamese with dropout": lambda: siamese(nn.Dropout(0.3, 4)),
+}
 MODELS = VECTORS | IMAGES | SEQUENCES | PAIRS
 
 

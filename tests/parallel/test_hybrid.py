@@ -10,7 +10,7 @@ from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
+from distlearn.parallel import FP16, DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.weird_trick import Halves, trick_account
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
@@ -139,6 +139,16 @@ def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
 def test_hybrid_takes_any_schedule(schedule):
     results, _ = run_hybrid("two convolutions", (1, 2, 2), schedule=schedule, n_microbatches=4)
     assert_equal(results, serial("two convolutions"))
+
+
+def test_hybrid_compresses_along_dp():
+    results, world = run_hybrid("mlp", CUBE, compress=FP16())
+    want = serial("mlp")
+    np.testing.assert_allclose(results[7].losses, want.losses, atol=1e-2)
+    assert results[7].losses[-1] != want.losses[-1]
+    _, whole = run_hybrid("mlp", CUBE)
+    along_dp = [sum(m.nbytes for m in w.trace.messages if abs(m.source - m.dest) == 4) for w in (world, whole)]
+    assert along_dp[0] > 0 == along_dp[1]  # codes go from rank to rank, whole numbers through all-reduces
 
 
 def test_hybrid_with_a_stage_that_has_nothing_to_learn():

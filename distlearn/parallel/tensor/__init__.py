@@ -16,7 +16,7 @@ from .rewrite import parallelize
 from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
-from .strategy import PartOptimizer, TensorParallel, part_optimizer
+from .strategy import PartOptimizer, TensorParallel, part_optimizer, summed_length
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
 
@@ -45,4 +45,5 @@ __all__ = [
     "part_optimizer",
     "places_of",
     "put_together",
+    "summed_length",
 ]
