@@ -100,7 +100,7 @@ def test_generators_say_what_they_need(call, message):
 
 # -- the schedules of the literature -----------------------------------------------------------------------------------
 def test_the_schedules_of_the_papers():
-    """Figures 3 and 4 (top) of Narayanan et al. (2021): four ranks, eight micro-batches."""
+    """Figures 3 and 4 of Narayanan et al. (2021): four ranks, eight micro-batches."""
     assert format(gpipe(3, 4, 8)) == "F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7"
     assert format(one_f_one_b(0, 4, 8)) == "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7"
     assert format(one_f_one_b(3, 4, 8)) == "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"
