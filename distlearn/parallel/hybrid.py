@@ -137,7 +137,7 @@ class Hybrid(DataParallel):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline._owners.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
         return summed_length(mine, [self.mesh.pp, self.mesh.tp], self.buckets[-1].flat)
 
     def predict(self, x):

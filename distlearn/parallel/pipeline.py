@@ -152,7 +152,7 @@ class Pipeline(StagedModel):
 
     def _clip(self) -> None:
         """Shorten the gradients of the whole model to the length that the optimizer asks for."""
-        squared = global_norm(self._owners.counted(self.optimizer.params)) ** 2
+        squared = global_norm(self.counted(self.optimizer.params)) ** 2
         norm = float(self.comm.all_reduce(self._xp.array([squared], dtype=np.float64))[0]) ** 0.5
         if norm > self._clip_norm:
             for p in self.optimizer.params:

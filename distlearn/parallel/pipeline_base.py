@@ -203,6 +203,10 @@ class StagedModel:
         wires.finish()
         return self.comm.broadcast(output, self._rank_of[-1])
 
+    def counted(self, params) -> list:
+        """Return those of `params` that this rank counts in a sum over ranks: one that stages share counts once."""
+        return self._owners.counted(params)
+
     def total(self, values):
         """Return `values`: every rank has seen all of the data."""
         return values

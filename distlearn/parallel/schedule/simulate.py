@@ -26,8 +26,9 @@ def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float
 
     .. math:: \frac{p - 1}{v m + p - 1}
 
-    A rank works for m (f + b) seconds. Before its first micro-batch arrives and after its last one has gone it waits
-    for the p - 1 other ranks, (p - 1) (f + b) / v in sum, as with v stages a rank each is v times as short.
+    A rank works for m (f + b) seconds. Besides, the pipeline fills and runs empty: one micro-batch must pass the p - 1
+    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in sum, as with v stages
+    a rank each is v times as short. The bubble is that, divided by both together.
 
     Parameters
     ----------
