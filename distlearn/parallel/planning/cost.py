@@ -175,7 +175,7 @@ class Staged:
     def without_sending(self) -> float:
         """Seconds of the step on a network that costs nothing."""
         times = timeline(self.made, lambda a: self._seconds(a, False))
-        return max(times[self._last(s)][1] + u for s, u in enumerate(self.updates))
+        return max(times[self._last(s)][1] for s in range(self.layout.pp)) + max(self.updates)
 
     def _last(self, stage: int) -> Action:
         return Action("B", self.m - 1, stage)
@@ -194,8 +194,9 @@ class Staged:
         ended = []
         for (began, _), stage, update in zip(backward, self.stages, self.updates, strict=True):
             held = loss_known - began if self.layout.pp > 1 else 0.0
-            ended.append(began + summed_by(self.job, stage.times[self.rows[-1]], dp, held) + update)
-        return max(loss_known, *ended)
+            summed = began + summed_by(self.job, stage.times[self.rows[-1]], dp, held)
+            ended.append(max(loss_known, summed) + update)
+        return max(ended)
 
     def nbytes(self) -> float:
         """Bytes that the rank which sends the most sends in a step."""

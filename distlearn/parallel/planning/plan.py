@@ -58,9 +58,9 @@ class Plan:
                 f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
             )
         text = f"{best.layout}: {seconds(best.seconds)} a step"
-        others = [c for c in self.costs if c is not best and c.layout.kinds != best.layout.kinds]
+        others = [c for c in self.costs if c is not best and self.fits(c)]
         if others and others[0].seconds < 1.05 * best.seconds:
-            text += f", as {others[0].layout} within 5 %"
+            text += f", level with {others[0].layout} (within 5 %)"
         elif others:
             text += f", {others[0].seconds / best.seconds:.2g} times as fast as {others[0].layout}"
         return f"{text}. {self._reason(best)}{self._not_fitting()}"
@@ -72,14 +72,15 @@ class Plan:
         gradients = WIRE["all_reduce"](self.weights, self.n)
         weights, each = quantity(self.weights, "B"), quantity(gradients, "B")
         sums = f"summing its {weights} of gradients sends {each} a rank"
+        against = "Against the activations of this batch its weights are"
         if best.layout.kinds != ("data",):
             share = "less" if best.nbytes < gradients else "more, but with less to wait for"
-            mine = quantity(best.nbytes, "B")
-            return f"For this batch the network is large: {sums}; this layout sends {mine}, which is {share}."
+            return f"{against} large: {sums}; this layout sends {quantity(best.nbytes, 'B')}, which is {share}."
         dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
         if gradients < dealing < math.inf:
-            return f"For this batch the network is small: {sums}, dealing its layers {quantity(dealing, 'B')}."
-        return f"For this batch {sums}, and most of it hides behind computing."
+            other = quantity(dealing, "B")
+            return f"{against} small: {sums}, dealing its layers {other}."
+        return f"{sums[0].upper()}{sums[1:]}, and most of it hides behind computing."
 
     def _not_fitting(self) -> str:
         """Name a faster layout that the memory rules out."""
