@@ -41,7 +41,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_recommended_layout_is_the_fastest_simulated_one(case):
-    """Every layout is simulated by the strategies themselves: the choice costs 5 % at most, a time is off by 30 % at most."""
+    """Every layout is simulated by the strategies themselves: the choice costs 5 % at most, a time is 30 % off."""
     model, network, n, options, best = CASES[case]
     compute = {} if isinstance(network, str) else {"compute": COMPUTE}
     seen = []
@@ -172,7 +172,8 @@ def test_parts_add_up_and_the_figure_shows_them():
         widths[round(bar.get_y() + bar.get_height() / 2)] = bar.get_x() + bar.get_width()
     np.testing.assert_allclose([widths[i] for i in range(3)], [c.seconds for c in found.costs[:3]])
     assert ax.get_title("left").startswith(f"lenet on 6 ranks: {found.best.layout} is ")
-    assert f"{found.best.layout}: " in found.why() and "<table>" in found._repr_html_()
+    assert f"{found.best.layout}: " in found.why()
+    assert "<table>" in found._repr_html_()
 
 
 def test_on_a_free_network_all_that_counts_is_computing():
