@@ -23,7 +23,7 @@ from .data import DataParallel
 from .stages import cut
 from .tensor import Account, TensorSequential, Traffic, account, gather_params, parallelize, part_optimizer
 from .tensor.account import AccountRow
-from .tensor.rewrite import leave_sum_open
+from .tensor.chain import leave_sum_open
 
 
 class OneWeirdTrick(DataParallel):

@@ -2,7 +2,7 @@
 
 - how an axis is dealt: `cut`; what every layer here has in common: `layer`
 - layers: `units` (neurons, filters), `groups`, `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
-- from a serial model to these: `rewrite` (`parallelize`), `ties`, `sequence`; what it costs: `account`
+- from a serial model to these: `rewrite` (`parallelize`), `chain`, `ties`, `sequence`; what it costs: `account`
 - training: `strategy`
 """
 
