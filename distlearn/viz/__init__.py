@@ -31,6 +31,7 @@ _NAMES = {
     "plot_schedule": "pipeline",
     "plot_crossover": "crossover",
     "plot_plan": "steps",
+    "plot_memory": "memory",
     "plot_remedies": "stall",
     "plot_stall": "stall",
     "plot_loss": "staleness",
