@@ -12,7 +12,7 @@ from ..nn.base import nbytes
 from .pipeline_params import Owners, restricted
 from .pipeline_wires import Wires, taker
 from .schedule import SCHEDULES, Action, Schedule, check_schedule
-from .schedule.simulate import LANE, span_name
+from .schedule.traces import LANE, span_name
 from .stages import as_stages, cut
 
 MICROBATCHES_PER_RANK = 4
