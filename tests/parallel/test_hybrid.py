@@ -116,6 +116,16 @@ def test_trick_needs_both_kinds_of_layers():
         SimWorld(2).run(program, nn.build("squeezenet28", seed=None))
 
 
+def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
+    def program(comm):
+        shared = nn.Linear(4, 4, 1)
+        model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
+        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+
+    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used before and behind the first dense layer"):
+        SimWorld(2).run(program)
+
+
 # -- data x pipeline x tensor
 
 CUBE = (2, 2, 2)
