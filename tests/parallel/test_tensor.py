@@ -14,7 +14,7 @@ from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import LARS, Momentum, Optimizer
 from distlearn.parallel import TensorParallel, parallelize
 from distlearn.parallel.phantom import phantom_copy
-from distlearn.parallel.tensor import account
+from distlearn.parallel.tensor import account, gather_params
 from distlearn.testing import assert_same_params
 
 from .tensor_cases import MODELS, PAIRS, F, batches, loss_of, serial, train
@@ -56,17 +56,21 @@ def test_any_mlp_on_any_number_of_ranks(sizes, size, batch):
     x, dy = rng.normal(size=(batch, sizes[0])), rng.normal(size=(batch, sizes[-1]))
 
     def program(comm):
-        model = nn.MLP(sizes, seed=1, **F)
-        model = model if comm is None else parallelize(model, comm)
+        serial = nn.MLP(sizes, seed=1, **F)
+        model = parallelize(serial, comm)
         y, saved = model.forward(x)
         model.backward(dy.copy(), saved)
-        return y, {p.name: p.grad for p in model.params}
+        for p in model.params:
+            p.data[...] = p.grad
+        return y, gather_params(model, comm, [p.name for p in serial.params])
 
-    want, grads = program(None)
-    for y, _ in SimWorld(size).run(program):
+    serial = nn.MLP(sizes, seed=1, **F)
+    want, saved = serial.forward(x)
+    serial.backward(dy.copy(), saved)
+    results = SimWorld(size).run(program)
+    for y, _ in results:
         np.testing.assert_allclose(y, want, atol=1e-12)
-    for name, grad in SimWorld(1).run(program)[0][1].items():
-        np.testing.assert_allclose(grad, grads[name], atol=1e-12)
+    assert_same_params(results[0][1], {p.name: p.grad for p in serial.params})
 
 
 @pytest.mark.parametrize("kind", MODELS)
