@@ -9,8 +9,10 @@ from ...nn.models import model_named
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
-from .cost import Cost, Job, cost_of, has_trick
+from .job import Cost, Job
 from .layout import layouts
+from .staged import stages_cost
+from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
 
 
@@ -74,8 +76,10 @@ class Plan:
         sums = f"summing its {weights} of gradients sends {each} a rank"
         against = "Against the activations of this batch its weights are"
         if best.layout.kinds != ("data",):
-            share = "less" if best.nbytes < gradients else "more, but with less to wait for"
-            return f"{against} large: {sums}; this layout sends {quantity(best.nbytes, 'B')}, which is {share}."
+            mine = quantity(best.nbytes, "B")
+            if best.nbytes < gradients:
+                return f"{against} large: {sums}; this layout sends {mine}."
+            return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
         dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
         if gradients < dealing < math.inf:
             other = quantity(dealing, "B")
@@ -199,4 +203,5 @@ def plan(
     )  # fmt: skip
     possible = layouts(n, batch_size=batch_size, n_layers=len(model.layers), trick=has_trick(model))
     weights = sum(p.nbytes for p in model.params if not p.frozen)
-    return Plan([cost_of(job, layout) for layout in possible], n, name=name, memory=memory, weights=weights)
+    costs = [(trick_cost if layout.trick else stages_cost)(job, layout) for layout in possible]
+    return Plan(costs, n, name=name, memory=memory, weights=weights)
