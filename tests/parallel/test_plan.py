@@ -35,6 +35,7 @@ CASES = {
     "alexnet, 8": ("alexnet", "infiniband-hdr", 8, {"batch_size": 256}, "one weird trick 8"),
     "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, None),
     "googlenet": ("googlenet", "ethernet-10g", 4, {"batch_size": 128}, "data 4"),
+    "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 4, {"batch_size": 64}, None),
 }
 
@@ -46,7 +47,7 @@ def test_the_recommended_layout_is_the_fastest_simulated_one(case):
     compute = {} if isinstance(network, str) else {"compute": COMPUTE}
     seen = []
     tested = check_plan(model, network, n, progress=lambda step, total, **v: seen.append(v), **options, **compute)
-    assert len(seen) == len(tested.steps) == len(tested.plan.costs) >= 4
+    assert len(seen) == len(tested.steps) == len(tested.plan.costs) >= 3
     assert 1 <= tested.regret < 1.05, tested
     assert tested.error < 1.3, tested
     if best is not None:
