@@ -211,10 +211,12 @@ def test_layouts_use_every_rank_once():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="input_shape is None"):
+    with pytest.raises(ValueError, match="shape of a sample is None, expected that of the input of this Sequential"):
         plan(SMALL, NETWORK, 4, batch_size=8)
     with pytest.raises(ValueError, match="batch_size is 0"):
         plan("lenet", NETWORK, 4, batch_size=0)
+    with pytest.raises(TypeError, match="expected a model or the name of one"):
+        plan(5, NETWORK, 4, batch_size=8)
     with pytest.raises(ValueError, match="n is 0"):
         plan("lenet", NETWORK, 0, batch_size=8)
     with pytest.raises(KeyError, match="no layout tensor 5, there are "):
