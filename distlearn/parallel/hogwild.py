@@ -203,7 +203,7 @@ def sparsity(touches) -> Sparsity:
 
     References
     ----------
-    B. Recht, C. Re, S. Wright, F. Niu (2011), Hogwild!, NeurIPS, equation 2.6.
+    B. Recht, C. Re, S. Wright, F. Niu (2011), Hogwild!, NeurIPS, section 2.
 
     Examples
     --------

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import AMBER, COLORS, INK, LINES, MUTED, NAVY, VERMILION, new_axes, styled
+from .look import AMBER, COLORS, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled
 from .units import count_axis, time_axis
 
 X_LABELS = {"updates": "updates of the parameters", "time": "time", "samples": "samples used"}
@@ -25,7 +25,7 @@ def _look(name: str, number: int, names) -> dict:
         place = bounds.index(int(re.sub(r"\D", "", name))) / max(1, len(bounds) - 1)
         color, line = mpl.colormaps["BuGn"](0.45 + 0.5 * place), LINES[3 + round(2 * place)]
     else:
-        color, line = COLORS[(number + 3) % len(COLORS)], LINES[number % len(LINES)]
+        color, line = (PURPLE, TEAL, SKY)[number % 3], LINES[3 + number % 3]
     return {"color": color, "linestyle": line}
 
 
@@ -127,7 +127,7 @@ def plot_staleness(runs, *, ax=None, title=None):
 
 @styled
 def plot_throughput(runs, *, ax=None, title=None):
-    """Draw gradients per second that went into updates; written beside each: updates per second, share dropped.
+    """Draw samples per second that went into updates; written beside each: updates per second, share dropped.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def plot_throughput(runs, *, ax=None, title=None):
     (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
     top = 0.0
     for i, (name, several) in enumerate(runs.items()):
-        rates = np.array([len(run.applied) / run.seconds for run in several])
+        rates = np.array([run.samples_per_second for run in several])
         row, middle = len(runs) - 1 - i, float(np.median(rates))
         ax.barh(row, middle, 0.7, color=_look(name, i, runs)["color"])
         ax.errorbar(middle, row, xerr=[[middle - rates.min()], [rates.max() - middle]], color=INK, capsize=3)
@@ -154,7 +154,7 @@ def plot_throughput(runs, *, ax=None, title=None):
     ax.set_yticks(range(len(runs)), list(runs)[::-1])
     ax.grid(visible=False, axis="y")
     ax.set_xlim(0, 1.75 * top)
-    ax.set_xlabel("gradients used per second [1/s]")
+    ax.set_xlabel("samples used per second [1/s]")
     ax.set_title("Throughput" if title is None else title)
     return ax
 
@@ -384,7 +384,7 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
         for kind, one, line in (("real", run, "-"), ("simulated", pair.simulated[name], (0, (2, 2)))):
             left.plot(one.curve["time"], one.curve["loss"], color=color, linestyle=line, label=f"{name}, {kind}")
             longest = max(longest, float(one.curve["time"][-1]))
-            rate, row = len(one.applied) / one.seconds, len(pair.real) - 1 - i + (0.2 if kind == "real" else -0.2)
+            rate, row = one.samples_per_second, len(pair.real) - 1 - i + (0.2 if kind == "real" else -0.2)
             right.barh(row, rate, 0.36, color=color, alpha=1.0 if kind == "real" else 0.45)
             note = f"{kind}, {one.throughput:.3g} updates/s"
             right.annotate(note, (rate, row), (5, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
@@ -395,7 +395,7 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
     right.set_yticks(range(len(pair.real)), list(pair.real)[::-1])
     right.grid(visible=False, axis="y")
     right.set_xlim(0, 1.5 * right.get_xlim()[1])
-    right.set_xlabel("gradients used per second [1/s]")
+    right.set_xlabel("samples used per second [1/s]")
     worst = max(abs(ratio - 1) for ratio in pair.ratios().values())
     right.set_title(f"The simulation is right to {worst:.0%}" if title is None else title)
     return left, right
