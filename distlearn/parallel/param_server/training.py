@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
 from ...comm.collectives import shares
-from ...data import Batches
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -16,6 +14,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
+from .stream import check_end, endless
 from .worker import WorkerLink
 
 
@@ -169,25 +168,19 @@ class ParameterServer:
         -------
         run : Run or None
         """
-        if steps is None and seconds == math.inf:
-            raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
-        if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
-            raise ValueError(f"ParameterServer.train: steps is {steps!r}, expected a whole number, 1 or more")
+        check_end("ParameterServer.train", steps, seconds)
         head = None
         if self.is_server:
             head = self.serve(steps, seconds)
         else:
-            self._work(Batches(dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed))
+            self._work(endless(dataset, batch_size, self.rank, self.size, seed))
         return self._run(head, dataset, probe)
 
-    def _work(self, batches: Batches) -> None:
-        """Do steps, epoch after epoch, until the servers give no leave for another."""
-        for epoch in itertools.count():
-            for batch in batches.epoch(epoch):
-                self.step(batch)
-                if not self.go:
-                    self.leave()
-                    return
+    def _work(self, batches) -> None:
+        """Do steps until the servers give no leave for another."""
+        while self.go:
+            self.step(next(batches))
+        self.leave()
 
     def _run(self, head, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""
