@@ -7,7 +7,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .look import COLORS, INK, LINES, MUTED, new_axes, styled
 from .policies import policy_look
-from .units import time_axis
+from .units import share_axis, time_axis
 
 
 @styled
@@ -29,13 +29,9 @@ def plot_throughputs(found, *, axes=None, title=None):
     workers = np.array(found.workers)
     for s, (ax, scenario) in enumerate(zip(axes, found.scenarios, strict=True)):
         for p, name in enumerate(found.policies):
-            each = found.gradients[s, p] / workers[:, None]
             look = policy_look(name, p, found.policies)
-            ax.plot(workers, np.median(each, axis=1), label=name, **look)
-            ax.fill_between(workers, each.min(axis=1), each.max(axis=1), color=look["color"], alpha=0.18, linewidth=0)
-        ax.set_xscale("log", base=2 if workers.max() < 1000 else 10)
-        _sizes(ax, workers)
-        ax.set_xlabel("workers")
+            _line(ax, workers, found.gradients[s, p] / workers[:, None], label=name, **look)
+        _workers_axis(ax, workers)
         ax.set_title(scenario.capitalize())
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("used gradients per worker\nand mean step [1]")
@@ -77,16 +73,12 @@ def plot_time_to_loss(found, *, axes=None, title=None):
         for i, (name, table) in enumerate(values.items()):
             reached = np.isfinite(table).all(axis=1)  # a median over the lucky seeds alone would flatter
             look = policy_look(name, i, values)
-            ax.plot(workers[reached], np.median(table[reached], axis=1), label=name, marker="o", **look)
-            low, high = table[reached].min(axis=1, initial=np.inf), table[reached].max(axis=1, initial=0)
-            ax.fill_between(workers[reached], low, high, color=look["color"], alpha=0.18, linewidth=0)
-        ax.set_xscale("log", base=2)
+            _line(ax, workers[reached], table[reached], label=name, marker="o", **look)
+        _workers_axis(ax, workers)
         ax.set_yscale("log")
-        _sizes(ax, workers)
-        ax.set_xlabel("workers")
         ax.set_ylabel(f"{label} to a loss of {found.loss:g}")
     axes[0].set_title("Waiting costs time" if title is None else title)
-    axes[1].set_title("Staleness costs samples")
+    axes[1].set_title("Stale gradients and large batches cost samples")
     axes[1].legend(loc="best", handlelength=2.6)
     return tuple(axes)
 
@@ -111,15 +103,11 @@ def plot_lr_limits(limits, *, ax=None, title=None):
         median = np.median(lr, axis=1)
         error = [median - lr.min(axis=1), lr.max(axis=1) - median]
         ax.errorbar(workers, median, error, label=name, color=COLORS[i], linestyle=LINES[i], marker="o", capsize=3)
-    first = np.median(next(iter(limits.lr.values()))[0])
     fine = np.geomspace(workers[0], workers[-1], 100)
-    factor = np.sin(np.pi / (4 * (fine - 1) + 2)) / np.sin(np.pi / (4 * (workers[0] - 1) + 2))
     label = "theory: a quadratic, staleness n - 1"
-    ax.plot(fine, first * factor, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, label=label)
-    ax.set_xscale("log", base=2)
+    ax.plot(fine, limits.expected(fine), color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, label=label)
+    _workers_axis(ax, workers)
     ax.set_yscale("log")
-    _sizes(ax, workers)
-    ax.set_xlabel("workers n")
     ax.set_ylabel("largest learning rate that trains")
     ax.legend(loc="best", handlelength=2.8)
     ax.set_title(_limit_finding(limits) if title is None else title)
@@ -154,14 +142,9 @@ def plot_recovered(runs, *, ax=None, title=None):
     for i, (name, by_size) in enumerate(runs.items()):
         workers = sorted(by_size)
         values = np.array([[run.curve["accuracy"][-1] for run in by_size[n]] for n in workers])
-        median = np.median(values, axis=1)
-        ax.plot(workers, median, label=name, color=COLORS[i % 6], linestyle=LINES[i % 6], marker="o")
-        ax.fill_between(workers, values.min(axis=1), values.max(axis=1), color=COLORS[i % 6], alpha=0.12, linewidth=0)
-    ax.set_xscale("log", base=2)
-    _sizes(ax, np.array(workers))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.0f}"))
-    ax.set_xlabel("workers")
-    ax.set_ylabel("test accuracy [%]")
+        _line(ax, workers, values, label=name, color=COLORS[i % 6], linestyle=LINES[i % 6], marker="o")
+    _workers_axis(ax, np.array(workers))
+    share_axis(ax.yaxis, "test accuracy")
     ax.legend(loc="best", handlelength=2.8)
     ax.set_title("What rates that know the staleness recover" if title is None else title)
     return ax
@@ -205,8 +188,17 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
     return left, right
 
 
-def _sizes(ax, workers) -> None:
-    """Mark the numbers of workers that were run."""
+def _line(ax, workers, values, *, color, **look) -> None:
+    """Draw medians over seeds, (workers, seeds), with a band from the lowest to the highest."""
+    ax.plot(workers, np.median(values, axis=1), color=color, **look)
+    low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
+    ax.fill_between(workers, low, high, color=color, alpha=0.16, linewidth=0)
+
+
+def _workers_axis(ax, workers) -> None:
+    """Mark the numbers of workers that were run, on a logarithmic axis."""
+    ax.set_xscale("log", base=2 if workers.max() < 1000 else 10)
+    ax.set_xlabel("workers")
     ax.xaxis.set_major_locator(FixedLocator(workers.tolist()))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}"))
