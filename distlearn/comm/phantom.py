@@ -88,6 +88,12 @@ class Phantom(NDArrayOperatorsMixin):
         """Return a NumPy array of the same shape that takes no memory."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
+    def __float__(self) -> float:
+        """Return NaN, the float that nobody knows: so that code which reports a number, such as a loss, runs."""
+        if self.size != 1:
+            raise TypeError(f"{self!r} is not a single number")
+        return math.nan
+
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"{self!r} has a size but no data: it can be sent and reduced, not read")
@@ -128,6 +134,8 @@ class _Module:
     @staticmethod
     def empty_like(x):
         return Phantom(x.shape, x.dtype)
+
+    zeros_like = empty_like
 
     @staticmethod
     def concatenate(arrays, axis=0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
+from weakref import WeakKeyDictionary
 
 from .base import Layer
 
@@ -80,10 +81,10 @@ class Sequential(Container):
         """Run all layers; with a `clock`, one span per layer."""
         saved = []
         for layer in self.layers:
-            shape = x.shape
-            with _span(clock, layer, "forward", shape):
+            like = x.shape, x.dtype.itemsize
+            with _span(clock, layer, "forward", *like):
                 x, s = layer.forward(x)
-            saved.append((s, shape))
+            saved.append((s, like))
         return x, saved
 
     def backward(self, dy, saved, on_grad=None, clock=None):
@@ -100,8 +101,8 @@ class Sequential(Container):
             Gets one span per layer.
         """
         uses = _count_uses(self.layers) if on_grad is not None else {}
-        for layer, (s, shape) in zip(reversed(self.layers), reversed(saved), strict=True):
-            with _span(clock, layer, "backward", shape):
+        for layer, (s, like) in zip(reversed(self.layers), reversed(saved), strict=True):
+            with _span(clock, layer, "backward", *like):
                 if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
                     dy = layer.backward(dy, s)
             if on_grad is None:
@@ -134,9 +135,25 @@ def _count_uses(layers):
     return uses
 
 
-def _span(clock, layer, direction, shape):
-    """A span for one layer's pass, or nothing without a clock."""
-    if clock is None:
+_costs: WeakKeyDictionary = WeakKeyDictionary()
+"""What `_cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
+
+
+def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
+    """Operations and bytes of one pass; backward moves twice what forward does, as `profile` counts it."""
+    known = _costs.setdefault(layer, {})
+    key = direction, shape, itemsize
+    if key not in known:
+        nbytes = layer.bytes_moved(shape, itemsize)
+        known[key] = (
+            (layer.flops(shape), nbytes) if direction == "forward" else (layer.backward_flops(shape), 2 * nbytes)
+        )
+    return known[key]
+
+
+def _span(clock, layer, direction, shape, itemsize):
+    """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
+    if clock is None or layer.spans_itself:
         return nullcontext()
-    flops = layer.flops(shape) if direction == "forward" else layer.backward_flops(shape)
-    return clock.span(f"{direction}[{layer.name}]", flops=flops)
+    flops, nbytes = _cost(layer, direction, shape, itemsize)
+    return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)

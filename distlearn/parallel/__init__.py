@@ -1,10 +1,11 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
-from .base import Serial, Strategy
+from .base import Serial, Strategy, params_on_root
 from .bucket import Bucket, make_buckets
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel
+from .naive import NaiveDataParallel
 
 __all__ = [
     "FP16",
@@ -13,9 +14,11 @@ __all__ = [
     "CompressedAllReduce",
     "DataParallel",
     "Int8",
+    "NaiveDataParallel",
     "OneBit",
     "Serial",
     "Strategy",
     "TopK",
     "make_buckets",
+    "params_on_root",
 ]

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..backend import to_numpy
 from ..trace import Clock, WallClock
 
 
 class Strategy(Protocol):
-    """One way to train a model on one or many ranks."""
+    """One way to train a model on one or many ranks.
+
+    `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
+    are rank 0 of 1. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
+    calls on every rank after the last step.
+    """
 
     rank: int
     size: int
@@ -26,7 +32,26 @@ class Strategy(Protocol):
         """Return the model's output (logits) for `x`."""
 
     def total(self, values):
-        """Return the small array `values` summed over ranks."""
+        """Return the small array `values` summed over the ranks among which the data are dealt."""
+
+    def gather_params(self) -> dict | None:
+        """Return the trained parameters (NumPy arrays) under the serial model's names and in its shapes.
+
+        Every rank must call; rank 0 of the communicator gets them, the others None.
+        """
+
+
+def params_on_root(model, rank: int) -> dict | None:
+    """Return copies of a model's parameters by name, as NumPy arrays, on rank 0, and None elsewhere.
+
+    What `Strategy.gather_params` is where every rank holds the whole model.
+
+    Parameters
+    ----------
+    model : Layer
+    rank : int
+    """
+    return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
 
 class Serial:
@@ -65,3 +90,7 @@ class Serial:
     def total(self, values):
         """Return `values`: there is nobody else."""
         return values
+
+    def gather_params(self):
+        """Return the parameters."""
+        return params_on_root(self.model, self.rank)

@@ -8,6 +8,7 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 from __future__ import annotations
 
 from ..trace import Clock
+from .base import params_on_root
 from .bucket import make_buckets
 from .codecs import Codec
 from .compress import CompressedAllReduce
@@ -117,3 +118,7 @@ class DataParallel:
     def total(self, values):
         """Return the small array `values` summed over ranks."""
         return self.comm.all_reduce(values)
+
+    def gather_params(self):
+        """Return rank 0's parameters, which are everybody's."""
+        return params_on_root(self.model, self.rank)

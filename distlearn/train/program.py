@@ -10,15 +10,14 @@ from dataclasses import asdict, dataclass, fields, replace
 import numpy as np
 
 from .. import data as datasets
-from ..backend import to_device, to_numpy
+from ..backend import to_device
 from ..nn import MLP, SoftmaxCrossEntropy
 from ..nn import build as build_model
 from ..nn.base import move
-from ..optim import RULES, Optimizer
-from ..parallel import DataParallel, Serial
+from ..optim import RULES
 from .fit import History, fit
+from .strategies import STRATEGIES, Recipe
 
-STRATEGIES = ("data", "serial")
 MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")
 """Classifiers of images; all but the MLP take 28 x 28 pixels."""
 
@@ -49,7 +48,8 @@ class Settings:
     dtype : str
     device : "cpu", "gpu" or int
         Where every rank keeps model and data; a number is the index of a GPU.
-    strategy : {"data", "serial"}
+    strategy : str
+        One of `STRATEGIES`.
     cap_bytes : int
         Size of a gradient bucket [bytes].
     overlap : bool
@@ -77,7 +77,7 @@ class Settings:
     evaluate_every: int = 1
 
     def __post_init__(self):
-        for name, known in (("strategy", STRATEGIES), ("model", MODELS), ("optimizer", tuple(RULES))):
+        for name, known in (("strategy", STRATEGIES), ("model", MODELS), ("optimizer", RULES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"Settings: {name} is {getattr(self, name)!r}, expected one of {', '.join(known)}")
         if np.dtype(self.dtype).kind != "f":
@@ -103,7 +103,7 @@ class Result:
     ----------
     history : History
     params : dict of str to array
-        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere: they are the same on every rank).
+        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere).
     """
 
     history: History
@@ -137,14 +137,15 @@ def build(comm, settings: Settings, dataset):
     -------
     strategy : Strategy
     """
-    model = _model(settings, dataset)
-    optimizer = Optimizer(model.params, RULES[settings.optimizer](), settings.lr)
-    if settings.strategy == "serial":
-        if comm.size != 1:
-            raise ValueError(f"strategy 'serial' runs on one rank, not on {comm.size}; use 'data'")
-        return Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
-    options = {"cap_bytes": settings.cap_bytes, "overlap": settings.overlap}
-    return DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+    recipe = Recipe(
+        comm,
+        _model(settings, dataset),
+        SoftmaxCrossEntropy(),
+        RULES[settings.optimizer](),
+        settings.lr,
+        settings,
+    )
+    return STRATEGIES[settings.strategy](recipe)
 
 
 def train(comm, settings: Settings) -> Result:
@@ -174,5 +175,4 @@ def train(comm, settings: Settings) -> Result:
         evaluate_every=settings.evaluate_every,
         report=comm.report,
     )
-    params = {p.name: to_numpy(p.data).copy() for p in strategy.model.params} if comm.rank == 0 else None
-    return Result(history, params)
+    return Result(history, strategy.gather_params())

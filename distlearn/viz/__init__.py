@@ -27,6 +27,8 @@ _NAMES = {
     "plot_speedup": "scaling",
     "plot_roofline": "roofline",
     "plot_crossover": "crossover",
+    "plot_remedies": "stall",
+    "plot_stall": "stall",
     "plot_batching": "layers",
     "plot_layers": "layers",
     "plot_products": "layers",

@@ -92,6 +92,23 @@ def test_evaluate_counts_right_answers_on_every_rank():
         assert math.isnan(none)
 
 
+@pytest.mark.parametrize("n", [2, 4, 7])
+def test_all_ranks_predict_equally_often(n):
+    """Else ranks that predict together, layer by layer, would wait for each other for ever."""
+    data = load("digits")
+
+    def program(comm):
+        strategy, calls = build(comm, Settings(), data), []
+        predict = strategy.predict
+        strategy.predict = lambda x: calls.append(len(x)) or predict(x)
+        return evaluate(strategy, data.x_test[:n], data.y_test[:n], batch_size=2), len(calls), min(calls)
+
+    accuracies, calls, smallest = zip(*SimWorld(3).run(program), strict=True)
+    assert len(set(accuracies)) == 1
+    assert set(calls) == {-(-n // 6)}
+    assert min(smallest) >= 1
+
+
 def test_divergence_is_noticed_at_once():
     with np.errstate(all="ignore"), pytest.raises(RankError, match=r"loss became .* at step") as caught:
         SimWorld(2).run(train, FAST.but(lr=1e38, hidden=(), dtype="float32"))

@@ -13,12 +13,13 @@ from distlearn.world import EngineWorld, launch
 
 FAST = Settings(data="digits", hidden=(17, 12), dtype="float64", epochs=2, batch_size=97, n_train=350, cap_bytes=3000)
 UNEVEN = FAST.but(batch_size=50, n_train=333, activation="sigmoid", optimizer="sgd", overlap=False)
-SETTINGS = {"overlapped": FAST, "uneven": UNEVEN}
+SETTINGS = {"overlapped": FAST, "uneven": UNEVEN, "naive": FAST.but(strategy="data_naive")}
 
 
 @pytest.fixture(scope="module")
 def serial():
-    return {name: SimWorld(1).run(train, settings)[0] for name, settings in SETTINGS.items()}
+    serial = {name: settings.but(strategy="serial") for name, settings in SETTINGS.items()}
+    return {name: SimWorld(1).run(train, settings)[0] for name, settings in serial.items()}
 
 
 @pytest.mark.mpi
