@@ -40,9 +40,9 @@ class FaultyPost(Post):
 
     @property
     def losses(self) -> list[Loss]:
-        """Ranks that were given up before the run ended, in the order of time."""
+        """Ranks that were lost before the run ended, in the order of time."""
         end = max(fibre.now for fibre in self.scheduler.fibres)
-        return sorted((f.loss for f in self.fates if f.noticed_at <= end), key=lambda loss: (loss.at, loss.rank))
+        return sorted((f.loss for f in self.fates if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
 
     def check_empty(self) -> None:
         """Complain of messages that were never received only if no rank was lost."""
@@ -163,15 +163,15 @@ class FaultyPost(Post):
         event = Listening(what.waiting(fibre), key, source)
         box = self.objects[key]
         while True:
-            ready = [q for q in box if source in (ANY, q.source)]
-            if not ready:
+            coming = [q.arrival for q in box if source in (ANY, q.source)]
+            if not coming or min(coming) > fibre.now:
                 problem = self.problem(fibre, event)
                 if problem is not None:
                     if isinstance(problem, PeerLostError) and source == ANY:
                         self.known.setdefault((key[0], fibre.rank), set()).update(problem.ranks)
                     raise problem
-            else:
-                self.scheduler.wake(fibre, max(fibre.now, min(q.arrival for q in ready)))
+            if coming:
+                self.scheduler.wake(fibre, max(fibre.now, min(coming)))
             self.listeners[key] = (fibre, source)
             self._block(fibre, event, event)
             del self.listeners[key]

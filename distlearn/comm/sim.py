@@ -119,7 +119,7 @@ class SimWorld:
 
     @property
     def losses(self) -> list[Loss]:
-        """Ranks that the others gave up, in the last run."""
+        """Ranks that were lost in the last run, in the order of time."""
         return list(self._post.losses) if self._post is not None else []
 
     def close(self) -> None:

@@ -2,20 +2,29 @@
 
 from .base import Serial, Strategy, params_on_root
 from .bucket import Bucket, make_buckets
+from .checkpoint import CheckpointStore, CheckpointWarning
+from .checkpoint_file import Checkpoint, CheckpointError
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel
+from .elastic import ElasticDataParallel, Recovery
 from .naive import NaiveDataParallel
 
 __all__ = [
     "FP16",
     "Bucket",
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointStore",
+    "CheckpointWarning",
     "Codec",
     "CompressedAllReduce",
     "DataParallel",
+    "ElasticDataParallel",
     "Int8",
     "NaiveDataParallel",
     "OneBit",
+    "Recovery",
     "Serial",
     "Strategy",
     "TopK",

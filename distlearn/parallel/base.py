@@ -17,7 +17,8 @@ class Strategy(Protocol):
     """One way to train a model on one or many ranks.
 
     `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
-    are rank 0 of 1. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
+    are rank 0 of 1. `replicated` is True where every rank holds the whole model and optimizer: such a run can be
+    checkpointed. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
     calls on every rank after the last step.
     """
 
@@ -67,6 +68,7 @@ class Serial:
     """
 
     rank, size = 0, 1
+    replicated = True
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         self.model, self.loss, self.optimizer = model, loss, optimizer

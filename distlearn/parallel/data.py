@@ -47,6 +47,8 @@ class DataParallel:
     section 3.2.
     """
 
+    replicated = True
+
     def __init__(
         self,
         comm,

@@ -35,6 +35,8 @@ class NaiveDataParallel:
     section 3.2.1.
     """
 
+    replicated = True
+
     def __init__(self, comm, model, loss, optimizer):
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
         self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock

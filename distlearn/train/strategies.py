@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..optim import Optimizer, Rule
-from ..parallel import DataParallel, NaiveDataParallel, Serial, Strategy
+from ..parallel import DataParallel, ElasticDataParallel, NaiveDataParallel, Serial, Strategy
 
 
 class Recipe(NamedTuple):
@@ -42,9 +42,15 @@ def _data_naive(recipe: Recipe) -> Strategy:
     return NaiveDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
 
 
+def _elastic(recipe: Recipe) -> Strategy:
+    options = {"cap_bytes": recipe.settings.cap_bytes, "overlap": recipe.settings.overlap}
+    return ElasticDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data": _data,
     "data_naive": _data_naive,
+    "elastic": _elastic,
     "serial": _serial,
 }
 """Builders by name: each makes its strategy from a `Recipe`, or says why it cannot."""
