@@ -1,8 +1,9 @@
 """The state of a training run: what has to be written down so that another process can go on from there.
 
 Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
-optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model: data-parallel ranks hold the same, so any number of ranks can
-go on. The order of samples needs no state: it depends on the seed and the epoch alone.
+optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model: data-parallel
+ranks hold the same, so any number of ranks can go on. The order of samples needs no state: it depends on the seed and
+the epoch alone.
 """
 
 from __future__ import annotations

@@ -329,9 +329,7 @@ def test_a_schedule_can_be_a_worlds_failures():
     factor=st.floats(1, 20),
 )
 @settings(max_examples=60, deadline=None)
-def test_work_takes_longer_in_a_slowdown_but_never_less_nor_more_than_all_of_it_slow(
-    start, seconds, at, length, factor
-):
+def test_work_in_a_slowdown_takes_longer_but_not_more_than_all_of_it_slow(start, seconds, at, length, factor):
     end = Fate(0, [Failure(0, at, "slow", at + length, factor)]).finish(start, seconds)
     assert start + seconds - 1e-9 <= end <= start + seconds + length + 1e-9
     assert end <= start + seconds * factor + 1e-9
