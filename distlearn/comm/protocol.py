@@ -29,12 +29,14 @@ class CommTimeoutError(CommError):
 
 
 class RankError(CommError):
-    """A rank raised, died or hung: the first one that did, named by `rank`; `original` is the exception where known."""
+    """A rank raised, died or hung: the first one that did, named by `rank`.
 
-    def __init__(self, rank: int, message: str, original: BaseException | None = None):
+    `original` is the exception where known; `lost` says that the rank died or hung, rather than raised.
+    """
+
+    def __init__(self, rank: int, message: str, original: BaseException | None = None, lost: bool = False):
         super().__init__(f"rank {rank}: {message}")
-        self.rank = rank
-        self.original = original
+        self.rank, self.original, self.lost = rank, original, lost
 
 
 class PeerLostError(CommError):

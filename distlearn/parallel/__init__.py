@@ -8,6 +8,15 @@ from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel
 from .elastic import ElasticDataParallel, Recovery
+from .interval import (
+    IntervalStudy,
+    daly_interval,
+    expected_time,
+    simulate_run,
+    study_intervals,
+    system_mtbf,
+    young_interval,
+)
 from .naive import NaiveDataParallel
 
 __all__ = [
@@ -22,12 +31,19 @@ __all__ = [
     "DataParallel",
     "ElasticDataParallel",
     "Int8",
+    "IntervalStudy",
     "NaiveDataParallel",
     "OneBit",
     "Recovery",
     "Serial",
     "Strategy",
     "TopK",
+    "daly_interval",
+    "expected_time",
     "make_buckets",
     "params_on_root",
+    "simulate_run",
+    "study_intervals",
+    "system_mtbf",
+    "young_interval",
 ]

@@ -17,7 +17,7 @@ from ..data import Batch, shard
 from ..trace import Clock
 from .base import params_on_root
 from .data import DataParallel
-from .state import capture, generators, live_arrays, restore
+from .state import capture, generators, restore
 
 LOST = (PeerLostError, RevokedError)
 
@@ -82,9 +82,9 @@ class ElasticDataParallel:
     Notes
     -----
     Messages and bytes of a step are those of `DataParallel`; nothing is sent to be prepared. A recovery costs an
-    agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. Beyond memory of a
-    data-parallel rank: nothing; while it recovers, a second copy of the state, so that a broadcast that fails, too,
-    spoils nothing. A rank that was cut off or hung, and is alive after all, gets `CutOffError`: it must not go on by
+    agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
+    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too, spoils
+    nothing. A rank that was cut off or hung, and is alive after all, gets `CutOffError`: it must not go on by
     itself.
 
     References
@@ -196,10 +196,12 @@ class ElasticDataParallel:
         comm = self.comm
         everyone = comm.all_gather(np.array([self._me, self._done]))
         root = int(everyone[:, 1].argmax())
-        arrays = {name: array.copy() for name, array in live_arrays(self).items()}
-        for array in arrays.values():
-            comm.broadcast(array, root=root)
-        scalars = capture(self)[1]
+        arrays, scalars = capture(self)
+        flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
+        comm.broadcast(flat, root=root)
+        ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
+        for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
+            array.reshape(-1).view(np.uint8)[...] = part
         mine = scalars["generators"]
         scalars, loss = comm.broadcast_obj((scalars, self._last_loss), root=root)
         restore(self, arrays, scalars | {"generators": mine})

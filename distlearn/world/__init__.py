@@ -13,12 +13,25 @@ import importlib
 _NAMES = {
     "World": "base",
     "LocalWorld": "local",
+    "ElasticRun": "elastic",
     "EngineWorld": "engines",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
+    "Restart": "elastic",
     "launch": "launching",
+    "train_through_failures": "elastic",
 }
-__all__ = ["EngineWorld", "LocalWorld", "MPIWorld", "RankTimeoutError", "World", "launch"]
+__all__ = [
+    "ElasticRun",
+    "EngineWorld",
+    "LocalWorld",
+    "MPIWorld",
+    "RankTimeoutError",
+    "Restart",
+    "World",
+    "launch",
+    "train_through_failures",
+]
 
 
 def __getattr__(name):
