@@ -151,9 +151,14 @@ def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
     return known[key]
 
 
+def layer_span(clock, layer, direction, shape, itemsize):
+    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    flops, nbytes = _cost(layer, direction, shape, itemsize)
+    return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
+
+
 def _span(clock, layer, direction, shape, itemsize):
     """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
     if clock is None or layer.spans_itself:
         return nullcontext()
-    flops, nbytes = _cost(layer, direction, shape, itemsize)
-    return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
+    return layer_span(clock, layer, direction, shape, itemsize)

@@ -15,6 +15,7 @@ _NAMES = {
     "LocalWorld": "local",
     "ElasticRun": "elastic",
     "EngineWorld": "engines",
+    "Hosts": "hosts",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
     "Restart": "elastic",
@@ -24,6 +25,7 @@ _NAMES = {
 __all__ = [
     "ElasticRun",
     "EngineWorld",
+    "Hosts",
     "LocalWorld",
     "MPIWorld",
     "RankTimeoutError",
