@@ -143,13 +143,13 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
         Its x axis holds the interval [s], its y axis the time of the run as a multiple of the work alone.
     """
     if ax is None:
-        (ax,) = new_axes(figsize=(7.4, 3.8))
+        (ax,) = new_axes(figsize=(9.2, 3.8))
     fine = np.geomspace(study.intervals[0], study.intervals[-1], 200)
     ax.plot(fine, study.predict(fine) / study.work, color=NAVY, linestyle="-", label="Daly's formula")
     ratio = study.seconds / study.work
     low, middle, high = np.percentile(ratio, 10, axis=1), ratio.mean(axis=1), np.percentile(ratio, 90, axis=1)
     bars = np.maximum([middle - low, high - middle], 0)
-    label = f"simulated: mean of {ratio.shape[1]} runs, 80% of them"
+    label = f"simulated: mean\nand 80% of {ratio.shape[1]} runs"
     ax.errorbar(study.intervals, middle, bars, fmt="o", color=VERMILION, elinewidth=1.2, capsize=2, label=label)
     ax.axvline(study.young, color=MUTED, linestyle=(0, (1, 1.5)), label=f"Young: {duration(study.young)}")
     ax.axvline(study.daly, color=TEAL, linestyle=(0, (5, 1.5)), label=f"Daly: {duration(study.daly)}")
@@ -161,7 +161,7 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
     ax.set_ylim(1.0, min(high.max(), 2.2 * middle.min()) * 1.02)
     ax.set_xlabel("work between two checkpoints")
     ax.set_ylabel("time of the run / work")
-    ax.legend(loc="upper center")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
     if title is None:
         title = (
             f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {duration(study.mtbf)}, "
@@ -184,6 +184,11 @@ def duration(seconds: float) -> str:
     >>> duration(30), duration(1700), duration(5 * 3600), duration(3 * 86400)
     ('30 s', '28 min', '5 h', '3 days')
     """
-    units = ((2 * 86400, 86400, "days"), (2 * 3600, 3600, "h"), (60, 60, "min"), (0, 1, "s"))
+    units = (
+        (2 * 86400, 86400, "days"),
+        (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
+        (60, 60, "min"),
+        (0, 1, "s"),
+    )
     unit, name = next((u, n) for least, u, n in units if seconds >= least)
     return f"{float(f'{seconds / unit:.2g}'):g} {name}"
