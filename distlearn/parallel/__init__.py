@@ -11,15 +11,8 @@ from .easgd import EASGD
 from .elastic import ElasticDataParallel, Recovery
 from .hogwild import Hogwild
 from .hybrid import Hybrid
-from .interval import (
-    IntervalStudy,
-    daly_interval,
-    expected_time,
-    simulate_run,
-    study_intervals,
-    system_mtbf,
-    young_interval,
-)
+from .interval import daly_interval, expected_time, system_mtbf, young_interval
+from .interval_study import IntervalStudy, simulate_run, study_intervals
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
 from .param_server import ParameterServer

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...comm.protocol import CommError
+from ...comm.protocol import CommError, PeerLostError, RevokedError
 from .messages import Order
 
 KEPT = 2
@@ -134,3 +134,35 @@ def agree_on_whole(comm, versions: dict | None, servers: int, lost: list[int]) -
     if whole is None:
         raise CommError(f"servers {lost} are lost: a share is gone together with its mirror, training cannot go on")
     return whole
+
+
+class Survival:
+    """The part of `ParameterServer` that brings the ranks that are left to one state and to new roles."""
+
+    def _recover(self) -> None:
+        """Go back to the newest version that all shares are left of, on the ranks that are left."""
+        while True:
+            self.comm = self.comm.shrink()
+            arrangement = None
+            try:
+                arrangement = self._arrange()
+            except (PeerLostError, RevokedError):
+                self.comm.revoke()
+            if self.comm.agree(arrangement is not None):
+                break
+        self._set_up(*arrangement)
+        self.recoveries.append((self.clock.now(), self._start.version, self.servers))
+
+    def _arrange(self) -> tuple:
+        """Find out who is left, and what of the shares; change nothing yet."""
+        comm = self.comm
+        places = comm.all_gather(np.array([self._place])).ravel().tolist()
+        lost = sorted(set(range(self.servers)) - set(places))
+        servers = self.servers - len(lost)
+        if not 0 < servers < comm.size:
+            raise CommError(
+                f"of {self.servers} servers and {self.size} workers, no {'worker' if servers else 'server'} is left"
+            )
+        versions = self._shard.mirror.versions if self.is_server else None
+        whole = agree_on_whole(comm, versions, self.servers, lost)
+        return servers, whole, comm.split(int(comm.rank < servers))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...comm.collectives import shares
-from ...comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
+from ...comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ...data import Batches
 from .curve import finish
 from .flat import FlatModel
@@ -17,14 +17,14 @@ from .rate import constant
 from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
-from .survival import Mirror, Whole, agree_on_whole, memory_of
+from .survival import Mirror, Survival, Whole, memory_of
 from .worker import WorkerLink
 
 COLLECT = 9
 """Tag of what servers send to the first one in the end."""
 
 
-class ParameterServer:
+class ParameterServer(Survival):
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
     rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to a value;
@@ -276,32 +276,3 @@ class ParameterServer:
         """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
         found = self._from_servers(lambda: self._shard.share)
         return None if found is None else self.flat.named(np.concatenate(found))
-
-    # -- the loss of a server ----------------------------------------------------------------------------------------
-    def _recover(self) -> None:
-        """Go back to the newest version that all shares are left of, on the ranks that are left."""
-        while True:
-            self.comm = self.comm.shrink()
-            arrangement = None
-            try:
-                arrangement = self._arrange()
-            except (PeerLostError, RevokedError):
-                self.comm.revoke()
-            if self.comm.agree(arrangement is not None):
-                break
-        self._set_up(*arrangement)
-        self.recoveries.append((self.clock.now(), self._start.version, self.servers))
-
-    def _arrange(self) -> tuple:
-        """Find out who is left, and what of the shares; change nothing yet."""
-        comm = self.comm
-        places = comm.all_gather(np.array([self._place])).ravel().tolist()
-        lost = sorted(set(range(self.servers)) - set(places))
-        servers = self.servers - len(lost)
-        if not 0 < servers < comm.size:
-            raise CommError(
-                f"of {self.servers} servers and {self.size} workers, no {'worker' if servers else 'server'} is left"
-            )
-        versions = self._shard.mirror.versions if self.is_server else None
-        whole = agree_on_whole(comm, versions, self.servers, lost)
-        return servers, whole, comm.split(int(comm.rank < servers))
