@@ -33,6 +33,7 @@ SETTINGS = (
     "reference_batch",
     "warmup_epochs",
     "accumulate",
+    "average_every",
     "pp",
     "tp",
     "schedule",
@@ -113,6 +114,13 @@ def _positive(ctx, param, value):
     "--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b", show_default=True, help="Order of a pipeline."
 )
 @click.option("--n-microbatches", type=click.IntRange(1), help="Of a pipeline.  [default: 4 a rank]")
+@click.option(
+    "--average-every",
+    type=click.IntRange(1),
+    default=DEFAULT.average_every,
+    show_default=True,
+    help="local_sgd: steps between averages.",
+)
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
 @click.option(
     "--bucket-kib", type=float, default=1024.0, show_default=True, callback=_positive, help="Gradient bucket."
@@ -139,7 +147,7 @@ def _positive(ctx, param, value):
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint.")
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
-    r"""Train a network on images, and report time, speed, accuracy and communication.
+    """Train a network on images, and report time, speed, accuracy and communication.
 
     Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
     also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
@@ -151,10 +159,11 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --epochs 5
     distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
     distlearn train --preset fashion-sigmoid
-    distlearn train --data mnist --lr 0.01 --batch-size 4096 --reference-batch 128 --warmup-epochs 3
+    distlearn train --preset large-batch --world sim --size 8
+    distlearn train --strategy zero3 --world engines --size 4
     distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist
-    """
+    """  # noqa: D301  (click wants the control character, not its name)
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
     from .report import Experiment, load_average, report
 

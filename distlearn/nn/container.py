@@ -136,11 +136,14 @@ def _count_uses(layers):
 
 
 _costs: WeakKeyDictionary = WeakKeyDictionary()
-"""What `_cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
+"""What `cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
 
 
-def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
-    """Operations and bytes of one pass; backward moves twice what forward does, as `profile` counts it."""
+def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
+    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, as its span tells them.
+
+    Backward moves twice what forward does, as `profile` counts it.
+    """
     known = _costs.setdefault(layer, {})
     key = direction, shape, itemsize
     if key not in known:
@@ -153,7 +156,7 @@ def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
 
 def layer_span(clock, layer, direction, shape, itemsize):
     """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
-    flops, nbytes = _cost(layer, direction, shape, itemsize)
+    flops, nbytes = cost(layer, direction, shape, itemsize)
     return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
 
 

@@ -1,6 +1,6 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
-from .base import Serial, Strategy, params_on_root
+from .base import Replicated, Serial, Strategy, params_on_root
 from .bucket import Bucket, group_params, make_buckets
 from .checkpoint import CheckpointStore, CheckpointWarning
 from .checkpoint_file import Checkpoint, CheckpointError
@@ -18,6 +18,7 @@ from .naive import NaiveDataParallel
 from .param_server import ParameterServer
 from .pipeline import Pipeline
 from .pipeline_async import PipeDream
+from .planning import Layout, Plan, plan
 from .replicas import Drift, ReplicaError, check_replicas
 from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .stages import balance, layer_costs
@@ -44,6 +45,7 @@ __all__ = [
     "Hybrid",
     "Int8",
     "IntervalStudy",
+    "Layout",
     "LocalSGD",
     "Memory",
     "NaiveDataParallel",
@@ -52,8 +54,10 @@ __all__ = [
     "ParameterServer",
     "PipeDream",
     "Pipeline",
+    "Plan",
     "Recovery",
     "ReplicaError",
+    "Replicated",
     "Schedule",
     "Serial",
     "Strategy",
@@ -78,6 +82,7 @@ __all__ = [
     "parallelize",
     "params_on_root",
     "pipedream",
+    "plan",
     "simulate_run",
     "study_intervals",
     "system_mtbf",

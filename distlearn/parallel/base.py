@@ -17,8 +17,8 @@ class Strategy(Protocol):
     """One way to train a model on one or many ranks.
 
     `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
-    are rank 0 of 1. `replicated` is True where every rank holds the whole model and optimizer: such a run can be
-    checkpointed. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
+    are rank 0 of 1. `checkpointable` is True where every rank holds the same whole model and optimizer: such a run
+    can be saved and resumed. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
     calls on every rank after the last step.
     """
 
@@ -55,6 +55,50 @@ def params_on_root(model, rank: int) -> dict | None:
     return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
 
+class Replicated:
+    """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The same on every rank; rank 0's parameters are broadcast, so that they are equal beyond doubt.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
+    optimizer : Optimizer
+    """
+
+    def __init__(self, comm, model, loss, optimizer):
+        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
+        self.rank, self.size = comm.rank, comm.size
+        self.clock: Clock = comm.clock
+        for p in model.params:
+            comm.broadcast(p.data)
+
+    def update(self) -> None:
+        """Let the optimizer take its step, and record it."""
+        update(self.optimizer, self.clock)
+
+    def predict(self, x):
+        """Run the model forward on this rank."""
+        return self.model.eval().forward(x)[0]
+
+    def total(self, values):
+        """Return the small array `values` summed over ranks."""
+        return self.comm.all_reduce(values)
+
+    def gather_params(self):
+        """Return rank 0's parameters."""
+        return params_on_root(self.model, self.rank)
+
+
+def update(optimizer, clock: Clock) -> None:
+    """Let an optimizer take its step, as a span with its cost."""
+    flops, nbytes = optimizer.cost()
+    with clock.span("update", flops=flops, nbytes=nbytes):
+        optimizer.step()
+
+
 class Serial:
     """Plain training on one process: what every parallel strategy must equal.
 
@@ -68,7 +112,7 @@ class Serial:
     """
 
     rank, size = 0, 1
-    replicated = True
+    checkpointable = True
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         self.model, self.loss, self.optimizer = model, loss, optimizer
@@ -80,9 +124,7 @@ class Serial:
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        update(self.optimizer, self.clock)
         return loss
 
     def predict(self, x):

@@ -94,7 +94,7 @@ class ElasticDataParallel:
     """
 
     rank, size = 0, 1
-    replicated = True
+    checkpointable = True
 
     def __init__(self, comm, model, loss, optimizer, **options):
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer

@@ -4,19 +4,24 @@
 
 A strategy cannot tell the difference: it runs its own code, forward and backward pass by layer with their spans,
 buckets, collectives, update. What a simulated network and card make of that is the time line of the real model.
+
+There are two ways. `phantom_model` makes closed boxes, which answer for thousands of ranks at once: for strategies that
+leave layers alone. `phantom_copy` keeps the kinds of layers, so that strategies can deal out their insides; `hollow`
+then takes the arithmetic out of what they have made of them.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from ..comm import Phantom
-from ..nn.base import Layer, Param
+from ..nn.base import Layer, Param, move, walk
 from ..nn.container import Sequential
-from ..optim import Optimizer
 from .codecs import Codec
+from .tensor import TensorLayer
 
 
 class PhantomLayer(Layer):
@@ -98,17 +103,55 @@ def phantom_model(model: Sequential) -> Sequential:
     return Sequential(*(PhantomLayer(layer, made) for layer in model.layers))
 
 
+def phantom_copy(model: Sequential) -> Sequential:
+    """Copy a model without its numbers: layers of the same kinds, whose parameters are phantoms.
+
+    Parameters
+    ----------
+    model : Sequential
+
+    Returns
+    -------
+    copy : Sequential
+        Its layers compute as before, if they can do so without numbers: dense ones can. `hollow` helps the others.
+    """
+    without = {id(array): Phantom(p.data.shape, p.data.dtype) for p in model.params for array in (p.data, p.grad)}
+    return move(copy.deepcopy(model, without), lambda array: Phantom(array.shape, array.dtype))
+
+
+def hollow(model: Layer) -> None:
+    """Let the layers of a model compute nothing, in place: their outputs are phantoms of the right shapes.
+
+    Layers that communicate go on doing so; only what they compute in between is left out.
+
+    Parameters
+    ----------
+    model : Layer
+        Such as the `model` of a strategy, of which every rank has one of its own.
+    """
+    for layer in walk(model):
+        for leaf in (layer, getattr(layer, "local", None)):
+            if leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
+                leaf.forward, leaf.backward = forward, backward = _hollow_passes(leaf)
+                leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
+                leaf.backward_from = lambda dy, saved, last, backward=backward: (backward(dy, saved), None)
+
+
+def _hollow_passes(layer):
+    """Make the two passes of a layer that computes nothing."""
+
+    def forward(x):
+        return Phantom(layer.output_shape(x.shape), x.dtype), x
+
+    def backward(dy, saved):
+        return Phantom(saved.shape, dy.dtype) if getattr(layer, "input_gradient", True) else None
+
+    return forward, backward
+
+
 def phantom_loss(output, labels, n):
     """Return 0 and a phantom of the gradient: takes the place of a loss that reads numbers."""
     return 0.0, Phantom(output.shape, output.dtype)
-
-
-class PhantomOptimizer(Optimizer):
-    """An optimizer whose step costs what it costs and changes nothing: there is nothing to change."""
-
-    def step(self):
-        """Count."""
-        self.steps += 1
 
 
 class PhantomCodec:

@@ -17,9 +17,9 @@ _SCALARS = ("steps", "scale", "skipped", "_good")
 """Attributes of optimizers that are numbers."""
 
 
-def _check_replicated(strategy) -> None:
+def _check_checkpointable(strategy) -> None:
     """Raise unless every rank holds the whole state."""
-    if not getattr(strategy, "replicated", False):
+    if not getattr(strategy, "checkpointable", False):
         raise TypeError(
             f"{type(strategy).__name__} deals parts of the model or of the optimizer's memory out to ranks: "
             "checkpoints need a strategy that keeps both whole on every rank (Serial, DataParallel)"
@@ -48,7 +48,7 @@ def live_arrays(strategy) -> dict:
     TypeError
         If the strategy keeps no whole state on a rank.
     """
-    _check_replicated(strategy)
+    _check_checkpointable(strategy)
     params = {f"param/{p.name}": p.data for p in strategy.model.params}
     if len(params) < len(strategy.model.params):
         raise ValueError("two parameters of the model have the same name: their states could not be told apart")

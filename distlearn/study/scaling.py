@@ -2,7 +2,7 @@
 
 A point of a curve is a step of `DataParallel` on so many simulated nodes of one card each: the time line is that of its
 buckets and its overlap, on a model without numbers (`distlearn.parallel.phantom`). So AlexNet at its real size runs on
-1,024 nodes in two seconds, GoogLeNet in eight.
+1,024 nodes in a few seconds, and on 4,096 in some ten.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ..comm import Network, Roofline, SimWorld
 from ..nn.base import Layer
 from ..nn.models import model_named
 from ..nn.table import Table, quantity, seconds
-from ..optim import Momentum
+from ..optim import Momentum, Optimizer
 from ..parallel.codecs import Codec
 from ..parallel.data import DataParallel
-from ..parallel.phantom import PhantomCodec, PhantomOptimizer, phantom_batch, phantom_loss, phantom_model
+from ..parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
 
 CAP_BYTES = 25 << 20
 """Size of a bucket: PyTorch's default."""
@@ -183,12 +183,12 @@ def simulate_step(
     model, sample = model_and_sample(model, sample)
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
-    world = SimWorld(nodes, _network(network), _compute(compute))
+    world = SimWorld(nodes, network_of(network), compute_of(compute))
     outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
 
     def program(comm):
         own = phantom_model(outline)
-        optimizer = PhantomOptimizer(own.params, Momentum(), 0.01)
+        optimizer = Optimizer(own.params, Momentum(), 0.01)
         strategy = DataParallel(
             comm, own, phantom_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec
         )
@@ -234,7 +234,7 @@ def scaling_curve(
 ) -> Curve:
     """Simulate a training step on ever more nodes.
 
-    1 to 1,024 nodes take some 4 s for AlexNet and 15 s for GoogLeNet.
+    1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def stall_study(
 ) -> list[Curve]:
     """Simulate several models with several batch sizes on ever more nodes: where does scaling stall?
 
-    The two networks with three batch sizes on 1 to 1,024 nodes take about a minute. `viz.plot_stall` draws them.
+    The two networks with three batch sizes on 1 to 1,024 nodes take a minute or two. `viz.plot_stall` draws them.
 
     Parameters
     ----------
@@ -325,9 +325,11 @@ def model_and_sample(model, sample):
     return model, tuple(sample)
 
 
-def _network(network):
+def network_of(network):
+    """Return a network, looked up if it is a name."""
     return Network.preset(network) if isinstance(network, str) else network
 
 
-def _compute(compute):
+def compute_of(compute):
+    """Return a compute model; that of a card, if it is one or its name."""
     return compute if hasattr(compute, "seconds") else Roofline.of(compute)

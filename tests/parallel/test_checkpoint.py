@@ -365,7 +365,7 @@ def test_a_state_of_another_model_changes_nothing():
 
 def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_step(tmp_path):
     class Sharded(Serial):
-        replicated = False
+        checkpointable = False
 
         def step(self, batch):
             raise AssertionError("it has begun")

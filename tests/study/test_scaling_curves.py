@@ -12,7 +12,6 @@ from distlearn.parallel import FP16, DataParallel, Int8, OneBit, TopK
 from distlearn.parallel.phantom import (
     PhantomBatch,
     PhantomCodec,
-    PhantomOptimizer,
     phantom_batch,
     phantom_loss,
     phantom_model,
@@ -37,7 +36,7 @@ def one_step(comm, name, real, codec=None, n=10):
     else:
         model = phantom_model(model)
         codec = None if codec is None else PhantomCodec(codec)
-        optimizer = PhantomOptimizer(model.params, Momentum(), 0.1)
+        optimizer = Optimizer(model.params, Momentum(), 0.1)
         strategy = DataParallel(comm, model, phantom_loss, optimizer, cap_bytes=1e5, compress=codec)
     strategy.step(batch)
 
