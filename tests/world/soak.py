@@ -9,6 +9,7 @@ or a process is left behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -75,18 +76,15 @@ def family() -> list[str]:
     """Command lines of the processes that this one has started, directly or not."""
     found = []
     for process in psutil.Process().children(recursive=True):
-        try:
+        with contextlib.suppress(psutil.Error):
             found.append(" ".join(process.cmdline())[:100])
-        except psutil.Error:
-            pass
     return [line for line in found if line]
 
 
 def table(run, kills, began: float) -> bool:
     """Print the recoveries; return whether every one was quick enough."""
-    print(
-        f"{'at [s]':>8} {'rank':>5} {'named':>6} {'noticed [s]':>12} {'resumed [s]':>12} {'steps lost':>11} {'samples':>8}"
-    )
+    heads = (("at [s]", 8), ("rank", 5), ("named", 6), ("noticed [s]", 12), ("resumed [s]", 12), ("steps lost", 11))
+    print(*(f"{head:>{width}}" for head, width in (*heads, ("samples", 8))))
     good, noticed, resumed = True, [], []
     for (when, rank), restart in zip(kills, run.restarts, strict=True):
         at = when - began
