@@ -153,7 +153,7 @@ class FaultyPost(Survivors, Post):
             if problem is not None:
                 abandon(event)
                 raise problem
-            self._block(fibre, event, event)
+            self._block(fibre, event)
         if event.when > fibre.now:
             fibre.now = event.when
         self.scheduler.strike(fibre)
@@ -174,18 +174,18 @@ class FaultyPost(Survivors, Post):
             if coming:
                 self.scheduler.wake(fibre, max(fibre.now, min(coming)))
             self.listeners[key] = (fibre, source)
-            self._block(fibre, event, event)
+            self._block(fibre, event)
             del self.listeners[key]
             if any(source in (ANY, q.source) and q.arrival <= fibre.now for q in box):
                 return
 
-    def _block(self, fibre: Fibre, event, shown) -> None:
+    def _block(self, fibre: Fibre, event) -> None:
         """Block, and let `revoke` and the monitor know on what."""
         if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
             self.scheduler.wake(fibre, known)
         self.blocked[fibre.rank] = (fibre, event)
         try:
-            self.scheduler.block(fibre, shown)
+            self.scheduler.block(fibre, event)
         finally:
             self.blocked.pop(fibre.rank, None)
 

@@ -26,7 +26,7 @@ class Survivors:
         gathering.came[fibre.rank] = (fibre.now, value)
         self._close(gathering, fibre.now)
         while gathering.when is None:
-            self._block(fibre, gathering, gathering)
+            self._block(fibre, gathering)
             problem = self._cut_off(fibre)
             if problem is not None:
                 raise problem

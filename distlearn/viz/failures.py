@@ -99,7 +99,7 @@ def plot_restarts(run, *, ax=None, title=None):
     if not run.progress:
         raise ValueError("plot_restarts: the run holds no progress, expected a program that reports its steps")
     if ax is None:
-        (ax,) = new_axes(figsize=(7.6, 3.4))
+        (ax,) = new_axes(figsize=(9.2, 3.4))
     when, steps = np.array(run.progress).T
     pieces = np.searchsorted(when, [r.noticed for r in run.restarts])
     for part_x, part_y in zip(np.split(when, pieces), np.split(steps, pieces), strict=True):
@@ -116,7 +116,7 @@ def plot_restarts(run, *, ax=None, title=None):
         Line2D([], [], color=VERMILION, marker="X", linestyle="", markersize=8, label="failure noticed"),
         Patch(facecolor=AMBER, alpha=0.5, label="until the first new step"),
     ]
-    ax.legend(handles=handles, loc="upper left")
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
     if title is None:
         share = sum(r.seconds_lost for r in run.restarts) / run.seconds
         again = sum(r.steps_lost for r in run.restarts)

@@ -151,6 +151,7 @@ class Survival:
             if self.comm.agree(arrangement is not None):
                 break
         self._set_up(*arrangement)
+        self._earlier = self._head
         self.recoveries.append((self.clock.now(), self._start.version, self.servers))
 
     def _arrange(self) -> tuple:

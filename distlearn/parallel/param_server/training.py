@@ -103,7 +103,8 @@ class ParameterServer(Survival):
         self._rule, self._lr = rule, lr if callable(lr) else (lambda step: lr)
         self._every, self._mirror = every, mirror
         self._done, self.recoveries = 0, []
-        self._head = self._planned = None
+        self._head = self._earlier = None
+        self._workers = comm.size - servers  # in the beginning
         comm.broadcast(self.flat.data)
         memory = memory_of(rule.init(self.flat.data)) if mirror else ()
         start = Whole(0, np.stack([to_numpy(a) for a in (self.flat.data, *memory)]), 0)
@@ -179,9 +180,9 @@ class ParameterServer(Survival):
             return None
         version = self._start.version
         head = Lead(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds, version)
-        if self._head is not None:
-            head.take_over(self._head)
-        self._head = head
+        if self._earlier is not None:
+            head.take_over(self._earlier)
+        self._head, self._earlier = head, None
         if left:
             lead(self.comm, self.servers, self._shard, head)
         return head
@@ -190,10 +191,9 @@ class ParameterServer(Survival):
         """Return how many gradients are still to be computed; infinity for as many as the workers like."""
         if steps is None:
             return math.inf
-        self._planned = self._planned or steps * self.size
         if self.policy.waits:  # an update uses a whole batch, whoever is left to compute it
             return max(0, steps - self._start.version) * self.size
-        return max(0, self._planned - self._start.gradients)
+        return max(0, steps * self._workers - self._start.gradients)
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
