@@ -4,6 +4,22 @@ Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, 
 runs, but no message reaches it or leaves it), or is *slow*. What is over before the failure detector's patience is used
 up is a mere delay, and nobody notices; after that the others are told that the rank is lost, and it is out for good,
 even if it comes back to life: it would otherwise go on with what the others have long given up.
+
+The detector is one for all ranks, as a cluster's manager is: it never errs, everybody hears of a loss at the same
+moment, and a rank that is cut off from the others is cut off from it, and so knows that it is the one that is lost.
+
+    >>> from distlearn.comm import Failure, PeerLostError, SimWorld
+    >>> def survive(comm):
+    ...     total = np.zeros(1)
+    ...     try:
+    ...         while True:
+    ...             comm.clock.sleep(1.0)
+    ...             comm.all_reduce(total)
+    ...     except PeerLostError as error:
+    ...         comm.revoke()
+    ...         return error.ranks, comm.shrink().size, round(comm.clock.now(), 3)
+    >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
+    [((1,), 2, 3.5), None, ((1,), 2, 3.5)]
 """
 
 from __future__ import annotations

@@ -91,6 +91,22 @@ class ElasticDataParallel:
     ----------
     W. Bland et al. (2013), Post-failure recovery of MPI communication capability, IJHPCA 27(3), for revoke, agree and
     shrink. Horovod's and PyTorch's elastic training restart their processes instead.
+
+    Examples
+    --------
+    >>> from distlearn import data, nn, optim
+    >>> from distlearn.comm import Failure, Network, Roofline, SimWorld
+    >>> from distlearn.train import fit
+    >>> digits = data.load("digits")
+    >>> def program(comm):
+    ...     model = nn.MLP((64, 32, 10), seed=0)
+    ...     optimizer = optim.Optimizer(model.params, optim.Momentum(), 0.05)
+    ...     strategy = ElasticDataParallel(comm, model, nn.SoftmaxCrossEntropy(), optimizer)
+    ...     history = fit(strategy, digits, epochs=1, batch_size=128)
+    ...     return [(r.lost, r.size, r.step) for r in history.recoveries]
+    >>> world = SimWorld(4, Network(2e-5, 1e9), Roofline(1e9), failures=[Failure(2, at=3e-3)], detection=1e-3)
+    >>> world.run(program)
+    [[([2], 3, 5)], [([2], 3, 5)], None, [([2], 3, 5)]]
     """
 
     rank, size = 0, 1
