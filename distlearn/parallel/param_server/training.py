@@ -9,7 +9,6 @@ import numpy as np
 from ...backend import to_numpy
 from ...comm.collectives import shares
 from ...comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ...data import Batches
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -17,6 +16,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
+from .stream import check_end, endless
 from .survival import Mirror, Survival, Whole, memory_of
 from .worker import WorkerLink
 
@@ -218,10 +218,7 @@ class ParameterServer(Survival):
         -------
         run : Run or None
         """
-        if steps is None and seconds == math.inf:
-            raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
-        if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
-            raise ValueError(f"ParameterServer.train: steps is {steps!r}, expected a whole number, 1 or more")
+        check_end("ParameterServer.train", steps, seconds)
         deal = {"batch_size": batch_size, "seed": seed}
         try:
             while True:
@@ -239,7 +236,8 @@ class ParameterServer(Survival):
             if self.is_server:
                 head = self.serve(steps, seconds)
             elif self._left(steps):
-                self._work(Batches(dataset.x_train, dataset.y_train, rank=self.rank, size=self.size, **deal))
+                start = self._start.version if self.policy.waits else self._done
+                self._work(endless(dataset, rank=self.rank, size=self.size, start=start, **deal))
             return True, self._run(head, dataset, probe)
         except (PeerLostError, RevokedError):
             if not self._mirror:
@@ -247,17 +245,12 @@ class ParameterServer(Survival):
             self.comm.revoke()
             return False, None
 
-    def _work(self, batches: Batches) -> None:
-        """Do steps, epoch after epoch, until the servers give no leave for another."""
-        epoch, first = divmod(self._start.version if self.policy.waits else self._done, len(batches))
-        while True:
-            for batch in batches.epoch(epoch, first):
-                self.step(batch)
-                self._done += 1
-                if not self.go:
-                    self.leave()
-                    return
-            epoch, first = epoch + 1, 0
+    def _work(self, batches) -> None:
+        """Do steps until the servers give no leave for another."""
+        while self.go:
+            self.step(next(batches))
+            self._done += 1
+        self.leave()
 
     def _run(self, head, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""

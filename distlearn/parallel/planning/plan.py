@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ...comm import Network, Roofline
-from ...nn.models import model_named
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
 from .job import Cost, Job
 from .layout import layouts
+from .named import compute_of, model_and_sample, name_of, network_of
 from .staged import stages_cost
 from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
@@ -157,7 +156,7 @@ def plan(
     rule : Rule, optional
         Of the optimizer; SGD with momentum by default.
     cap_bytes : float
-        Size of a bucket of gradients.
+        Size of a bucket of gradients; what you give to the strategy, too (whose default is 1 MiB, for small networks).
     n_microbatches : int, optional
         Of pipelines; four for every stage by default.
 
@@ -168,8 +167,9 @@ def plan(
     Notes
     -----
     The layouts are data x tensor x pipeline with dp tp pp = n, and for models with convolutions before dense layers
-    "one weird trick". What the model leaves out: that communication slows computing down, that several collectives of a
-    rank wait for one another, and time outside layers.
+    "one weird trick". What the model leaves out: that communication slows computing down, time outside layers, and what
+    stages of a pipeline lose when a neighbour's last sums over replicas are late. `study.check_plan` simulates all of
+    the layouts by the strategies themselves and shows both.
 
     References
     ----------
@@ -184,18 +184,11 @@ def plan(
     >>> str(plan("alexnet", "ethernet-10g", 4, batch_size=128).best.layout)
     'one weird trick 4'
     """
-    name = model if isinstance(model, str) else type(model).__name__
-    if isinstance(model, str):
-        known = model_named(model)
-        model, input_shape = known.build(seed=None), known.sample if input_shape is None else input_shape
-    if input_shape is None:
-        raise ValueError("plan: input_shape is None, expected the shape of one sample")
+    name = name_of(model)
+    model, input_shape = model_and_sample(model, input_shape)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"plan: batch_size is {batch_size!r}, expected a number of samples, 1 or more")
-    rates = Rates(
-        compute if hasattr(compute, "seconds") else Roofline.of(compute),
-        Network.preset(network) if isinstance(network, str) else network,
-    )
+    rates = Rates(compute_of(compute), network_of(network))
     outline = phantom_copy(model)
     job = Job(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,
