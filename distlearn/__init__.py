@@ -33,7 +33,6 @@ _NAMES = {
     "nn": None,
     "optim": None,
     "parallel": None,
-    "study": None,
     "testing": None,
     "trace": None,
     "train": None,

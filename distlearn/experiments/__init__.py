@@ -1,45 +1,90 @@
-"""Experiments on asynchrony: one call, one result, one figure each.
+"""Experiments: one call, one result, one figure each.
 
-Gradients are really computed, on real images; time is virtual, so that 64 workers train in this process, the same in
-every run, while a seed takes a second or so::
+- `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
+- `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 
-    from distlearn import viz
-    from distlearn.experiments import compare_policies, lr_limits, mnist_task, time_to_loss
+::
 
-    task = mnist_task()                                          # digits where MNIST is not at hand
-    viz.plot_policies(compare_policies(task, workers=16, scenario="straggler", seeds=5))
-    viz.plot_time_to_loss(time_to_loss(task, workers=(1, 4, 16, 64)))
-    viz.plot_lr_limits(lr_limits(task, workers=(1, 2, 4, 8, 16, 32)))
+    from distlearn import experiments, viz
 
-`throughputs` asks the event simulation, up to ten thousand workers; `real_beside_simulated` runs engines with a
-straggler, calibrates the simulator from them, and compares.
+    viz.plot_policies(experiments.compare_policies(experiments.mnist_task(), workers=16, scenario="straggler"))
+    viz.plot_stall(experiments.stall_study())
 """
 
-from .compare import POLICIES, alternatives, compare_policies, recovered
-from .limits import Limits, lr_limits, theory
-from .real import Pair, calibrate, real_beside_simulated
-from .scaling import Throughputs, TimeToLoss, throughputs, time_to_loss
-from .task import SCENARIOS, Task, digits_task, mnist_task, run_policy, scenario_speeds
+from .asynchrony import (
+    POLICIES,
+    SCENARIOS,
+    Limits,
+    Pair,
+    Task,
+    Throughputs,
+    TimeToLoss,
+    alternatives,
+    calibrate,
+    compare_policies,
+    digits_task,
+    lr_limits,
+    mnist_task,
+    real_beside_simulated,
+    recovered,
+    run_policy,
+    scenario_speeds,
+    theory,
+    throughputs,
+    time_to_loss,
+)
+from .scaling import (
+    LECTURE,
+    Curve,
+    Facts,
+    Point,
+    Step,
+    Tested,
+    check_plan,
+    facts,
+    remedies,
+    scaling_curve,
+    simulate_layout,
+    simulate_step,
+    stall_study,
+    two_networks,
+    without_dense,
+)
 
 __all__ = [
+    "LECTURE",
     "POLICIES",
     "SCENARIOS",
+    "Curve",
+    "Facts",
     "Limits",
     "Pair",
+    "Point",
+    "Step",
     "Task",
+    "Tested",
     "Throughputs",
     "TimeToLoss",
     "alternatives",
     "calibrate",
+    "check_plan",
     "compare_policies",
     "digits_task",
+    "facts",
     "lr_limits",
     "mnist_task",
     "real_beside_simulated",
     "recovered",
+    "remedies",
     "run_policy",
+    "scaling_curve",
     "scenario_speeds",
+    "simulate_layout",
+    "simulate_step",
+    "stall_study",
     "theory",
     "throughputs",
     "time_to_loss",
+    "two_networks",
+    "without_dense",
 ]

@@ -22,7 +22,7 @@ def plot_stall(curves, *, axes=None):
     Parameters
     ----------
     curves : list of Curve
-        From `study.stall_study` or `study.scaling_curve`.
+        From `experiments.stall_study` or `experiments.scaling_curve`.
     axes : sequence of Axes, optional
         Where to draw, one for each model.
 
@@ -113,7 +113,7 @@ def plot_remedies(curves, *, nodes: int | None = None, ax=None):
     Parameters
     ----------
     curves : list of Curve
-        From `study.remedies`; the first one is what the others are compared with.
+        From `experiments.remedies`; the first one is what the others are compared with.
     nodes : int, optional
         At which number of nodes; the largest by default.
     ax : Axes, optional

@@ -21,7 +21,7 @@ from distlearn.experiments import (
     throughputs,
     time_to_loss,
 )
-from distlearn.experiments.limits import _bisect
+from distlearn.experiments.asynchrony.limits import _bisect
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
 from distlearn.trace import Trace
 

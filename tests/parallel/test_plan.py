@@ -7,6 +7,7 @@ import pytest
 
 from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network, Phantom, Roofline, SimWorld
+from distlearn.experiments import check_plan, simulate_layout
 from distlearn.nn import MLP, SoftmaxCrossEntropy, build
 from distlearn.nn.base import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
@@ -17,7 +18,6 @@ from distlearn.parallel.planning.memory import activation_bytes
 from distlearn.parallel.planning.timeline import timeline
 from distlearn.parallel.planning.work import WIRE
 from distlearn.parallel.schedule import make_schedule, simulate
-from distlearn.study import check_plan, simulate_layout
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(2e12, 2e11)
 CLUSTER = HierarchicalNetwork(Network(2e-6, 2e11), Network(10e-6, 2e9), ranks_per_node=4)

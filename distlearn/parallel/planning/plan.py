@@ -168,8 +168,8 @@ def plan(
     -----
     The layouts are data x tensor x pipeline with dp tp pp = n, and for models with convolutions before dense layers
     "one weird trick". What the model leaves out: that communication slows computing down, time outside layers, and what
-    stages of a pipeline lose when a neighbour's last sums over replicas are late. `study.check_plan` simulates all of
-    the layouts by the strategies themselves and shows both.
+    stages of a pipeline lose when a neighbour's last sums over replicas are late. `experiments.check_plan` simulates
+    all of the layouts by the strategies themselves and shows both.
 
     References
     ----------

@@ -5,6 +5,8 @@ import pytest
 
 from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network, Phantom, Roofline, SimWorld, cost
+from distlearn.experiments import LECTURE, facts, remedies, scaling_curve, simulate_step, stall_study, without_dense
+from distlearn.experiments.scaling.two_networks import auxiliary_mb, two_networks, without_towers
 from distlearn.nn import SoftmaxCrossEntropy, build
 from distlearn.nn.models import MODELS
 from distlearn.optim import Momentum, Optimizer
@@ -16,8 +18,6 @@ from distlearn.parallel.phantom import (
     phantom_loss,
     phantom_model,
 )
-from distlearn.study import LECTURE, facts, remedies, scaling_curve, simulate_step, stall_study, without_dense
-from distlearn.study.two_networks import auxiliary_mb, two_networks, without_towers
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
 CODECS = [FP16(), Int8(), OneBit(), TopK(0.05)]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..comm.protocol import ignore_report
-from ..parallel.param_server import asp, constant, inverse
+from ...comm.protocol import ignore_report
+from ...parallel.param_server import asp, constant, inverse
 from .task import Task, run_policy, scenario_speeds
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 
-from ..comm import SimWorld
-from ..optim import Momentum, Optimizer
-from ..parallel.codecs import Codec
-from ..parallel.data import DataParallel
-from ..parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
-from ..parallel.planning.named import compute_of, model_and_sample, name_of, network_of
+from ...comm import SimWorld
+from ...optim import Momentum, Optimizer
+from ...parallel.codecs import Codec
+from ...parallel.data import DataParallel
+from ...parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
+from ...parallel.planning.named import compute_of, model_and_sample, name_of, network_of
 from .curve import Curve, Point
 
 CAP_BYTES = 25 << 20

@@ -3,7 +3,7 @@
 from .curve import Curve, Point
 from .layouts import Step, Tested, check_plan, simulate_layout
 from .remedies import remedies, without_dense
-from .scaling import scaling_curve, simulate_step, stall_study
+from .stall import scaling_curve, simulate_step, stall_study
 from .two_networks import LECTURE, Facts, facts, two_networks
 
 __all__ = [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..nn.container import Sequential
-from ..nn.linear import Linear
-from ..nn.pool import GlobalAvgPool
-from ..nn.shape import Flatten
-from ..parallel.codecs import FP16, Int8, OneBit, TopK
-from ..parallel.planning.named import model_and_sample, name_of
+from ...nn.container import Sequential
+from ...nn.linear import Linear
+from ...nn.pool import GlobalAvgPool
+from ...nn.shape import Flatten
+from ...parallel.codecs import FP16, Int8, OneBit, TopK
+from ...parallel.planning.named import model_and_sample, name_of
 from .curve import Curve
-from .scaling import scaling_curve
+from .stall import scaling_curve
 
 CODECS = {"fp16": FP16(), "8 bit": Int8(), "1 bit": OneBit(), "top 1 %": TopK(0.01), "top 0.1 %": TopK(0.001)}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..comm.protocol import ignore_report
-from ..parallel import EASGD, Hogwild
-from ..parallel.param_server import (
+from ...comm.protocol import ignore_report
+from ...parallel import EASGD, Hogwild
+from ...parallel.param_server import (
     Average,
     Exponential,
     Polynomial,
