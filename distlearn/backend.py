@@ -49,6 +49,29 @@ def get_xp(*arrays):
     return np
 
 
+def can_launch(*arrays, dtypes=("float32",)) -> bool:
+    """Say whether a CUDA kernel can work on these arrays: all on a GPU, of one of `dtypes`, and without gaps.
+
+    Layers, losses and optimizers ask this before they hand their arrays to one of the library's kernels
+    (`distlearn.cuda.kernels`); where the answer is no they compute with array operations.
+
+    Parameters
+    ----------
+    *arrays : arrays
+    dtypes : tuple of str
+        What the kernel is written for; all arrays must have the same.
+    """
+    first = arrays[0]
+    if isinstance(first, np.ndarray):  # on a CPU: the answer must cost nothing
+        return False
+    xp = get_xp(first)
+    if not hasattr(xp, "RawModule") or first.dtype.name not in dtypes:
+        return False
+    return all(
+        get_xp(a) is xp and a.dtype == first.dtype and a.flags.c_contiguous and 0 < a.size < 2**31 for a in arrays
+    )
+
+
 def to_device(x, device="cpu"):
     """Copy an array to a device, or return it unchanged when it is there already.
 
