@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import functools
 import sys
+from contextvars import ContextVar
 
 import numpy as np
+
+gpu_matmul: ContextVar = ContextVar("gpu_matmul", default=None)
+"""Multiplies matrices on a GPU in CuPy's place, while a step is captured (`distlearn.cuda.graph`)."""
 
 
 @functools.cache

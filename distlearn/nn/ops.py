@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import can_launch, get_xp
+from ..backend import can_launch, get_xp, gpu_matmul
 
 CACHE_BYTES = 256 * 1024
 """A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
@@ -24,7 +24,8 @@ def matmul(a, b, out=None):
             return product.astype(np.float16)
         out[...] = product
         return out
-    return xp.matmul(a, b, out=out)
+    multiply = None if xp is np else gpu_matmul.get()
+    return (multiply or xp.matmul)(a, b, out=out)
 
 
 def column_sums(x):
@@ -32,7 +33,7 @@ def column_sums(x):
     flat = x.reshape(-1, x.shape[-1])
     if x.dtype == np.float16 or not x.size:
         return flat.sum(axis=0, dtype=x.dtype)
-    return get_xp(x).ones(len(flat), x.dtype) @ flat
+    return matmul(get_xp(x).ones(len(flat), x.dtype), flat)
 
 
 def add_bias(y, b) -> None:
