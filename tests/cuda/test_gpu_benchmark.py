@@ -21,7 +21,7 @@ def test_every_variant_is_measured():
 @NEEDS_COMPILER
 @pytest.mark.parametrize("case", CASES, ids=lambda c: str(c.variant))
 def test_case(case):
-    """What is timed is right twice in a row, and its cost is what the emulator counts at least (but for what lies beyond a rim)."""
+    """What is timed is right twice in a row, and its cost is at most what the emulator counts (but for rims)."""
     args = case.arguments(np, 64)
     for _ in range(2):
         wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
