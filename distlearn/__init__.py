@@ -32,6 +32,7 @@ _NAMES = {
     "nn": None,
     "optim": None,
     "parallel": None,
+    "study": None,
     "testing": None,
     "trace": None,
     "train": None,

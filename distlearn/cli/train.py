@@ -10,7 +10,8 @@ import click
 from ..comm.network import Network
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
-from ..train import MODELS, Settings
+from ..parallel.schedule import SCHEDULES
+from ..train import MODELS, STRATEGIES, Settings
 from .console import plain_errors
 from .output import make_folder
 from .presets import PRESETS
@@ -28,6 +29,14 @@ SETTINGS = (
     "dtype",
     "device",
     "overlap",
+    "strategy",
+    "reference_batch",
+    "warmup_epochs",
+    "accumulate",
+    "pp",
+    "tp",
+    "schedule",
+    "n_microbatches",
 )
 """Options that are settings under the same name."""
 
@@ -78,6 +87,14 @@ def _positive(ctx, param, value):
 @click.option(
     "--batch-size", type=click.IntRange(1), default=DEFAULT.batch_size, show_default=True, help="Of all ranks."
 )
+@click.option(
+    "--reference-batch",
+    type=click.IntRange(1),
+    help="Batch size that --lr is right for: the rate grows with the batch.",
+)
+@click.option(
+    "--warmup-epochs", type=click.FloatRange(0), default=0.0, show_default=True, help="Epochs in which the rate rises."
+)
 @click.option("--epochs", type=click.IntRange(1), default=DEFAULT.epochs, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=DEFAULT.seed, show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default=DEFAULT.dtype, show_default=True)
@@ -86,6 +103,16 @@ def _positive(ctx, param, value):
 @click.option(
     "--evaluate-every", type=click.IntRange(0), default=1, show_default=True, help="Epochs; 0 for the end only."
 )
+@click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT.strategy, show_default=True)
+@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: stages of a pipeline.")
+@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: ranks that share layers.")
+@click.option(
+    "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches, one after another."
+)
+@click.option(
+    "--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b", show_default=True, help="Order of a pipeline."
+)
+@click.option("--n-microbatches", type=click.IntRange(1), help="Of a pipeline.  [default: 4 a rank]")
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
 @click.option(
     "--bucket-kib", type=float, default=1024.0, show_default=True, callback=_positive, help="Gradient bucket."
@@ -114,6 +141,7 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --epochs 5
     distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
     distlearn train --preset fashion-sigmoid
+    distlearn train --data mnist --lr 0.01 --batch-size 4096 --reference-batch 128 --warmup-epochs 3
     mpiexec -n 4 distlearn train --data mnist
     """
     from .mpiexec import mpi_rank, mpi_size, train_as_rank

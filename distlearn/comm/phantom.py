@@ -63,6 +63,11 @@ class Phantom(NDArrayOperatorsMixin):
     def __setitem__(self, key, value) -> None:
         np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not fit
 
+    @property
+    def T(self) -> Phantom:
+        """Return it with its axes in the opposite order."""
+        return Phantom(self.shape[::-1], self.dtype)
+
     def reshape(self, *shape) -> Phantom:
         """Return it in another shape of the same size."""
         return (
@@ -88,6 +93,12 @@ class Phantom(NDArrayOperatorsMixin):
         """Return a NumPy array of the same shape that takes no memory."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
+    def __float__(self) -> float:
+        """Return NaN, the float that nobody knows: so that code which reports a number, such as a loss, runs."""
+        if self.size != 1:
+            raise TypeError(f"{self!r} is not a single number")
+        return math.nan
+
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"{self!r} has a size but no data: it can be sent and reduced, not read")
@@ -95,6 +106,8 @@ class Phantom(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if method != "__call__" or ufunc.nout != 1:
             return NotImplemented
+        if ufunc is np.matmul:
+            return _Module.matmul(*inputs, out=None if out is None else out[0])
         if out is not None:  # in place: the shapes decide nothing new, and this is what the collectives do
             return out[0]
         shape = np.broadcast_shapes(*(np.shape(_stand_in(x)) for x in inputs))
@@ -118,16 +131,33 @@ class _Module:
     """What `get_xp` gives for Phantoms: as much of an array module as communication needs."""
 
     __name__ = "distlearn.comm.phantom"
+    sqrt = np.sqrt
 
     @staticmethod
     def empty(shape, dtype=np.float32):
         return Phantom(shape, dtype)
 
-    zeros = empty
+    zeros = ones = empty
+
+    @staticmethod
+    def array(x, dtype=None, copy=True, order="C"):
+        return x if isinstance(x, Phantom) else np.array(x, dtype)  # a few numbers are still numbers
+
+    ascontiguousarray = array
+
+    @staticmethod
+    def matmul(a, b, out=None):
+        """The shape of a product of matrices; nothing is multiplied."""
+        if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+            raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+        shape = (*a.shape[:-1], *b.shape[:-2], *b.shape[-1:][: b.ndim - 1])
+        return Phantom(shape, np.result_type(a.dtype, b.dtype)) if out is None else out
 
     @staticmethod
     def empty_like(x):
         return Phantom(x.shape, x.dtype)
+
+    zeros_like = empty_like
 
     @staticmethod
     def concatenate(arrays, axis=0):

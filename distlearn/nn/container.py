@@ -158,11 +158,14 @@ def _count_uses(layers):
 
 
 _costs: WeakKeyDictionary = WeakKeyDictionary()
-"""What `_cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
+"""What `cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
 
 
-def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
-    """Operations and bytes of one pass; backward moves twice what forward does, as `profile` counts it."""
+def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
+    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, as its span tells them.
+
+    Backward moves twice what forward does, as `profile` counts it.
+    """
     known = _costs.setdefault(layer, {})
     key = direction, shape, itemsize
     if key not in known:
@@ -173,9 +176,14 @@ def _cost(layer, direction, shape, itemsize) -> tuple[int, int]:
     return known[key]
 
 
-def _span(clock, layer, direction, shape, itemsize):
-    """A span for one layer's pass, or nothing without a clock."""
-    if clock is None:
-        return nullcontext()
-    flops, nbytes = _cost(layer, direction, shape, itemsize)
+def layer_span(clock, layer, direction, shape, itemsize):
+    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    flops, nbytes = cost(layer, direction, shape, itemsize)
     return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
+
+
+def _span(clock, layer, direction, shape, itemsize):
+    """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
+    if clock is None or layer.spans_itself:
+        return nullcontext()
+    return layer_span(clock, layer, direction, shape, itemsize)
