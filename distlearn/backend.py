@@ -7,6 +7,7 @@ NumPy and CuPy arrays can be used side by side in one process (a parameter serve
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from contextvars import ContextVar
 
@@ -27,6 +28,30 @@ def has_gpu() -> bool:
         return bool(cupy.cuda.is_available())
     except Exception:  # a broken driver raises all sorts; to the caller it is the same as no GPU
         return False
+
+
+def may_have_gpu() -> bool:
+    """Say whether this machine has NVIDIA's driver, without loading anything: where it has none, it has no GPU."""
+    return any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg")) or (
+        sys.platform == "win32" and os.path.exists(r"C:\Windows\System32\nvcuda.dll")
+    )
+
+
+def take_gpu(number: int) -> str:
+    """Make one of this machine's GPUs the current one; return its address on the bus, or "" if there is no GPU.
+
+    Parameters
+    ----------
+    number : int
+        Of this process among those on this machine: GPUs are dealt in turn.
+    """
+    if not has_gpu():
+        return ""
+    import cupy
+
+    device = cupy.cuda.Device(number % cupy.cuda.runtime.getDeviceCount())
+    device.use()
+    return device.pci_bus_id
 
 
 def get_xp(*arrays):

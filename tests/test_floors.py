@@ -43,7 +43,8 @@ HEAVY = {
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.sim", "comm.mpi", "comm.nccl", "comm.local", "comm.SimWorld", "comm.DeadlockError")
+IMPLEMENTATIONS = ("comm.best", "comm.local", "comm.mpi", "comm.nccl", "comm.sim", "comm.DeadlockError",
+                   "comm.SimWorld")  # fmt: skip
 
 
 class Import(NamedTuple):

@@ -11,6 +11,8 @@ reads the card's memory itself where it can (`staging`), so nothing is lost but 
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from .collectives import shares
@@ -333,3 +335,14 @@ class NCCLComm:
 
 def _on_host(x) -> bool:
     return isinstance(x, np.ndarray)
+
+
+def version() -> str | None:
+    """Return the version of NCCL that CuPy finds ("2.27.3"), or None if it finds none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns where NCCL is missing, which is what is asked here
+        from cupy.cuda import nccl
+    if not nccl.available:
+        return None
+    number = nccl.get_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

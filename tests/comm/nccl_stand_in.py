@@ -240,7 +240,7 @@ class NCCL:
 
     def get_unique_id(self):
         self.fabrics.append(Fabric())
-        return (len(self.fabrics) - 1, *[-1] * 127)
+        return (len(self.fabrics) - 1).to_bytes(128, "little")
 
     def groupStart(self):
         self.depth += 1
@@ -258,9 +258,9 @@ class NcclCommunicator:
     """`cupy.cuda.nccl.NcclCommunicator(ndev, commId, rank)`."""
 
     def __init__(self, nccl, ndev, commId, rank):
-        assert isinstance(commId, tuple)
+        assert isinstance(commId, bytes)
         assert len(commId) == 128
-        self.nccl, self.rank, self.fabric = nccl, rank, nccl.fabrics[commId[0]]
+        self.nccl, self.rank, self.fabric = nccl, rank, nccl.fabrics[int.from_bytes(commId, "little")]
         self.fabric.join(ndev, rank)
         for _ in range(LONG):
             if len(self.fabric.queues) == ndev:
