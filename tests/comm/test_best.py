@@ -6,7 +6,7 @@ import types
 import pytest
 
 from distlearn import backend
-from distlearn.comm import nccl
+from distlearn.comm import nccl, staging
 from distlearn.comm.best import best
 from distlearn.comm.sim import SimWorld
 from distlearn.trace import Span, Trace
@@ -95,3 +95,17 @@ def test_a_driver_is_looked_for_without_loading_anything(monkeypatch):
 def test_version_of_nccl():
     pytest.importorskip("cupy", reason="CuPy is not installed")
     assert nccl.version() is None or nccl.version().startswith("2.")
+
+
+def test_mpi_is_asked_whether_it_reads_a_gpu(monkeypatch):
+    library = types.SimpleNamespace(MPIX_Query_cuda_support=lambda: 1)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", types.SimpleNamespace(__file__="libmpi"))
+    monkeypatch.setattr(staging.ctypes, "CDLL", lambda path: {"libmpi": library}[path])
+    ask = staging.mpi_reads_gpu.__wrapped__  # without its memory
+    assert ask()
+    library.MPIX_Query_cuda_support = lambda: 0
+    assert not ask()
+    del library.MPIX_Query_cuda_support
+    assert not ask()
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI")
+    assert not ask()
