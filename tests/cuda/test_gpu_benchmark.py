@@ -42,6 +42,22 @@ def test_case(case):
     assert flops <= report.flops * 1.1
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not has_gpu(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("case", [c for c in CASES if c.peer], ids=lambda c: str(c.variant))
+def test_kernel_against_cupy(case):
+    """On the card: what the kernel writes is what CuPy's own operations write."""
+    import cupy
+
+    args = case.arguments(cupy, 512)
+    wanted = [a.copy() if isinstance(a, cupy.ndarray) else a for a in args]
+    case.peer(cupy, *wanted)
+    case.variant(*args)
+    for a, b in zip(args, wanted, strict=True):
+        if isinstance(a, cupy.ndarray):
+            np.testing.assert_allclose(a.get(), b.get(), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("device", "card"),
     [
