@@ -47,7 +47,7 @@ def mlp(dtype="float32"):
 
 def cnn(dtype="float32"):
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, 0, padding=1, dtype=dtype), nn.ReLU(), nn.MaxPool(2),
+        nn.Conv2d(1, 3, 3, 0, padding=1, dtype=dtype), nn.ReLU(), nn.AvgPool(2),
         nn.Conv2d(3, 4, 3, 1, dtype=dtype), nn.ReLU(),
         nn.Flatten(), nn.Linear(16, 5, 2, dtype=dtype),
     )  # fmt: skip
