@@ -113,6 +113,13 @@ def _positive(ctx, param, value):
     "--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b", show_default=True, help="Order of a pipeline."
 )
 @click.option("--n-microbatches", type=click.IntRange(1), help="Of a pipeline.  [default: 4 a rank]")
+@click.option(
+    "--average-every",
+    type=click.IntRange(1),
+    default=DEFAULT.average_every,
+    show_default=True,
+    help="local_sgd: steps between averages.",
+)
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
 @click.option(
     "--bucket-kib", type=float, default=1024.0, show_default=True, callback=_positive, help="Gradient bucket."

@@ -38,7 +38,7 @@ class Phantom(NDArrayOperatorsMixin):
 
     def __init__(self, shape, dtype=np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
-        if any(n < 0 for n in shape):
+        if min(shape, default=0) < 0:
             raise ValueError(f"Phantom: shape is {shape}, expected lengths of 0 or more")
         self.dtype = np.dtype(dtype)
         self.size, self.ndim = math.prod(shape), len(shape)
@@ -61,6 +61,8 @@ class Phantom(NDArrayOperatorsMixin):
         return Phantom(self._stand_in()[key].shape, self.dtype)
 
     def __setitem__(self, key, value) -> None:
+        if key is ... and getattr(value, "shape", ()) in ((), self.shape):
+            return  # nearly always
         np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not fit
 
     @property
@@ -110,7 +112,7 @@ class Phantom(NDArrayOperatorsMixin):
             return _Module.matmul(*inputs, out=None if out is None else out[0])
         if out is not None:  # in place: the shapes decide nothing new, and this is what the collectives do
             return out[0]
-        shape = np.broadcast_shapes(*(np.shape(_stand_in(x)) for x in inputs))
+        shape = np.broadcast_shapes(*(x.shape if hasattr(x, "shape") else np.shape(x) for x in inputs))
         return Phantom(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])
 
     def __array_function__(self, function, types, args, kwargs):

@@ -1,6 +1,6 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
-from .base import Serial, Strategy, params_on_root
+from .base import Replicated, Serial, Strategy, params_on_root
 from .bucket import Bucket, group_params, make_buckets
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
@@ -13,6 +13,7 @@ from .naive import NaiveDataParallel
 from .param_server import ParameterServer
 from .pipeline import Pipeline
 from .pipeline_async import PipeDream
+from .planning import Layout, Plan, plan
 from .replicas import Drift, ReplicaError, check_replicas
 from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .stages import balance, layer_costs
@@ -33,6 +34,7 @@ __all__ = [
     "Hogwild",
     "Hybrid",
     "Int8",
+    "Layout",
     "LocalSGD",
     "Memory",
     "NaiveDataParallel",
@@ -41,7 +43,9 @@ __all__ = [
     "ParameterServer",
     "PipeDream",
     "Pipeline",
+    "Plan",
     "ReplicaError",
+    "Replicated",
     "Schedule",
     "Serial",
     "Strategy",
@@ -64,4 +68,5 @@ __all__ = [
     "parallelize",
     "params_on_root",
     "pipedream",
+    "plan",
 ]

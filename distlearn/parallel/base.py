@@ -54,6 +54,50 @@ def params_on_root(model, rank: int) -> dict | None:
     return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
 
+class Replicated:
+    """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The same on every rank; rank 0's parameters are broadcast, so that they are equal beyond doubt.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
+    optimizer : Optimizer
+    """
+
+    def __init__(self, comm, model, loss, optimizer):
+        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
+        self.rank, self.size = comm.rank, comm.size
+        self.clock: Clock = comm.clock
+        for p in model.params:
+            comm.broadcast(p.data)
+
+    def update(self) -> None:
+        """Let the optimizer take its step, and record it."""
+        update(self.optimizer, self.clock)
+
+    def predict(self, x):
+        """Run the model forward on this rank."""
+        return self.model.eval().forward(x)[0]
+
+    def total(self, values):
+        """Return the small array `values` summed over ranks."""
+        return self.comm.all_reduce(values)
+
+    def gather_params(self):
+        """Return rank 0's parameters."""
+        return params_on_root(self.model, self.rank)
+
+
+def update(optimizer, clock: Clock) -> None:
+    """Let an optimizer take its step, as a span with its cost."""
+    flops, nbytes = optimizer.cost()
+    with clock.span("update", flops=flops, nbytes=nbytes):
+        optimizer.step()
+
+
 class Serial:
     """Plain training on one process: what every parallel strategy must equal.
 
@@ -78,9 +122,7 @@ class Serial:
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        update(self.optimizer, self.clock)
         return loss
 
     def predict(self, x):

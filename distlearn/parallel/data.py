@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from ..comm.collectives import shares
 from ..nn.base import check_positive
-from ..trace import Clock
-from .base import params_on_root
+from .base import Replicated
 from .bucket import make_buckets
 from .codecs import Codec
 from .compress import CompressedAllReduce
 from .replicas import check_replicas, optimizer_arrays
 
 
-class DataParallel:
+class DataParallel(Replicated):
     r"""Synchronous data parallelism with bucketed all-reduces that overlap with backward.
 
     Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
@@ -72,12 +71,8 @@ class DataParallel:
         check_every: int | None = None,
     ):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
-        self.accumulate, self.check_every = accumulate, check_every
-        self.comm, self.model, self.loss, self.optimizer, self.overlap = comm, model, loss, optimizer, overlap
-        self.rank, self.size = comm.rank, comm.size
-        self.clock: Clock = comm.clock
-        for p in model.params:
-            comm.broadcast(p.data)
+        super().__init__(comm, model, loss, optimizer)
+        self.overlap, self.accumulate, self.check_every = overlap, accumulate, check_every
         self.buckets = make_buckets(model.params, cap_bytes, extra=1)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
@@ -102,9 +97,7 @@ class DataParallel:
                 self._start(bucket)
         for work in self._works:
             work.wait()
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        self.update()
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
@@ -141,18 +134,6 @@ class DataParallel:
         self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
         if bucket.extra.size:
             self._works.append(self.comm.iall_reduce(bucket.extra))
-
-    def predict(self, x):
-        """Run the model forward on this rank."""
-        return self.model.eval().forward(x)[0]
-
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
-
-    def gather_params(self):
-        """Return rank 0's parameters, which are everybody's."""
-        return params_on_root(self.model, self.rank)
 
 
 def micro_batches(batch, count: int) -> list:

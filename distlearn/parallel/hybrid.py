@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..data import Batch
 from ..nn import Sequential
 from ..nn.base import Param
-from ..optim.clip import global_norm
 from .codecs import Codec
 from .data import DataParallel
 from .pipeline import Pipeline
 from .stages import layer_costs
-from .tensor import parallelize, part_optimizer, places_of, put_together
+from .tensor import parallelize, part_optimizer, places_of, put_together, summed_length
 
 
 class Hybrid(DataParallel):
@@ -122,7 +122,8 @@ class Hybrid(DataParallel):
         costs = [sum(p.size for p in layer.params) for layer in model.layers]
         if shape is not None:
             costs = layer_costs(model, shape)
-        return list(self.mesh.tp.all_reduce(np.array(costs, float), "max"))
+        costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
+        return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
     def _learn(self, x, y, n, on_grad=None):
         last, held_back = self.buckets[-1], list(self._nothing)
@@ -136,9 +137,8 @@ class Hybrid(DataParallel):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline._owners.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
-        squared = np.array([global_norm(mine) ** 2])
-        return float(self.mesh.tp.all_reduce(self.mesh.pp.all_reduce(squared))[0]) ** 0.5
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
+        return summed_length(mine, [self.mesh.pp, self.mesh.tp], self.buckets[-1].flat)
 
     def predict(self, x):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""
@@ -161,4 +161,5 @@ class _Held:
 
 def _empty_like(model) -> Param:
     """A parameter of no elements, so that a stage without parameters has a bucket that carries the loss."""
-    return Param(np.empty(0, model.params[0].data.dtype), "nothing")
+    like = model.params[0].data
+    return Param(get_xp(like).empty(0, like.dtype), "nothing")

@@ -7,14 +7,12 @@ rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..backend import get_xp
-from .base import params_on_root
+from .base import Replicated
 from .replicas import optimizer_arrays
 
 
-class LocalSGD:
+class LocalSGD(Replicated):
     r"""Averages parameters every H steps instead of gradients at every one: an H-th of the messages and of the bytes.
 
     .. math:: w_r \leftarrow w_r - \eta \, \frac{1}{|B_r|} \sum_{i \in B_r} \nabla \ell_i(w_r), \qquad
@@ -66,12 +64,9 @@ class LocalSGD:
                 f"LocalSGD averages the parameters that the optimizer changes, but {type(optimizer).__name__} keeps "
                 "masters of its own; use an Optimizer"
             )
-        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
-        self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
+        super().__init__(comm, model, loss, optimizer)
         self.every, self.average_state = every, average_state
         self._steps = self._samples = 0  # since the last average
-        for p in model.params:
-            comm.broadcast(p.data)
 
     def step(self, batch) -> float:
         """Train this rank's replica on its part of the batch; average if it is time."""
@@ -93,9 +88,7 @@ class LocalSGD:
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, y, len(x))
         self.model.backward(dy, saved, clock=self.clock)
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        self.update()
         return loss
 
     def finish(self) -> None:
@@ -105,20 +98,17 @@ class LocalSGD:
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace everybody's parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        xp = get_xp(self.optimizer.params[0].data)
-        riders = xp.asarray([self._samples, loss_sum], np.float64)  # added to the last message
         groups = list(by_dtype(self._arrays()).values())
-        sums = []
-        for arrays in groups:
-            pieces = [a.reshape(-1) * self._samples for a in arrays]
-            pieces += [riders.astype(arrays[0].dtype)] if arrays is groups[-1] else []
-            sums.append(self.comm.all_reduce(xp.concatenate(pieces)))
-        samples, loss = (float(v) for v in sums[-1][-2:])
-        for arrays, flat in zip(groups, sums, strict=True):
-            offset = 0
-            for a in arrays:
-                a[...] = flat[offset : offset + a.size].reshape(a.shape) / samples
-                offset += a.size
+        nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
+        with self.clock.span("pack", nbytes=nbytes):
+            flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
+            flats.append(_pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers ride along
+        for flat in flats:
+            self.comm.all_reduce(flat)
+        samples, loss = (float(v) for v in flats[-1][-2:])
+        with self.clock.span("unpack", nbytes=nbytes):
+            for arrays, flat in zip(groups, flats, strict=True):
+                _unpack(flat, arrays, samples)
         self._steps = self._samples = 0
         return loss / n
 
@@ -127,18 +117,6 @@ class LocalSGD:
         arrays = [p.data for p in self.optimizer.params]
         return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
 
-    def predict(self, x):
-        """Run this rank's replica forward."""
-        return self.model.eval().forward(x)[0]
-
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
-
-    def gather_params(self):
-        """Return rank 0's parameters: everybody's, after `finish`."""
-        return params_on_root(self.model, self.rank)
-
 
 def by_dtype(arrays) -> dict:
     """Sort arrays by their dtype, in the order in which the dtypes appear."""
@@ -146,3 +124,17 @@ def by_dtype(arrays) -> dict:
     for a in arrays:
         groups.setdefault(a.dtype, []).append(a)
     return groups
+
+
+def _pack(arrays, factor: float, riders=()):
+    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end."""
+    xp = get_xp(arrays[0])
+    return xp.concatenate([a.reshape(-1) * factor for a in arrays] + [xp.asarray(riders, arrays[0].dtype)])
+
+
+def _unpack(flat, arrays, divisor: float) -> None:
+    """Write the values of `flat` / `divisor` back into the arrays."""
+    offset = 0
+    for a in arrays:
+        a[...] = flat[offset : offset + a.size].reshape(a.shape) / divisor
+        offset += a.size

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..backend import get_xp
-from .base import params_on_root
+from .base import Replicated
 
 
-class NaiveDataParallel:
+class NaiveDataParallel(Replicated):
     r"""Data parallelism with one blocking all-reduce per parameter, after backward.
 
     Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
@@ -35,12 +35,6 @@ class NaiveDataParallel:
     section 3.2.1.
     """
 
-    def __init__(self, comm, model, loss, optimizer):
-        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
-        self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
-        for p in model.params:
-            comm.broadcast(p.data)
-
     def step(self, batch) -> float:
         """Forward, loss, backward, sum the gradients over ranks, update."""
         self.optimizer.zero_grad()
@@ -49,19 +43,5 @@ class NaiveDataParallel:
         self.model.backward(dy, saved, clock=self.clock)
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        self.update()
         return float(self.total(get_xp(batch.x).array([loss], np.float64))[0])
-
-    def predict(self, x):
-        """Run the model forward on this rank."""
-        return self.model.eval().forward(x)[0]
-
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
-
-    def gather_params(self):
-        """Return rank 0's parameters, which are everybody's."""
-        return params_on_root(self.model, self.rank)

@@ -132,7 +132,9 @@ def hollow(model: Layer) -> None:
     for layer in walk(model):
         for leaf in (layer, getattr(layer, "local", None)):
             if leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
-                leaf.forward, leaf.backward = _hollow_passes(leaf)
+                leaf.forward, leaf.backward = forward, backward = _hollow_passes(leaf)
+                leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
+                leaf.backward_from = lambda dy, saved, last, backward=backward: (backward(dy, saved), None)
 
 
 def _hollow_passes(layer):

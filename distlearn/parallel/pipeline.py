@@ -41,7 +41,8 @@ class Pipeline(StagedModel):
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
         (pieces differ by one sample at most), nor even have so many samples (some pieces are then empty).
     stages : list of slice or list of float, optional
-        The layers of each stage, or the cost of each layer; balanced by operations by default.
+        The layers of each stage; or the cost of each layer, to be balanced, such as measured seconds
+        (`[t.seconds for t in profile(model, x).layers]`). By default, operations are balanced.
     shape : tuple of int, optional
         Of a batch of inputs. Without it, stages are balanced by their numbers of parameters.
     track_memory : bool
@@ -73,7 +74,8 @@ class Pipeline(StagedModel):
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
     and moves its running ones once for each, so training equals serial training with gradients accumulated over the
     same micro-batches, not over the whole batch. `Dropout` drops what it drops in serial training if every such layer
-    has a generator of its own and micro-batches go forward in order.
+    has a generator of its own and micro-batches go forward in order. Wrap layers in `Recompute` to keep nothing but
+    their inputs, as GPipe does.
 
     References
     ----------
@@ -150,7 +152,7 @@ class Pipeline(StagedModel):
 
     def _clip(self) -> None:
         """Shorten the gradients of the whole model to the length that the optimizer asks for."""
-        squared = global_norm(self._owners.counted(self.optimizer.params)) ** 2
+        squared = global_norm(self.counted(self.optimizer.params)) ** 2
         norm = float(self.comm.all_reduce(self._xp.array([squared], dtype=np.float64))[0]) ** 0.5
         if norm > self._clip_norm:
             for p in self.optimizer.params:

@@ -100,13 +100,11 @@ class PipeDream(StagedModel):
         Of the whole model, without `clip_norm`; its step counts mini-batches.
     schedule : str, callable, list or Schedule
         Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
-    n_microbatches : int, optional
-        m, mini-batches in a step's batch; 4 a rank by default. The pipeline runs empty at the end of a step only: give
-        it long ones, up to a whole epoch.
-    stages, shape, track_memory
-        As for `Pipeline`.
     vertical_sync : bool
         Use on every stage the version that the mini-batch found on the first.
+    **options
+        `n_microbatches`, `stages`, `shape`, `track_memory` as for `Pipeline`. m is the number of mini-batches in a
+        step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.
 
     Attributes
     ----------
@@ -134,13 +132,9 @@ class PipeDream(StagedModel):
         optimizer,
         *,
         schedule="pipedream",
-        n_microbatches: int | None = None,
-        stages=None,
-        shape=None,
         vertical_sync: bool = False,
-        track_memory: bool = False,
+        **options,
     ):
-        options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape, "track_memory": track_memory}
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         if self._owners.tied:
             names = ", ".join(p.name for p in self._owners.tied)

@@ -10,9 +10,9 @@ from ..backend import get_xp
 from ..data import shard
 from ..nn.base import nbytes
 from .pipeline_params import Owners, restricted
-from .pipeline_wires import Wires
+from .pipeline_wires import Wires, taker
 from .schedule import SCHEDULES, Action, Schedule, check_schedule
-from .schedule.simulate import LANE, span_name
+from .schedule.traces import LANE, span_name
 from .stages import as_stages, cut
 
 MICROBATCHES_PER_RANK = 4
@@ -112,7 +112,7 @@ class StagedModel:
         if self._track:
             self.peak_bytes = max(self.peak_bytes, nbytes(list(self._saved.values())))
         if action.stage + 1 < self.schedule.n_stages:
-            self._require(action, y, self._shape_of(action._replace(stage=action.stage + 1)))
+            self._require(action, y, self._shape_of(taker(action)))
             self._wires.give(action, y)
         else:
             loss, dy = self._loss_of(action, y, self._batch.y[self._parts[action.microbatch]])
@@ -128,7 +128,7 @@ class StagedModel:
         saved = self._saved.pop((action.stage, action.microbatch))
         dx = self.stages[action.stage].backward(dy, saved, on_grad=on_grad, clock=self.clock)
         if action.stage:
-            self._require(action, dx, self._shape_of(action._replace(stage=action.stage - 1)))
+            self._require(action, dx, self._shape_of(taker(action)))
             self._wires.give(action, dx)
 
     def _require(self, action: Action, x, expected) -> None:
@@ -202,6 +202,10 @@ class StagedModel:
                     output[part] = y
         wires.finish()
         return self.comm.broadcast(output, self._rank_of[-1])
+
+    def counted(self, params) -> list:
+        """Return those of `params` that this rank counts in a sum over ranks: one that stages share counts once."""
+        return self._owners.counted(params)
 
     def total(self, values):
         """Return `values`: every rank has seen all of the data."""

@@ -32,10 +32,9 @@ class Wires:
         self._coming: dict[Action, object] = {}  # receives under way, by the action that takes them
         self._going: dict[int, list] = {}  # peer -> [(action there that takes it, work)]
 
-    def peer(self, action: Action, step: int) -> int | None:
-        """Return the rank of the stage so many further, or None at the ends of the pipeline."""
-        stage = action.stage + step
-        return self.schedule.rank_of(stage) if 0 <= stage < self.schedule.n_stages else None
+    def _rank(self, action: Action) -> int | None:
+        """Return the rank of an action, or None beyond the ends of the pipeline."""
+        return self.schedule.rank_of(action.stage) if 0 <= action.stage < self.schedule.n_stages else None
 
     def _tag(self, action: Action) -> int:
         """A number of its own for what an action takes: a schedule may send micro-batches in any order."""
@@ -43,7 +42,7 @@ class Wires:
 
     def post(self, action: Action) -> None:
         """Start to receive what an action takes, if it comes from another rank."""
-        source = self.peer(action, -1 if action.kind == "F" else 1)
+        source = self._rank(giver(action))
         if source in (None, self.comm.rank) or action in self._coming:
             return
         shape, dtype = self.shape_of(action)
@@ -55,7 +54,7 @@ class Wires:
             return self._here.pop(action)
         self.post(action)
         x = self._coming.pop(action).wait()
-        self._settle(self.peer(action, -1 if action.kind == "F" else 1), action)
+        self._settle(giver(action))
         return x
 
     def keep(self, action: Action, x) -> None:
@@ -63,26 +62,22 @@ class Wires:
         self._here[action] = x
 
     def give(self, action: Action, x) -> None:
-        """Hand an action's result to the stage that takes it."""
-        step = 1 if action.kind == "F" else -1
-        taker, dest = action._replace(stage=action.stage + step), self.peer(action, step)
-        if dest is None:
-            return
+        """Hand an action's result to the one that takes it."""
+        dest = self._rank(taker(action))
         if dest == self.comm.rank:
-            self._here[taker] = x
-            return
-        x = self.xp.ascontiguousarray(x)
-        self._going.setdefault(dest, []).append((taker, self.comm.isend(x, dest, self._tag(taker))))
+            self.keep(taker(action), x)
+        elif dest is not None:
+            work = self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(taker(action)))
+            self._going.setdefault(dest, []).append((taker(action), work))
 
-    def _settle(self, peer: int, action: Action) -> None:
-        """Let go of arrays that a rank has received before it sent what has just come from it."""
-        came_from = action._replace(stage=action.stage + (-1 if action.kind == "F" else 1))
-        now, left = self.place(came_from), []
-        for taker, work in self._going.get(peer, ()):
-            if self.place(taker) <= now:
-                work.wait()
+    def _settle(self, came_from: Action) -> None:
+        """Let go of what a rank has taken before it ran the action whose result has just come from it."""
+        peer, now, left = self._rank(came_from), self.place(came_from), []
+        for action, work in self._going.get(peer, ()):
+            if self.place(action) <= now:
+                work.wait()  # which returns at once
             else:
-                left.append((taker, work))
+                left.append((action, work))
         self._going[peer] = left
 
     def finish(self) -> None:
@@ -91,3 +86,13 @@ class Wires:
             for _, work in sends:
                 work.wait()
         self._going.clear()
+
+
+def taker(action: Action) -> Action:
+    """The action that takes what an action gives: the same on the next stage, for B on the one before."""
+    return action._replace(stage=action.stage + (1 if action.kind == "F" else -1))
+
+
+def giver(action: Action) -> Action:
+    """The action that gives what an action takes."""
+    return action._replace(stage=action.stage - (1 if action.kind == "F" else -1))

@@ -101,6 +101,8 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
     shape : tuple of int, optional
         Of the model's input: then operations are balanced, else the numbers of parameters.
     """
+    if not isinstance(model, Sequential):
+        raise TypeError(f"stages: expected a Sequential, whose layers can be cut apart, got a {type(model).__name__}")
     n = len(model.layers)
     if stages is None:
         sizes = [sum(p.size for p in layer.params) for layer in model.layers]

@@ -23,7 +23,7 @@ from .data import DataParallel
 from .stages import cut
 from .tensor import Account, TensorSequential, Traffic, account, gather_params, parallelize, part_optimizer
 from .tensor.account import AccountRow
-from .tensor.rewrite import leave_sum_open
+from .tensor.chain import leave_sum_open
 
 
 class OneWeirdTrick(DataParallel):
@@ -53,7 +53,7 @@ class OneWeirdTrick(DataParallel):
     with N samples, d values at the seam and s bytes a value: an all-gather and a reduce-scatter of p ceil(N / p) d s
     bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
     convolutions' parameters. `account(input_shape)` lists them. AlexNet has 2.3 of its 61 million parameters in
-    convolutions and 9,216 values at the seam, so up to batches of some thousands this sends less than data parallelism.
+    convolutions and 9,216 values at the seam, so up to batches of 2,000 or so this sends less than data parallelism.
     Layers before the seam that look at the batch as a whole (`BatchNorm`) see a rank's rows.
 
     References

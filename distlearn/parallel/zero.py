@@ -23,6 +23,7 @@ from ..backend import get_xp, to_numpy
 from ..nn.base import nbytes
 from ..nn.container import Sequential
 from ..optim import Optimizer
+from .base import update
 from .bucket import group_params
 from .zero_group import Group
 from .zero_memory import Ledger, Memory
@@ -110,9 +111,7 @@ class ZeRO:
         loss, dy = self.loss(x, batch.y, batch.n)
         for piece in reversed(self.pieces):
             dy = piece.backward(dy, saved.pop(), self.clock)
-        flops, moved = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=moved):
-            self.optimizer.step()
+        update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
                 group.publish()

@@ -2,7 +2,7 @@
 
 A point of a curve is a step of `DataParallel` on so many simulated nodes of one card each: the time line is that of its
 buckets and its overlap, on a model without numbers (`distlearn.parallel.phantom`). So AlexNet at its real size runs on
-1,024 nodes in two seconds, GoogLeNet in eight.
+1,024 nodes in a few seconds, and on 4,096 in some ten.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def scaling_curve(
 ) -> Curve:
     """Simulate a training step on ever more nodes.
 
-    1 to 1,024 nodes take some 4 s for AlexNet and 15 s for GoogLeNet.
+    1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
 
     Parameters
     ----------
@@ -289,7 +289,7 @@ def stall_study(
 ) -> list[Curve]:
     """Simulate several models with several batch sizes on ever more nodes: where does scaling stall?
 
-    The two networks with three batch sizes on 1 to 1,024 nodes take about a minute. `viz.plot_stall` draws them.
+    The two networks with three batch sizes on 1 to 1,024 nodes take a minute or two. `viz.plot_stall` draws them.
 
     Parameters
     ----------

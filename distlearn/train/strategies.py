@@ -64,8 +64,8 @@ def _local_sgd(recipe: Recipe) -> Strategy:
 
 def _zero(stage: int):
     def build(recipe: Recipe) -> Strategy:
-        comm, model, loss, rule, lr, settings, _ = recipe
-        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=settings.cap_bytes)
+        options = {"stage": stage, "cap_bytes": recipe.settings.cap_bytes}
+        return ZeRO(recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, **options)
 
     return build
 

@@ -1,14 +1,10 @@
 """Pipeline schedules as pictures: who runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler. What is left grey is the bubble.
+are paler. What is left grey is the bubble. Where ranks wait for each other for ever, an open box says with what.
 """
 
 from __future__ import annotations
-
-import re
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.collections import PolyCollection
@@ -16,32 +12,19 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from ..parallel.schedule import SCHEDULES, Action, Simulated, format, simulate
-from ..trace import Trace
-from .look import AMBER, INK, NAVY, SKY, TRACK, lightness, new_axes, styled
+from .look import AMBER, INK, NAVY, SKY, TRACK, VERMILION, lightness, new_axes, styled
+from .pipeline_content import Content, content
 from .units import time_axis
 
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "pipedream": "PipeDream"}
 KIND_COLORS = {"F": SKY, "B": NAVY}
 KIND_NAMES = {"F": "forward", "B": "backward"}
 PALEST = {"F": 0.5, "B": 0.3}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
+WAITING = 0.08
+"""Share of the width that the open boxes of ranks that wait for ever take."""
 NUMBER_POINTS = (5.5, 10.5)
 """Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
-
-_NAME = re.compile(r"([FB])\[(\d+)(?: of stage (\d+))?\]")
-
-
-class Box(NamedTuple):
-    """One action with its times [s]."""
-
-    rank: int
-    kind: str
-    microbatch: int
-    stage: int
-    start: float
-    end: float
 
 
 @styled
@@ -62,7 +45,8 @@ def plot_schedule(
     ----------
     schedule : str, callable, list, Schedule, Simulated or Trace
         A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
-        run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it).
+        run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule in which
+        ranks wait for each other is drawn as far as it goes.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
     ax : Axes, optional
@@ -84,30 +68,29 @@ def plot_schedule(
     Raises
     ------
     ValueError
-        If the schedule is wrong (the message is the checker's), or the trace has no pipeline in it.
+        If something is missing from the schedule (the message is the checker's), or the trace has no pipeline in it.
     """
-    timed = isinstance(schedule, (Trace, Simulated)) or {"forward", "backward"} & set(options)
-    trace = _trace(schedule, n_ranks, n_microbatches, options)
-    boxes, updates = _boxes(trace)
-    ranks = sorted({b.rank for b in boxes})
-    begin = min(b.start for b in boxes)
-    length = max([b.end for b in boxes] + [s.end for s in updates]) - begin
+    shown = content(schedule, n_ranks, n_microbatches, **options)
     if ax is None:
-        (ax,) = new_axes(figsize=(9.6, float(np.clip(1.2 + 0.42 * len(ranks), 1.9, 8.0))))
-    shades = _shades(boxes)
-    _draw(ax, [(r, 0.0, length) for r in ranks], [to_rgb(TRACK)] * len(ranks), "bubble")
-    for kind in ("F", "B"):
-        mine = [b for b in boxes if b.kind == kind]
-        corners = [(b.rank, b.start - begin, b.end - begin) for b in mine]
-        _draw(ax, corners, [shades[b.rank, b.stage, kind] for b in mine], KIND_NAMES[kind], length)
-    _draw(ax, [(s.rank, s.start - begin, s.end - begin) for s in updates], [to_rgb(AMBER)] * len(updates), "update")
-    _axes(ax, ranks, length, timed)
+        (ax,) = new_axes(figsize=(9.6, float(np.clip(1.2 + 0.42 * len(shown.ranks), 1.9, 8.0))))
+    length = shown.end / (1 - WAITING) if shown.deadlock else shown.end
+    length = length or 1.0  # nothing ran
+    shades = _shades(shown)
+    _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
+    for kind, name in KIND_NAMES.items():
+        mine = [a for a in shown.actions if a.action.kind == kind]
+        faces = [shades[a.rank, a.action.stage, kind] for a in mine]
+        _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length)
+    _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
+    _axes(ax, shown, length)
+    if shown.deadlock is not None:
+        _draw_waiting(ax, shown, length)
     if numbers:
-        _number(ax, boxes, begin, length, shades)
+        _number(ax, shown, length, shades)
     if legend:
-        handles = _legend(boxes, shades, bool(updates))
+        handles = _legend(shown, shades)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
-    ax.set_title(_finding(schedule, boxes) if title is None else title)
+    ax.set_title(shown.finding() if title is None else title)
     return ax
 
 
@@ -124,51 +107,13 @@ def describe_schedule(schedule, n_ranks: int | None = None, n_microbatches: int 
     >>> describe_schedule("1f1b", 2, 2)
     '1F1B, 2 ranks, 2 micro-batches: bubble 33%. Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1.'
     """
-    boxes, _ = _boxes(_trace(schedule, n_ranks, n_microbatches, options))
-    simple = all(b.stage == b.rank for b in boxes)
-    rows = {rank: [] for rank in sorted({b.rank for b in boxes})}
-    for b in sorted(boxes, key=lambda b: b.start):
-        rows[b.rank].append(Action(b.kind, b.microbatch, None if simple else b.stage))
-    return f"{_finding(schedule, boxes)}. " + " ".join(f"Rank {rank}: {format(row)}." for rank, row in rows.items())
+    return content(schedule, n_ranks, n_microbatches, **options).words()
 
 
-def _trace(schedule, n_ranks, n_microbatches, options) -> Trace:
-    """The trace of whatever is to be drawn."""
-    if isinstance(schedule, (Trace, Simulated)):
-        if n_ranks is not None or n_microbatches is not None or options:
-            raise ValueError("plot_schedule: a Trace or a Simulated has its ranks, micro-batches and times already")
-        return schedule if isinstance(schedule, Trace) else schedule.trace
-    return simulate(schedule, n_ranks, n_microbatches, **options).trace
-
-
-def _boxes(trace: Trace):
-    """The actions of a trace, and the updates of the ranks that have some."""
-    boxes = []
-    for s in trace.select(lane="stage"):
-        match = _NAME.fullmatch(s.name)
-        if match and s.end > s.start:
-            kind, i, stage = match.groups()
-            boxes.append(Box(s.rank, kind, int(i), s.rank if stage is None else int(stage), s.start, s.end))
-    if not boxes:
-        raise ValueError(
-            f"plot_schedule: no action of a pipeline takes time in {trace!r}; simulate with a compute model that costs "
-            "something (Roofline, Measured)"
-        )
-    ranks = {b.rank for b in boxes}
-    return boxes, [s for s in trace.select(lane="compute", name="update") if s.rank in ranks and s.end > s.start]
-
-
-def bubble_share(boxes: Sequence[Box]) -> float:
-    """Share of the ranks' time, from the first start to the last end, in which they run no micro-batch."""
-    length = max(b.end for b in boxes) - min(b.start for b in boxes)
-    return 1 - sum(b.end - b.start for b in boxes) / (length * len({b.rank for b in boxes}))
-
-
-def _shades(boxes) -> dict:
+def _shades(shown: Content) -> dict:
     """Colour of each (rank, stage, kind): the rank's later stages are paler."""
     shades = {}
-    for rank in {b.rank for b in boxes}:
-        stages = sorted({b.stage for b in boxes if b.rank == rank})
+    for rank, stages in shown.stages.items():
         for i, stage in enumerate(stages):
             for kind, color in KIND_COLORS.items():
                 pale = PALEST[kind] * i / max(1, len(stages) - 1)
@@ -176,25 +121,43 @@ def _shades(boxes) -> dict:
     return shades
 
 
-def _draw(ax, bars, faces, gid: str, length: float = 0.0) -> None:
-    """Draw boxes (row, left, right), all in one collection; with a light seam between those that are wide enough."""
-    if not bars:
-        return
+def _corners(bars) -> np.ndarray:
+    """Corners of boxes (row, left, right), as (n, 4, 2) array."""
     row, left, right = np.array(bars, float).T
     corners = np.empty((len(row), 4, 2))
     corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
     corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row - HEIGHT / 2)[:, None], (row + HEIGHT / 2)[:, None]
-    seams = np.where(length and right - left > length / 120, 0.7, 0.0)
-    ax.add_collection(PolyCollection(corners, facecolors=faces, edgecolors="white", linewidths=seams, gid=gid))
+    return corners
 
 
-def _axes(ax, ranks, length: float, timed: bool) -> None:
+def _draw(ax, bars, faces, gid: str, length: float = 0.0) -> None:
+    """Draw boxes (row, left, right), all in one collection; with a light seam where they are wide enough for it."""
+    if bars:
+        seams = [0.7 if length and right - left > length / 120 else 0.0 for _, left, right in bars]
+        boxes = PolyCollection(_corners(bars), facecolors=faces, edgecolors="white", linewidths=seams, gid=gid)
+        ax.add_collection(boxes)
+
+
+def _draw_waiting(ax, shown: Content, length: float) -> None:
+    """Draw an open box with its name for every action that never starts."""
+    waits = [(w, shown.waits_from(w.rank)) for w in shown.deadlock.waiting]
+    bars = [(w.rank, start, start + WAITING * length) for w, start in waits]
+    look = {"facecolors": "white", "edgecolors": VERMILION, "linewidths": 1.6, "linestyles": (0, (3, 1.5))}
+    ax.add_collection(PolyCollection(_corners(bars), gid="waiting", clip_on=False, zorder=2, **look))
+    for w, start in waits:
+        text = f"{shown.short(w.action)}?"
+        place = {"ha": "center", "va": "center_baseline", "fontsize": 10, "zorder": 3}
+        ax.text(start + WAITING * length / 2, w.rank, text, color=VERMILION, fontweight="bold", **place)
+
+
+def _axes(ax, shown: Content, length: float) -> None:
     """Axes, ticks and limits."""
-    if timed:
+    if shown.timed:
         time_axis(ax.xaxis, length, "time")
     else:
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set_xlabel("time [forward passes of a micro-batch]")
+    ranks = shown.ranks
     ax.set_xlim(0, length)
     ax.set_ylim(max(ranks) + 0.5, min(ranks) - 0.5)
     ax.yaxis.set_major_locator(FixedLocator(ranks) if len(ranks) <= 16 else MaxNLocator(12, integer=True))
@@ -203,43 +166,33 @@ def _axes(ax, ranks, length: float, timed: bool) -> None:
     ax.set_ylabel("rank")
 
 
-def _number(ax, boxes, begin: float, length: float, shades) -> None:
+def _number(ax, shown: Content, length: float, shades) -> None:
     """Write the numbers of the micro-batches into the boxes that have room for them."""
-    figure = ax.figure
-    points = figure.get_size_inches() * 72 * (0.78, 0.7)  # about what the axes take of the figure
-    wide, tall = points[0] / length, points[1] / (1 + max(b.rank for b in boxes) - min(b.rank for b in boxes))
+    points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about what the axes take of the figure
+    wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
     smallest, largest = NUMBER_POINTS
-    for box in boxes:
-        text = str(box.microbatch)
-        size = min(largest, 0.62 * HEIGHT * tall, (box.end - box.start) * wide / (0.62 * len(text) + 0.35))
+    for a in shown.actions:
+        text = str(a.action.microbatch)
+        size = min(largest, 0.62 * HEIGHT * tall, (a.end - a.start) * wide / (0.62 * len(text) + 0.35))
         if size >= smallest:
-            dark = lightness(shades[box.rank, box.stage, box.kind]) < 60
-            ax.text(
-                (box.start + box.end) / 2 - begin, box.rank, text, ha="center", va="center_baseline", fontsize=size,
-                color="white" if dark else INK, clip_on=True,
-            )  # fmt: skip
+            color = "white" if lightness(shades[a.rank, a.action.stage, a.action.kind]) < 60 else INK
+            place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
+            ax.text((a.start + a.end) / 2, a.rank, text, color=color, **place)
 
 
-def _legend(boxes, shades, updates: bool) -> list:
-    """What colour means what; on the rank with the most stages, each of its shades."""
-    rank = max({b.rank for b in boxes}, key=lambda r: (len({b.stage for b in boxes if b.rank == r}), -r))
-    stages = sorted({b.stage for b in boxes if b.rank == rank})
+def _legend(shown: Content, shades) -> list:
+    """What colour means what; of the rank with the most stages, each of its shades."""
+    rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []
     for kind, name in KIND_NAMES.items():
-        for i, stage in enumerate(stages):
+        for i, stage in enumerate(shown.stages[rank]):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
             handles.append(Patch(facecolor=shades[rank, stage, kind], label=f"{name}{which}"))
-    if updates:
+    if shown.updates:
         handles.append(Patch(facecolor=AMBER, label="update"))
-    return [*handles, Patch(facecolor=TRACK, label="bubble")]
-
-
-def _finding(schedule, boxes) -> str:
-    """What it is, and its bubble, in a line."""
-    known = {function: name for name, function in SCHEDULES.items()}
-    name = known.get(schedule) if callable(schedule) else schedule if isinstance(schedule, str) else None
-    n, m = len({b.rank for b in boxes}), len({b.microbatch for b in boxes})
-    what = [NAMES[name.strip()]] if name and name.strip() in NAMES else []
-    what += [f"{n} rank{'s' * (n > 1)}", f"{m} micro-batch{'es' * (m > 1)}"]
-    return f"{', '.join(what)}: bubble {bubble_share(boxes):.0%}"
+    handles.append(Patch(facecolor=TRACK, label="bubble"))
+    if shown.deadlock:
+        look = {"facecolor": "white", "edgecolor": VERMILION, "linestyle": (0, (3, 1.5))}
+        handles.append(Patch(label="waits for ever", **look))
+    return handles

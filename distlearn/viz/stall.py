@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled
+from .steps import draw_steps
 from .units import format_time
 
 
@@ -125,34 +126,14 @@ def plot_remedies(curves, *, nodes: int | None = None, ax=None):
     points = {c.remedy or "as it is": next((p for p in c.points if p.nodes == nodes), None) for c in curves}
     if None in points.values():
         raise ValueError(f"plot_remedies: not every curve has a point of {nodes} nodes")
-    ax = new_axes(1, figsize=(8.4, 0.42 * len(points) + 1.3))[0] if ax is None else ax
+    made = ax is None
+    ax = new_axes(1, figsize=(8.4, 0.42 * len(points) + 1.5))[0] if made else ax
     first = next(iter(points.values()))
-    for row, point in enumerate(points.values()):
-        kinds = (
-            ("computing", point.computing, COLORS[0], ""),
-            ("waiting for the network", point.exposed, "#e7b3aa", "//"),
-        )
-        left = 0.0
-        for name, seconds, color, hatch in kinds:
-            look = {"color": color, "hatch": hatch, "edgecolor": "white", "linewidth": 0}
-            ax.barh(row, seconds, left=left, height=0.62, label=name if row == 0 else None, **look)
-            left += seconds
-        gain = "" if point is first else f"  {_relative(first, point):.2g} times as fast"
-        ax.annotate(
-            f"{format_time(point.seconds)}{gain}",
-            (point.seconds, row),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9.5,
-        )
-    ax.set_yticks(range(len(points)), list(points))
-    ax.invert_yaxis()
-    ax.set_xlim(0, 1.28 * max(p.seconds for p in points.values()))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t) if t else "0"))
-    ax.set_xlabel("time of an iteration")
-    ax.grid(axis="y", visible=False)
-    ax.legend(loc="lower right")
+    rows = {}
+    for name, point in points.items():
+        gain = "" if point is first else f"{_relative(first, point):.2g} times as fast"
+        rows[name] = {"computing": point.computing, "communication": point.seconds - point.computing}, gain
+    draw_steps(ax, rows, below=made)
     ax.set_title(_best_remedy(curves[0], points, nodes))
     return ax
 

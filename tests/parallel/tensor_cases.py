@@ -28,6 +28,18 @@ def tied():
     return nn.Sequential(first, shared, nn.Tanh(), shared, nn.Tanh(), last)
 
 
+def twin_paths():
+    """A block whose paths share a layer."""
+    shared = nn.Linear(7, 3, 1, **F)
+    paths = nn.Parallel(nn.Sequential(shared, nn.Tanh()), nn.Sequential(shared, nn.ReLU()), nn.Linear(7, 2, 2, **F))
+    return nn.Sequential(paths, nn.Linear(8, 4, 3, **F))
+
+
+def same_convolution_twice():
+    twice = conv(5, 5, 3, 2)
+    return images(nn.ReLU(), twice, nn.Tanh(), twice, nn.MaxPool(2), c=5)
+
+
 def sharing():
     """Two layers that share one parameter, and have one each of their own."""
     a, b = nn.Linear(6, 6, 5, **F), nn.Linear(6, 6, 7, **F)
@@ -69,6 +81,12 @@ def gru(n_layers):
     return nn.Sequential(nn.Embedding(7, 5, 1, **F), *stack, nn.Linear(5, 7, 3, **F))
 
 
+def frozen_siamese():
+    model = siamese()
+    model.params[0].frozen = True
+    return model
+
+
 def siamese(*extra):
     body = nn.Sequential(nn.Linear(7, 6, 1, **F), nn.Tanh(), *extra, nn.Linear(6, 3, 2, **F))
     return nn.Sequential(nn.Siamese(body))
@@ -81,6 +99,7 @@ VECTORS = {
     "narrow": lambda: nn.MLP((7, 3, 9, 2, 4), "sigmoid", seed=2, **F),
     "tied": tied,
     "sharing": sharing,
+    "twin paths": twin_paths,
     "frozen": frozen,
     "dropout": lambda: nn.Sequential(
         nn.Dropout(0.2, 1),
@@ -121,7 +140,11 @@ VECTORS = {
 IMAGES = {
     "filters": lambda: images(nn.ReLU(), nn.MaxPool(2), c=5),
     "two convolutions": lambda: images(nn.ReLU(), nn.AvgPool(2), conv(5, 6, 3, 2), nn.Tanh(), c=5),
+    "same convolution twice": same_convolution_twice,
     "groups": lambda: images(nn.LocalResponseNorm(3), conv(6, 4, 3, 2, groups=2), nn.ReLU(), c=6),
+    "groups in a row": lambda: images(
+        nn.ReLU(), conv(8, 8, 3, 2, groups=4), nn.Tanh(), conv(8, 4, 3, 5, groups=2), c=8
+    ),
     "batch norm": lambda: images(
         nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2, bias=False), nn.GlobalAvgPool(), c=5
     ),
@@ -137,7 +160,11 @@ SEQUENCES = {
     "three grus": lambda: gru(3),
     "five grus": lambda: gru(5),
 }
-PAIRS = {"siamese": siamese, "siamese with dropout": lambda: siamese(nn.Dropout(0.3, 4))}
+PAIRS = {
+    "siamese": siamese,
+    "frozen siamese": frozen_siamese,
+    "siamese with dropout": lambda: siamese(nn.Dropout(0.3, 4)),
+}
 MODELS = VECTORS | IMAGES | SEQUENCES | PAIRS
 
 

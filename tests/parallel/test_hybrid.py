@@ -10,8 +10,8 @@ from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
-from distlearn.parallel.weird_trick import Halves, trick_account
+from distlearn.parallel import FP16, DataParallel, Hybrid, OneWeirdTrick
+from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
 from distlearn.train import train as train_by_settings
@@ -76,21 +76,34 @@ def test_trick_sends_what_its_account_says(kind, size):
         assert bool(told.nbytes) == (size > 1)
 
 
-def test_trick_sends_less_than_data_parallelism_on_alexnet():
-    """Krizhevsky's point, by the account: convolutions' gradients and dense layers' activations are small."""
+def step_on_alexnet(way, size=4, batch=256):
+    """Run one step on AlexNet without numbers; return what rank 0 gave to collectives, and the strategy's account."""
 
     def program(comm):
-        model = nn.build("alexnet", seed=None)
-        everything = sum(p.nbytes for p in model.params)
-        return everything, trick_account(comm, Halves.of(model, comm), (256, 227, 227, 3))
+        model = phantom_copy(outline)
+        strategy = way(comm, model, phantom_loss, Optimizer(model.params, Momentum(), 0.1))
+        hollow(strategy.model)
+        comm.barrier()
+        began = comm.clock.now()
+        strategy.step(phantom_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
+        return began, strategy.account((batch, 227, 227, 3)) if way is OneWeirdTrick else None
 
-    everything, told = SimWorld(2).run(program)[0]
-    assert everything == 243_860_896
+    outline = phantom_copy(nn.build("alexnet", seed=None))
+    world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e12))
+    (began, told), *_ = world.run(program)
+    calls = world.trace.window(began).select(rank=0, lane="comm")
+    return [(s.name, s.nbytes) for s in calls if s.name in COLLECTIVES], told
+
+
+def test_trick_sends_less_than_data_parallelism_on_alexnet():
+    """Krizhevsky's point: convolutions' gradients and dense layers' activations are small."""
+    calls, told = step_on_alexnet(OneWeirdTrick)
+    everything, _ = step_on_alexnet(DataParallel)
+    assert Counter(calls) == Counter((t.name, t.nbytes) for t in told.forward + told.backward)
     seam = 256 * 9216 * 4
-    assert {("all_gather", seam), ("reduce_scatter", seam)} <= {
-        (t.name, t.nbytes) for t in told.forward + told.backward
-    }
-    assert told.nbytes < everything / 5
+    assert {("all_gather", seam), ("reduce_scatter", seam)} <= set(calls)
+    assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 4  # all parameters, and the loss
+    assert told.nbytes < 243_860_896 / 5
 
 
 def test_trick_needs_both_kinds_of_layers():
@@ -101,6 +114,16 @@ def test_trick_needs_both_kinds_of_layers():
         SimWorld(2).run(program, nn.MLP((7, 5, 4)))
     with pytest.raises(RankError, match="use DataParallel"):
         SimWorld(2).run(program, nn.build("squeezenet28", seed=None))
+
+
+def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
+    def program(comm):
+        shared = nn.Linear(4, 4, 1)
+        model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
+        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+
+    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used before and behind the first dense layer"):
+        SimWorld(2).run(program)
 
 
 # -- data x pipeline x tensor
@@ -139,6 +162,16 @@ def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
 def test_hybrid_takes_any_schedule(schedule):
     results, _ = run_hybrid("two convolutions", (1, 2, 2), schedule=schedule, n_microbatches=4)
     assert_equal(results, serial("two convolutions"))
+
+
+def test_hybrid_compresses_along_dp():
+    results, world = run_hybrid("mlp", CUBE, compress=FP16())
+    want = serial("mlp")
+    np.testing.assert_allclose(results[7].losses, want.losses, atol=1e-2)
+    assert results[7].losses[-1] != want.losses[-1]
+    _, whole = run_hybrid("mlp", CUBE)
+    along_dp = [sum(m.nbytes for m in w.trace.messages if abs(m.source - m.dest) == 4) for w in (world, whole)]
+    assert along_dp[0] > 0 == along_dp[1]  # codes go from rank to rank, whole numbers through all-reduces
 
 
 def test_hybrid_with_a_stage_that_has_nothing_to_learn():

@@ -10,6 +10,7 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, MixedPrecision, Optimizer
 from distlearn.parallel import LocalSGD
 from distlearn.testing import assert_same_params
+from distlearn.train import Settings, train
 
 from .programs import RingComm, run, serial
 from .test_data_parallel import Batch, X, Y, cut, model_of
@@ -104,6 +105,17 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(size, every, averages):
     sent = [m for m in world.trace.messages if m.source == 0]
     assert len(sent) == averages * 2 * (size - 1)
     assert sum(m.nbytes for m in world.trace.messages) == averages * 2 * (size - 1) * 8 * values
+
+
+def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
+    settings = Settings(data="digits", hidden=(64,), epochs=12, evaluate_every=12, batch_size=64)
+    world, every = SimWorld(4), SimWorld(4)
+    want = every.run(train, settings)[0].history.last.test_accuracy
+    got = world.run(train, settings.but(strategy="local_sgd", average_every=8))[0].history.last.test_accuracy
+    sent = [sum(s.nbytes for s in w.trace.select(rank=0, name="all_reduce") if s.nbytes > 100) for w in (world, every)]
+    assert want > 0.95
+    assert got > want - 0.02
+    assert sent[0] == pytest.approx(sent[1] / 8, rel=0.03)  # and a last average for the steps that were left
 
 
 def test_replicas_are_apart_between_averages_and_together_after_them():

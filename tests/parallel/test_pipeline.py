@@ -13,9 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, Roofline, SimWorld
-from distlearn.nn import MLP, BatchNorm, Linear, MeanSquaredError, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import (
+    MLP,
+    BatchNorm,
+    GRULanguageModel,
+    Linear,
+    MeanSquaredError,
+    Sequential,
+    SoftmaxCrossEntropy,
+    Tanh,
+    build,
+)
 from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import Pipeline, interleaved
+from distlearn.parallel import Pipeline, Serial, interleaved
 from distlearn.parallel.schedule import ideal_bubble, simulate
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
@@ -318,3 +328,34 @@ def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
             want = SimWorld(3).run(program, kind, **options)[0]
         with np.load(tmp_path / f"{name}.npz") as got:
             assert_same_params(dict(got), want.params, what=name)
+
+
+NETWORKS = {
+    "lenet": (lambda: build("lenet", dtype="float64"), (6, 784)),
+    "inception": (lambda: build("googlenet28", dtype="float64"), (4, 784)),
+    "words": (lambda: GRULanguageModel(11, 6, dtype="float64"), (6, 9)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_images_and_words_flow_through_stages_as_well(name):
+    make, shape = NETWORKS[name]
+    rng = np.random.default_rng(3)
+    words = name == "words"
+    x = rng.integers(0, 11, shape) if words else rng.normal(size=shape)
+    y = rng.integers(0, 10, shape if words else shape[0])
+
+    def program(comm, serial=False):
+        model = make()
+        options = {"n_microbatches": 3, "shape": shape, "schedule": "1f1b"}
+        args = model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.1)
+        strategy = Serial(*args) if serial else Pipeline(comm, *args, **options)
+        losses = [strategy.step(Batch(x, y, len(x))) for _ in range(2)]
+        return SimpleNamespace(losses=losses, params=strategy.gather_params(), output=strategy.predict(x))
+
+    want = SimWorld(1).run(program, serial=True)[0]
+    results = SimWorld(3).run(program)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-12)

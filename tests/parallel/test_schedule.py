@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 
 from distlearn.parallel.schedule import (
     Action,
+    actions_of,
     check_schedule,
     format,
     gpipe,
     ideal_bubble,
     interleaved,
     make_schedule,
+    measured_bubble,
     one_f_one_b,
     parse,
     pipedream,
     simulate,
 )
+from distlearn.trace import Span, Trace
 
 sizes = st.integers(1, 7)
 names = st.sampled_from(["gpipe", "1f1b", "pipedream"])
@@ -100,7 +103,7 @@ def test_generators_say_what_they_need(call, message):
 
 # -- the schedules of the literature -----------------------------------------------------------------------------------
 def test_the_schedules_of_the_papers():
-    """Figures 3 and 4 (top) of Narayanan et al. (2021): four ranks, eight micro-batches."""
+    """Figures 3 and 4 of Narayanan et al. (2021): four ranks, eight micro-batches."""
     assert format(gpipe(3, 4, 8)) == "F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7"
     assert format(one_f_one_b(0, 4, 8)) == "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7"
     assert format(one_f_one_b(3, 4, 8)) == "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"
@@ -270,6 +273,33 @@ def test_a_trace_has_a_span_for_every_action_and_a_message_for_every_array():
     assert len(run.trace.messages) == 4
     assert run.trace.makespan == run.makespan == 10
     assert str(run) == "makespan 10 s, bubble 40.0% (by rank: 40.0%, 40.0%)"
+
+
+def test_a_trace_is_read_back():
+    run = simulate("interleaved", 2, 4, transfer=0.5)
+    actions = actions_of(run.trace)
+    assert len(actions) == 2 * 2 * 2 * 4
+    for rank in range(2):
+        mine = sorted((a for a in actions if a.rank == rank), key=lambda a: a.start)
+        assert tuple(a.action for a in mine) == run.schedule.orders[rank]
+    assert measured_bubble(run.trace) == pytest.approx(run.bubble)
+    late = Trace([s._replace(start=s.start + 7, end=s.end + 7) for s in run.trace])
+    assert measured_bubble(late) == pytest.approx(run.bubble)
+    with pytest.raises(ValueError, match="no action of a pipeline"):
+        measured_bubble(Trace([Span(0, "compute", "F[0]", 0, 1)]))
+
+
+def test_a_deadlock_can_be_simulated_as_far_as_it_goes():
+    run = simulate("F0 B0 F1 B1\nF0 F1 B0 B1", allow_deadlock=True)
+    assert [w.rank for w in run.deadlock.waiting] == [0, 1]
+    assert run.deadlock.cycle == [0, 1]
+    assert (run.makespan, run.busy) == (2, [1, 1])
+    assert str(run).startswith("deadlock after 2 s: rank 0 at position 1 (B0) waits for B0")
+    nothing = simulate(["B0 F0"], allow_deadlock=True)
+    assert (nothing.makespan, nothing.bubble) == (0, 0)
+    assert simulate("gpipe", 2, 2, allow_deadlock=True).deadlock is None
+    with pytest.raises(ValueError, match="missing"):
+        simulate("F0 B0\nF0", allow_deadlock=True)
 
 
 def test_stages_may_cost_what_they_like():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.nn import MLP, Linear, Sequential, Tanh, build
+from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh, build
 from distlearn.parallel import balance, layer_costs
 from distlearn.parallel.stages import as_stages, cut
 
@@ -65,6 +65,11 @@ def test_real_networks_are_cut_evenly(name, shape, worst):
     costs = layer_costs(model, shape)
     stages = [sum(costs[part]) for part in balance(costs, 4)]
     assert max(stages) / (sum(stages) / 4) < worst
+
+
+def test_only_layers_in_a_row_can_be_cut():
+    with pytest.raises(TypeError, match="expected a Sequential, whose layers can be cut apart, got a Parallel"):
+        as_stages(None, Parallel(Linear(2, 2), Linear(2, 2)), 2)
 
 
 def test_pieces_keep_names_and_weights():

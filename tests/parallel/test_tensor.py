@@ -13,7 +13,8 @@ from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import LARS, Momentum, Optimizer
 from distlearn.parallel import TensorParallel, parallelize
-from distlearn.parallel.tensor import account
+from distlearn.parallel.phantom import phantom_copy
+from distlearn.parallel.tensor import account, gather_params
 from distlearn.testing import assert_same_params
 
 from .tensor_cases import MODELS, PAIRS, F, batches, loss_of, serial, train
@@ -55,17 +56,21 @@ def test_any_mlp_on_any_number_of_ranks(sizes, size, batch):
     x, dy = rng.normal(size=(batch, sizes[0])), rng.normal(size=(batch, sizes[-1]))
 
     def program(comm):
-        model = nn.MLP(sizes, seed=1, **F)
-        model = model if comm is None else parallelize(model, comm)
+        serial = nn.MLP(sizes, seed=1, **F)
+        model = parallelize(serial, comm)
         y, saved = model.forward(x)
         model.backward(dy.copy(), saved)
-        return y, {p.name: p.grad for p in model.params}
+        for p in model.params:
+            p.data[...] = p.grad
+        return y, gather_params(model, comm, [p.name for p in serial.params])
 
-    want, grads = program(None)
-    for y, _ in SimWorld(size).run(program):
+    serial = nn.MLP(sizes, seed=1, **F)
+    want, saved = serial.forward(x)
+    serial.backward(dy.copy(), saved)
+    results = SimWorld(size).run(program)
+    for y, _ in results:
         np.testing.assert_allclose(y, want, atol=1e-12)
-    for name, grad in SimWorld(1).run(program)[0][1].items():
-        np.testing.assert_allclose(grad, grads[name], atol=1e-12)
+    assert_same_params(results[0][1], {p.name: p.grad for p in serial.params})
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -97,11 +102,29 @@ def test_account_reads_as_a_table():
     def program(comm):
         return str(account(parallelize(nn.build("alexnet28"), comm), (8, 784)))
 
-    text = SimWorld(2).run(program)[0]
-    assert "4 ranks" not in text
-    assert "2 ranks, input (8, 784), bytes per sample" in text
+    text = SimWorld(3).run(program)[0]
+    assert "3 ranks, input (8, 784), bytes per sample" in text
     assert "on every rank: 2 groups" in text
     assert "serial masks" in text
+
+
+def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
+    """Convolutions 4 and 5 look at what lies on the same rank; only 1, 2 and 3 need the channels of the other."""
+
+    def program(comm):
+        model = parallelize(phantom_copy(outline), comm)
+        shapes = [p.data.shape for p in model.params]
+        return [type(layer).__name__ for layer in model.layers], shapes, account(model, (1, 227, 227, 3))
+
+    outline = phantom_copy(nn.build("alexnet", seed=None))
+    (kinds, shapes, told), _ = SimWorld(2).run(program)
+    after_third = kinds[kinds.index("FilterConv2d", 1) :]
+    assert "Gather" not in after_third
+    assert [k for k in after_third if "Conv" in k] == ["FilterConv2d", "GroupConv2d", "GroupConv2d"]
+    assert shapes[:3] == [(11, 11, 3, 48), (48,), (5, 5, 48, 128)]
+    channels = 4 * (55 * 55 * 96 + 27 * 27 * 256)
+    assert sum(t.nbytes for t in told.forward) == channels + 4 * (4096 + 1000)
+    assert sum(t.nbytes for t in told.backward) == channels + 4 * 4096
 
 
 def test_a_rank_holds_its_part_alone():
@@ -176,5 +199,5 @@ def test_twins_on_two_ranks_are_used_where_they_are_exact(kind):
     def program(comm):
         return [type(layer).__name__ for layer in parallelize(MODELS[kind](), comm).layers]
 
-    assert SimWorld(2).run(program)[0] == ["SiameseParallel" if kind == "siamese" else "Siamese"]
+    assert SimWorld(2).run(program)[0] == ["Siamese" if "dropout" in kind else "SiameseParallel"]
     assert SimWorld(3).run(program)[0] == ["Siamese"]

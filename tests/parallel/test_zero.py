@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import RankError, SimWorld
-from distlearn.nn import GRU, MLP, Linear, Sequential, SoftmaxCrossEntropy
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.nn import build as build_model
-from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, StepDecay
-from distlearn.parallel import ZeRO, model_state_bytes
+from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
+from distlearn.parallel import DataParallel, ZeRO, model_state_bytes
 from distlearn.testing import assert_same_params
 
 from .programs import RingComm, run, serial
-from .test_data_parallel import Batch, model_of
+from .test_data_parallel import Batch, X, Y, model_of
 
 STAGES = [1, 2, 3]
 
@@ -90,6 +90,28 @@ def test_other_layers(stage, name):
     got = SimWorld(3).run(program, zero(stage, 1e4))[0]
     assert_same_params(got[0], params)
     np.testing.assert_allclose(got[1], losses, atol=1e-12)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_with_batch_normalisation_it_is_data_parallelism(stage):
+    """Every rank normalises its own part, so serial training is not what it equals; running statistics stay frozen."""
+
+    def data_parallel(comm, model, loss, rule, lr):
+        return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr))
+
+    def program(comm, make):
+        layers = [Linear(7, 6, 0, dtype="float64"), BatchNorm(6, dtype="float64"), Linear(6, 4, 1, dtype="float64")]
+        strategy = make(comm, Sequential(*layers), SoftmaxCrossEntropy(), Momentum(), 0.1)
+        mine = np.array_split(np.arange(20), comm.size)[comm.rank]
+        losses = [strategy.step(Batch(X[mine], Y[mine], 20)) for _ in range(4)]
+        return strategy.gather_params(), losses, strategy.predict(X[:5])
+
+    for want, got in zip(SimWorld(3).run(program, data_parallel), SimWorld(3).run(program, zero(stage)), strict=True):
+        if want[0] is not None:
+            assert_same_params(got[0], want[0])
+            assert abs(got[0]["1.running_mean"]).max() > 0
+        np.testing.assert_allclose(got[1], want[1], atol=1e-12)
+        np.testing.assert_allclose(got[2], want[2], atol=1e-11)
 
 
 # -- memory ----------------------------------------------------------------------------------------------------------
@@ -178,6 +200,18 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(stage, size):
     assert len(sent) == phases * b * (size - 1) + loss[0]
     total = sum(m.nbytes for m in world.trace.messages)
     assert total == size * (phases * n * (size - 1) / size + loss[1])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_time_line_tells_waiting_from_computing(stage):
+    """Gathers stand beside the layers' spans, not inside them: nothing looks hidden that is not."""
+    world = SimWorld(4, Network(1e-5, 1e9), Roofline(1e10))
+    world.run(deep, stage)
+    trace = world.trace
+    assert trace.exposed(0) == pytest.approx(trace.total(rank=0, lane="comm"))
+    layers = [s for s in trace.select(rank=0, lane="compute") if s.name != "update"]
+    assert len(layers) == 2 * len(MLP((64,) * 9).layers)
+    assert all(s.seconds > 0 for s in layers if s.flops)
 
 
 def test_a_released_parameter_is_not_a_number():

@@ -214,9 +214,11 @@ def test_a_missing_gpu_is_named():
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_the_same_numbers():
-    want = SimWorld(1).run(train, FAST)[0]
-    assert_same_params(SimWorld(2).run(train, FAST.but(device="gpu"))[0].params, want.params, tol=1e-9)
+@pytest.mark.parametrize("strategy", ["data", "data_naive", "local_sgd", "zero1", "zero2", "zero3"])
+def test_a_gpu_gives_the_same_numbers(strategy):
+    settings = FAST.but(strategy=strategy, average_every=1, optimizer="sgd", accumulate=2, check_every=3)
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    assert_same_params(SimWorld(2).run(train, settings.but(device="gpu"))[0].params, want.params, tol=1e-9)
 
 
 def test_the_update_takes_time_in_the_simulator():

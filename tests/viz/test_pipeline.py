@@ -123,7 +123,7 @@ def test_numbers_are_left_out_where_they_would_not_be_readable():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("F0 B0 F1 B1\nF0 F1 B0 B1",), "deadlock: rank 0"),
+        (("F0 B0 F1 B1\nF0 B0 F1",), "rank 1, stage 1: B1 missing"),
         ((Trace([Span(0, "compute", "F[0]", 0, 1)]),), "no action of a pipeline takes time"),
         ((Trace([Span(0, "stage", "F[0]", 1, 1)]),), "no action of a pipeline takes time"),
         ((simulate("gpipe", 2, 2), 2, 2), "has its ranks, micro-batches and times already"),
@@ -133,6 +133,27 @@ def test_numbers_are_left_out_where_they_would_not_be_readable():
 def test_what_cannot_be_drawn_is_refused(args, message):
     with pytest.raises(ValueError, match=message):
         viz.plot_schedule(*args)
+
+
+def test_a_deadlock_is_drawn_as_far_as_it_goes():
+    schedule = "F0 B0 F1 B1\nF0 F1 B0 B1\nF0 B0 F1 B1"
+    ax = viz.plot_schedule(schedule)
+    assert ax.get_title("left") == "Deadlock: ranks 0 and 1 wait for each other"
+    assert boxes(ax, "forward").tolist() == [[0, 1, 0], [1, 2, 1], [2, 3, 2]]
+    assert boxes(ax, "backward").tolist() == [[3, 5, 2]]
+    waiting = boxes(ax, "waiting")
+    assert waiting[:, 0].tolist() == [1, 2, 5]  # from the end of what they did
+    assert [t.get_text() for t in ax.texts if "?" in t.get_text()] == ["B0?", "F1?", "F1?"]
+    assert ax.get_legend().get_texts()[-1].get_text() == "waits for ever"
+    assert waiting[:, 1].max() <= ax.get_xlim()[1] + 1e-9
+    words = viz.describe_schedule(schedule)
+    assert words.endswith("Rank 1: F0, then waits for ever with F1. Rank 2: F0 B0, then waits for ever with F1.")
+
+
+def test_a_deadlock_before_the_first_action_is_drawn_too():
+    ax = viz.plot_schedule(["B0 F0"])
+    assert ax.get_title("left") == "Deadlock: rank 0 waits for itself"
+    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits for ever with B0.")
 
 
 def test_words_for_those_who_cannot_see_it(ax):

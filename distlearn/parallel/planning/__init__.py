@@ -3,11 +3,12 @@
 - `layout`: the ways to split n ranks into data, tensor and pipeline parallel ones
 - `work`: what a layer takes, computing and sending
 - `memory`: what a rank must hold
-- `cost`: a layout's training step, put together from these
+- `job`: what is to be trained, and the form of an answer
+- `staged`, `trick`: a layout's training step, put together from these; `timeline` and `buckets` say what waits for what
 - `plan`: the answer
 """
 
-from .cost import Cost
+from .job import Cost
 from .layout import Layout, layouts
 from .plan import Plan, plan
 

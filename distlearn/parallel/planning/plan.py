@@ -9,8 +9,10 @@ from ...nn.models import model_named
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
-from .cost import Cost, Job, cost_of, has_trick
+from .job import Cost, Job
 from .layout import layouts
+from .staged import stages_cost
+from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
 
 
@@ -58,9 +60,9 @@ class Plan:
                 f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
             )
         text = f"{best.layout}: {seconds(best.seconds)} a step"
-        others = [c for c in self.costs if c is not best and c.layout.kinds != best.layout.kinds]
+        others = [c for c in self.costs if c is not best and self.fits(c)]
         if others and others[0].seconds < 1.05 * best.seconds:
-            text += f", as {others[0].layout} within 5 %"
+            text += f", level with {others[0].layout} (within 5 %)"
         elif others:
             text += f", {others[0].seconds / best.seconds:.2g} times as fast as {others[0].layout}"
         return f"{text}. {self._reason(best)}{self._not_fitting()}"
@@ -72,14 +74,17 @@ class Plan:
         gradients = WIRE["all_reduce"](self.weights, self.n)
         weights, each = quantity(self.weights, "B"), quantity(gradients, "B")
         sums = f"summing its {weights} of gradients sends {each} a rank"
+        against = "Against the activations of this batch its weights are"
         if best.layout.kinds != ("data",):
-            share = "less" if best.nbytes < gradients else "more, but with less to wait for"
             mine = quantity(best.nbytes, "B")
-            return f"For this batch the network is large: {sums}; this layout sends {mine}, which is {share}."
+            if best.nbytes < gradients:
+                return f"{against} large: {sums}; this layout sends {mine}."
+            return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
         dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
         if gradients < dealing < math.inf:
-            return f"For this batch the network is small: {sums}, dealing its layers {quantity(dealing, 'B')}."
-        return f"For this batch {sums}, and most of it hides behind computing."
+            other = quantity(dealing, "B")
+            return f"{against} small: {sums}, dealing its layers {other}."
+        return f"{sums[0].upper()}{sums[1:]}, and most of it hides behind computing."
 
     def _not_fitting(self) -> str:
         """Name a faster layout that the memory rules out."""
@@ -198,4 +203,5 @@ def plan(
     )  # fmt: skip
     possible = layouts(n, batch_size=batch_size, n_layers=len(model.layers), trick=has_trick(model))
     weights = sum(p.nbytes for p in model.params if not p.frozen)
-    return Plan([cost_of(job, layout) for layout in possible], n, name=name, memory=memory, weights=weights)
+    costs = [(trick_cost if layout.trick else stages_cost)(job, layout) for layout in possible]
+    return Plan(costs, n, name=name, memory=memory, weights=weights)

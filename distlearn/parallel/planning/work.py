@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...nn.base import Layer, Param
 from ...nn.container import Sequential, cost
-from ..tensor import ColumnLinear, Gather, TensorLayer, Traffic, parallelize
+from ..tensor import ColumnLinear, Gather, StackParallel, TensorLayer, Traffic, parallelize
 
 WIRE = {
     "all_reduce": lambda n, p: 2 * n * (p - 1) / p,
@@ -114,6 +114,21 @@ class Rates:
             return LayerTime(layer.params, *computing)
         there, back = layer.traffic(shape, itemsize)
         sending = [sum(self.collective(t, ranks) for t in way) for way in (there, back)]
+        if isinstance(layer, StackParallel) and len(ranks) > 1:
+            computing, sending = self._wavefront(layer, shape, computing, (there, back), ranks)
         hiding = computing[1] / 2 if isinstance(layer, ColumnLinear) else 0.0  # the weights' gradient
         nbytes = sum(WIRE.get(t.name, lambda n, p: n)(t.nbytes, len(ranks)) for t in there + back)
         return LayerTime(layer.params, *computing, *sending, hiding, nbytes)
+
+    def _wavefront(self, layer: StackParallel, shape, computing, traffic, ranks) -> tuple[list[float], list[float]]:
+        """Stretch a stack's times: blocks go from rank to rank, no faster than the slower of work and wire."""
+        p, m = len(ranks), min(layer.n_blocks, shape[1])
+        stretched, sending = [], []
+        for work, way in zip(computing, traffic, strict=True):
+            block = work / m
+            latency, long = self.route(max((t.nbytes for t in way if t.name == "send"), default=0), *ranks[:2])
+            others = sum(self.collective(t, ranks) for t in way if t.name != "send")
+            whole = m * max(block, long) + (p - 1) * (block + latency + long)
+            stretched.append((m + p - 1) * block)
+            sending.append(max(0.0, whole - stretched[-1]) + others)
+        return stretched, sending

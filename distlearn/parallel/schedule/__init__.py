@@ -14,6 +14,7 @@ from .orders import SCHEDULES, gpipe, interleaved, one_f_one_b, pipedream
 from .play import Deadlock, Waiting
 from .schedule import Schedule, make_schedule
 from .simulate import Simulated, ideal_bubble, simulate
+from .traces import TimedAction, actions_of, measured_bubble
 
 __all__ = [
     "SCHEDULES",
@@ -23,13 +24,16 @@ __all__ = [
     "Report",
     "Schedule",
     "Simulated",
+    "TimedAction",
     "Waiting",
+    "actions_of",
     "check_schedule",
     "format",
     "gpipe",
     "ideal_bubble",
     "interleaved",
     "make_schedule",
+    "measured_bubble",
     "one_f_one_b",
     "parse",
     "pipedream",

@@ -31,7 +31,7 @@ class Finding(NamedTuple):
         return self.message
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What `check_schedule` found.
 
@@ -71,6 +71,8 @@ class Report:
             return "\n".join([f"wrong schedule ({head}):", *(f"  {f}" for f in self.findings)])
         sends = "also with blocking sends" if self.blocking is None else "but not with blocking sends"
         return f"right ({head}), {sends}; in flight by rank: {', '.join(map(str, self.in_flight))}"
+
+    __repr__ = __str__  # what a notebook shows
 
 
 def check_schedule(

@@ -30,7 +30,8 @@ def _check(name: str, rank: int, n_ranks: int, n_microbatches: int, what: str = 
 def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     """All micro-batches forward, then all of them backward.
 
-    Simple, and memory grows with the number of micro-batches: all of their activations are in flight at once.
+    Simple, and memory grows with the number of micro-batches: all of their activations are in flight at once. Backward
+    takes them in the same order as forward (the paper's figure in the opposite one, which costs the same).
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def _wait(schedule: Schedule, at: list[int], rank: int, missing: Action) -> Wait
     """Say what a rank waits for, and where that stands."""
     position, on = at[rank], schedule.rank_of(missing.stage)
     action = schedule.orders[rank][position]
-    where = schedule.orders[on].index(missing) if missing in schedule.orders[on] else None
+    where = schedule.place.get(missing)
     shown = schedule.short(missing)
     what = f"rank {rank} at position {position} ({schedule.short(action)}) waits for {shown}"
     if where is None:

@@ -16,7 +16,7 @@ MAX_STAGES_PER_RANK = 128
 _LABEL = re.compile(r"^(?:rank|stage)?\s*\d+\s*:", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schedule:
     """What every rank does, in order; not yet known to be right (`check_schedule` says).
 
@@ -86,6 +86,8 @@ class Schedule:
 
     def __str__(self) -> str:
         return self.text
+
+    __repr__ = __str__  # what a notebook shows
 
 
 def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Schedule:

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...trace import Message, Span, Trace
-from .action import Action
 from .check import check_schedule
-from .play import needs, play
+from .play import Deadlock, needs, play
 from .schedule import Schedule
-
-LANE = "stage"
-"""The lane of a trace on which spans are whole actions; the layers inside are on "compute"."""
-
-
-def span_name(schedule: Schedule, action: Action) -> str:
-    """Name of an action's span: "F[3]", or "F[3 of stage 2]" where ranks have several stages."""
-    where = "" if schedule.simple else f" of stage {action.stage}"
-    return f"{action.kind}[{action.microbatch}{where}]"
+from .traces import LANE, span_name
 
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
@@ -26,8 +17,9 @@ def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float
 
     .. math:: \frac{p - 1}{v m + p - 1}
 
-    A rank works for m (f + b) seconds. Before its first micro-batch arrives and after its last one has gone it waits
-    for the p - 1 other ranks, (p - 1) (f + b) / v in sum, as with v stages a rank each is v times as short.
+    A rank works for m (f + b) seconds. Besides, the pipeline fills and runs empty: one micro-batch must pass the p - 1
+    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in sum, as with v stages
+    a rank each is v times as short. The bubble is that, divided by both together.
 
     Parameters
     ----------
@@ -51,7 +43,7 @@ def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float
     return (n_ranks - 1) / (n_virtual * n_microbatches + n_ranks - 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulated:
     """A schedule with times.
 
@@ -66,6 +58,8 @@ class Simulated:
         Seconds that each rank computes.
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
+    deadlock : Deadlock or None
+        Where the ranks stand for ever, if they do; then all else is about what they did before.
     """
 
     schedule: Schedule
@@ -73,11 +67,12 @@ class Simulated:
     makespan: float
     busy: list[float]
     in_flight: list[int]
+    deadlock: Deadlock | None = None
 
     @property
     def bubbles(self) -> list[float]:
         """Share of the makespan in which each rank waits."""
-        return [1 - busy / self.makespan for busy in self.busy]
+        return [1 - busy / self.makespan if self.makespan else 0.0 for busy in self.busy]
 
     @property
     def bubble(self) -> float:
@@ -85,8 +80,12 @@ class Simulated:
         return sum(self.bubbles) / len(self.busy)
 
     def __str__(self) -> str:
+        if self.deadlock is not None:
+            return f"deadlock after {self.makespan:.4g} s: {self.deadlock}"
         shares = ", ".join(f"{b:.1%}" for b in self.bubbles)
         return f"makespan {self.makespan:.4g} s, bubble {self.bubble:.1%} (by rank: {shares})"
+
+    __repr__ = __str__
 
 
 def simulate(
@@ -97,6 +96,7 @@ def simulate(
     forward: float | Sequence[float] = 1.0,
     backward: float | Sequence[float] = 2.0,
     transfer: float = 0.0,
+    allow_deadlock: bool = False,
     **options,
 ) -> Simulated:
     """Give every action of a schedule its start and its end, from what forward, backward and a message cost.
@@ -112,6 +112,8 @@ def simulate(
         more stages compare), or one per stage.
     transfer : float
         Seconds from the end of an action to the arrival of its result on another rank.
+    allow_deadlock : bool
+        Simulate a schedule in which ranks wait for each other as far as it goes, instead of raising.
     **options
         Go to the generator: `n_virtual=3`.
 
@@ -132,7 +134,9 @@ def simulate(
     >>> round(simulate("interleaved", 4, 12, n_virtual=2).bubble, 4)
     0.1111
     """
-    made = check_schedule(schedule, n_ranks, n_microbatches, **options).require()
+    report = check_schedule(schedule, n_ranks, n_microbatches, **options)
+    stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
+    made = report.schedule if stuck else report.require()
     costs = {"F": _per_stage(made, "forward", forward), "B": _per_stage(made, "backward", backward)}
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
@@ -140,19 +144,19 @@ def simulate(
     def delay(before, after):
         return transfer if made.rank_of(before.stage) != made.rank_of(after.stage) else 0.0
 
-    times, _ = play(made, lambda action: costs[action.kind][action.stage], delay)
+    times, deadlock = play(made, lambda action: costs[action.kind][action.stage], delay)
     spans, messages = [], []
     for rank, order in enumerate(made.orders):
-        for action in order:
+        for action in (a for a in order if a in times):
             spans.append(Span(rank, LANE, span_name(made, action), *times[action]))
             for b in needs(action, made.n_stages):
                 source, sent = made.rank_of(b.stage), times[b][1]
                 if source != rank:
                     messages.append(Message(source, rank, 0, sent, sent + transfer))
-    busy = [sum(costs[a.kind][a.stage] for a in order) for order in made.orders]
+    busy = [sum(costs[a.kind][a.stage] for a in order if a in times) for order in made.orders]
     spans.sort(key=lambda s: (s.end, s.rank))
-    in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]
-    return Simulated(made, Trace(spans, messages), max(s.end for s in spans), busy, in_flight)
+    makespan = max((s.end for s in spans), default=0.0)
+    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
 
 
 def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:

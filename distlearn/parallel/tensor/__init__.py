@@ -1,13 +1,14 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
 - how an axis is dealt: `cut`; what every layer here has in common: `layer`
-- layers: `units` (neurons, filters), `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
-- from a serial model to these: `rewrite` (`parallelize`), `ties`, `sequence`; what it costs: `account`
+- layers: `units` (neurons, filters), `groups`, `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
+- from a serial model to these: `rewrite` (`parallelize`), `chain`, `ties`, `sequence`; what it costs: `account`
 - training: `strategy`
 """
 
 from .account import Account, account
 from .cut import Cut
+from .groups import GroupConv2d
 from .layer import Place, TensorLayer, Traffic, gather_params, places_of, put_together
 from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
@@ -15,7 +16,7 @@ from .rewrite import parallelize
 from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
-from .strategy import PartOptimizer, TensorParallel, part_optimizer
+from .strategy import PartOptimizer, TensorParallel, part_optimizer, summed_length
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
 
@@ -25,6 +26,7 @@ __all__ = [
     "Cut",
     "FilterConv2d",
     "Gather",
+    "GroupConv2d",
     "PartOptimizer",
     "PathParallel",
     "Place",
@@ -43,4 +45,5 @@ __all__ = [
     "part_optimizer",
     "places_of",
     "put_together",
+    "summed_length",
 ]

@@ -86,9 +86,9 @@ def account(model: Layer, input_shape: tuple[int, ...], itemsize: int | None = N
     --------
     >>> from distlearn.comm import SimWorld
     >>> from distlearn.nn import MLP
+    >>> from distlearn.parallel.tensor import parallelize
     >>> def program(comm):
     ...     return account(parallelize(MLP((784, 256, 10)), comm), (128, 784))
-    >>> from distlearn.parallel.tensor import parallelize
     >>> [(t.name, t.nbytes) for t in SimWorld(4).run(program)[0].forward]
     [('all_reduce', 5120)]
     """

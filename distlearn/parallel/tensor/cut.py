@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...backend import get_xp
@@ -35,6 +37,16 @@ class Cut:
         self.parts = [np.asarray(part, int) for part in parts]
         self.widths = [len(part) for part in self.parts]
         self.n, self.widest = sum(self.widths), max(self.widths)
+        self._places = [_place(part) for part in self.parts]
+        self._repeated: dict[int, Cut] = {}
+
+    def __eq__(self, other):
+        return isinstance(other, Cut) and all(map(np.array_equal, self.parts, other.parts))
+
+    __hash__ = None
+
+    def __reduce__(self):
+        return Cut, (self.parts,)
 
     @classmethod
     def even(cls, n: int, size: int) -> Cut:
@@ -43,20 +55,30 @@ class Cut:
 
     def repeat(self, times: int) -> Cut:
         """Return the cut of `times` axes of this length, one behind the other: an image's channels after `Flatten`."""
-        starts = np.arange(times)[:, None] * self.n
-        return self if times == 1 else Cut([(starts + part).ravel() for part in self.parts])
+        if times == 1:
+            return self
+        if times not in self._repeated:
+            starts = np.arange(times)[:, None] * self.n
+            self._repeated[times] = Cut([(starts + part).ravel() for part in self.parts])
+        return self._repeated[times]
 
-    def index(self, rank: int):
-        """Return a rank's places: a slice where they are contiguous, which is a view and not a copy."""
-        part = self.parts[rank]
-        if len(part) and (np.diff(part) == 1).all():
-            return slice(int(part[0]), int(part[-1]) + 1)
-        return part
+    def index(self, rank: int, like=None):
+        """Return a rank's places, for indexing `like`: a slice where they are contiguous, else an array beside it."""
+        place = self._places[rank]
+        if isinstance(place, slice) or like is None or isinstance(like, np.ndarray):
+            return place
+        return getattr(get_xp(like), "asarray", lambda index: index)(place)
 
     def take(self, x, rank: int, axis: int = -1):
         """Return a rank's part of an array, as a contiguous array of its own."""
-        place = (slice(None),) * (axis % x.ndim) + (self.index(rank),)
+        place = (slice(None),) * (axis % x.ndim) + (self.index(rank, x),)
         return get_xp(x).array(x[place], copy=True, order="C")
+
+
+def _place(part):
+    """Return contiguous places as a slice: indexing by it is a view and not a copy."""
+    contiguous = len(part) and (np.diff(part) == 1).all()
+    return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
 
 
 def gather_last(comm, x, cut: Cut):
@@ -81,7 +103,7 @@ def gather_last(comm, x, cut: Cut):
     blocks = comm.all_gather(_filled(x, cut.widest))
     y = xp.empty((*lead, cut.n), x.dtype)
     for rank, width in enumerate(cut.widths):
-        y[..., cut.index(rank)] = blocks[rank][..., :width]
+        y[..., cut.index(rank, y)] = blocks[rank][..., :width]
     return y
 
 
@@ -105,14 +127,14 @@ def reduce_scatter_last(comm, x, cut: Cut):
     xp, lead = get_xp(x), x.shape[:-1]
     blocks = xp.zeros((comm.size, *lead, cut.widest), x.dtype)
     for rank, width in enumerate(cut.widths):
-        blocks[rank][..., :width] = x[..., cut.index(rank)]
+        blocks[rank][..., :width] = x[..., cut.index(rank, x)]
     mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(*lead, cut.widest)
     return xp.ascontiguousarray(mine[..., : cut.widths[comm.rank]])
 
 
 def gathered_values(shape, cut: Cut) -> int:
     """Values that `gather_last` and `reduce_scatter_last` move where this rank has an array of `shape`."""
-    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    rows = math.prod(shape[:-1])
     return rows * cut.widest * len(cut.parts)
 
 

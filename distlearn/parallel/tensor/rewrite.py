@@ -14,42 +14,27 @@ import copy
 
 from ...nn import (
     GRU,
-    AvgPool,
     BatchNorm,
     Conv2d,
     Dropout,
-    Flatten,
-    GlobalAvgPool,
-    Identity,
     Linear,
-    LocalResponseNorm,
-    MaxPool,
     Parallel,
     Recompute,
-    ReLU,
-    Reshape,
     Residual,
     Sequential,
     Siamese,
-    Sigmoid,
-    Softmax,
-    Tanh,
 )
 from ...nn.base import Layer, walk
+from .chain import Chain
+from .groups import GroupConv2d
 from .layer import TensorLayer
-from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
-from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
 from .ties import Ties
 from .twins import SiameseParallel
-from .units import ColumnLinear, FilterConv2d, Units
+from .units import ColumnLinear, FilterConv2d
 
-BY_CHANNEL = (ReLU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
-"""Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
-WITHOUT_PARAMETERS = (*BY_CHANNEL, Flatten, Reshape, Dropout, LocalResponseNorm, Softmax)
-"""Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
 BLOCKS = (Sequential, Parallel, Residual, Recompute, Siamese)
 
 
@@ -62,6 +47,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     `Linear` on whole activations     `ColumnLinear`: the rank's neurons
     `Linear` on dealt ones            `RowLinear`: the rank's inputs, outputs summed
     `Conv2d`                          `FilterConv2d`: the rank's filters
+    `Conv2d` in groups                `GroupConv2d`: the rank's groups, if they are a multiple of the ranks
     activations, poolings, `Flatten`  as they are, on the rank's part
     `Dropout`, `BatchNorm`            on the rank's part, with the serial run's masks and statistics
     `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are dealt
@@ -96,22 +82,6 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     return _Rewriter(model, comm).sequence(model)
 
 
-def leave_sum_open(layers: list[Layer]) -> bool:
-    """Let the first layer with parameters give each rank its summand of the input's gradient instead of the sum.
-
-    Returns
-    -------
-    open : bool
-        Whether it does: then whoever is before these layers forms the sum. It does not if it is not dealt to ranks, or
-        stands in several places.
-    """
-    first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
-    if not isinstance(first, Units) or first.gather_output:
-        return False
-    first.sum_input_gradient = False
-    return True
-
-
 class _Rewriter:
     """Goes through a model once; remembers what became of layers that stand in several places."""
 
@@ -121,7 +91,7 @@ class _Rewriter:
     def sequence(self, model: Layer) -> TensorSequential:
         """Deal the layers of a sequence (or a single layer)."""
         layers = model.layers if isinstance(model, Sequential) else [model]
-        built = _Sequence(self)
+        built = Chain(self)
         i = 0
         while i < len(layers):
             stack = self._stack_at(layers, i)
@@ -164,10 +134,13 @@ class _Rewriter:
             return layer, "on every rank: shares a parameter"
         if n < self.comm.size:
             return layer, f"on every rank: only {n} {what}"
-        if not dense and layer.groups > 1:
+        grouped = not dense and layer.groups > 1
+        if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
         repeated = self.ties.repeated(layer)
-        made = (ColumnLinear if dense else FilterConv2d).of(layer, self.comm, gather_output=repeated)
+        made = (ColumnLinear if dense else GroupConv2d if grouped else FilterConv2d).of(
+            layer, self.comm, gather_output=repeated
+        )
         if repeated:
             self.done[id(layer)] = made
         return made, ""
@@ -188,69 +161,3 @@ class _Rewriter:
         view.params = list({id(p): p for child in view.layers for p in child.params}.values())
         view.spans_itself = True
         return view
-
-
-class _Sequence:
-    """A sequence under construction; `cut` says how the activations are dealt at its end, None if they are whole."""
-
-    def __init__(self, rewriter: _Rewriter):
-        self.rewriter, self.comm, self.ties = rewriter, rewriter.comm, rewriter.ties
-        self.layers, self.hows, self.cut = [], [], None
-
-    def add(self, layer, how: str = "") -> None:
-        """Append a layer."""
-        self.layers.append(layer)
-        self.hows.append(how or getattr(layer, "how", "") or "parts over ranks")
-
-    def put(self, layer, following) -> None:
-        """Append what becomes of a serial layer, as the activations are now."""
-        if self.cut is not None and self._on_part(layer, following):
-            return
-        self.close()
-        made, how = self.rewriter.whole(layer)
-        self.add(made, how)
-        if isinstance(made, Units) and not made.gather_output:
-            self.cut = made.cut
-
-    def _on_part(self, layer, following) -> bool:
-        """Append a layer that works on the rank's part; say whether it can."""
-        kind, comm = type(layer), self.comm
-        once = not (self.ties.repeated(layer) or self.ties.shared(layer))
-        if kind in BY_CHANNEL or (kind is Flatten and self._rows_follow(following)):
-            self.add(layer, "on the rank's part")
-        elif kind is Dropout:
-            self.add(ShardDropout(layer, self.cut, comm.rank), "on the rank's part, serial masks")
-        elif kind is BatchNorm and once:
-            self.add(ShardNorm(comm, layer, self.cut))
-        elif kind is Linear and once:
-            self.add(RowLinear.of(layer, comm, cut=self.cut.repeat(layer.d_in // self.cut.n)))
-            self.cut = None
-        else:
-            return False
-        return True
-
-    def _rows_follow(self, following) -> bool:
-        """Say whether the next layer that is not done by channel is a dense one that can take this rank's rows."""
-        for layer in following:
-            if type(layer) is Linear:
-                return not (self.ties.repeated(layer) or self.ties.shared(layer))
-            if type(layer) not in (*BY_CHANNEL, Dropout):
-                break
-        return False
-
-    def close(self) -> None:
-        """Make the activations whole."""
-        if self.cut is None:
-            return
-        gather = Gather(self.comm, self.cut)
-        gather.name = f"{self.layers[-1].name.partition('.')[0]}.Gather"
-        self.add(gather)
-        self.cut = None
-
-    def finish(self) -> TensorSequential:
-        """Close the sequence, and let every `Gather` sum the gradients that come back from dealt neurons."""
-        self.close()
-        for i, layer in enumerate(self.layers):
-            if isinstance(layer, Gather):
-                layer.sums = leave_sum_open(self.layers[i + 1 :])
-        return TensorSequential(self.comm, self.layers, self.hows)

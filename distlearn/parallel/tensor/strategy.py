@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...backend import get_xp
 from ...optim import Optimizer
 from ...optim.clip import global_norm
 from ..base import Serial
@@ -79,6 +80,24 @@ class PartOptimizer(Optimizer):
         super().step()
 
 
+def summed_length(params, comms, like) -> float:
+    """Return the length of the gradients of several ranks as one vector.
+
+    Parameters
+    ----------
+    params : list of Param
+        Those that this rank counts: each parameter is counted by one rank.
+    comms : list of Communicator
+        Over which the squares are summed, one after another.
+    like : array
+        Where the numbers shall live while they travel.
+    """
+    squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
+    for comm in comms:
+        comm.all_reduce(squared)
+    return float(squared[0]) ** 0.5
+
+
 def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
     """Make an optimizer like another one for the parameters that this rank has of a parallelized model.
 
@@ -105,6 +124,6 @@ def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
     def total(params):
         """Length of the gradients of all ranks; what is on every rank counts once."""
         mine = [p for p in params if comm.rank == 0 or p.name in places]
-        return float(comm.all_reduce(np.array([global_norm(mine) ** 2]))[0]) ** 0.5
+        return summed_length(mine, [comm], params[0].data)
 
     return PartOptimizer(model.params, optimizer.rule, optimizer.lr, clip_norm=optimizer.clip_norm, total=total)

@@ -56,35 +56,46 @@ class Units(TensorLayer):
             dy = self.cut.take(dy, self.comm.rank)
         with layer_span(self.comm.clock, self.local, "backward", *like):
             dx = self.local.backward(dy, saved)
-        if dx is not None and self._sums:
-            dx = self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx))
-        return dx
+        return dx if dx is None else self._finish_input_gradient(dx)
+
+    def _finish_input_gradient(self, dx):
+        """Make the gradient of the input out of what this rank's outputs contribute."""
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self._sums else dx
 
     @property
     def _sums(self) -> bool:
         return self.sum_input_gradient and self.comm.size > 1
 
+    def _local_shape(self, shape):
+        """Return the shape of what `local` gets of an input."""
+        return shape
+
     def output_shape(self, shape):
-        shape = self.local.output_shape(shape)
+        shape = self.local.output_shape(self._local_shape(shape))
         return (*shape[:-1], self.cut.n) if self.gather_output else shape
 
     def flops(self, shape):
-        return self.local.flops(shape)
+        return self.local.flops(self._local_shape(shape))
 
     def backward_flops(self, shape):
-        return self.local.backward_flops(shape)
+        return self.local.backward_flops(self._local_shape(shape))
 
     def bytes_moved(self, shape, itemsize=4):
-        return self.local.bytes_moved(shape, itemsize)
+        return self.local.bytes_moved(self._local_shape(shape), itemsize)
 
     def traffic(self, shape, itemsize=4):
-        forward, backward = [], []
-        if self.gather_output and self.comm.size > 1:
-            values = gathered_values(self.local.output_shape(shape), self.cut)
+        if self.comm.size == 1:
+            return [], []
+        forward = []
+        if self.gather_output:
+            values = gathered_values(self.local.output_shape(self._local_shape(shape)), self.cut)
             forward.append(Traffic("all_gather", itemsize * values))
-        if self._sums and getattr(self.local, "input_gradient", True):
-            backward.append(Traffic("all_reduce", itemsize * math.prod(shape)))
-        return forward, backward
+        wanted = self.sum_input_gradient and getattr(self.local, "input_gradient", True)
+        return forward, self._input_traffic(shape, itemsize) if wanted else []
+
+    def _input_traffic(self, shape, itemsize) -> list[Traffic]:
+        """List what summing the input's gradient sends."""
+        return [Traffic("all_reduce", itemsize * math.prod(shape))]
 
     def __repr__(self):
         return f"{type(self).__name__}({self.cut.widths[self.comm.rank]} of {self.cut.n})"
@@ -181,12 +192,14 @@ class FilterConv2d(Units):
         Parameters
         ----------
         conv : Conv2d
-            Not in groups: those do not see the whole input, so their filters cannot go to any rank.
+            Not in groups: those see a part of the input each, so `GroupConv2d` deals whole groups.
         comm : Communicator
         gather_output : bool
         """
         if conv.groups != 1:
-            raise ValueError(f"FilterConv2d: {describe(conv)} has groups={conv.groups}, expected groups=1")
+            raise ValueError(
+                f"FilterConv2d: {describe(conv)} has groups={conv.groups}, expected groups=1; see GroupConv2d"
+            )
         layer = cls(comm, _deal(conv, conv.c_out, comm, "filters"), gather_output)
         W = layer.piece(conv.W, 3, layer.cut)
         b = None if conv.b is None else layer.piece(conv.b, 0, layer.cut)
