@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from typing import NamedTuple
 
 import numpy as np
 
 WORKSPACE = 32 << 20
 """Bytes of work memory: what NVIDIA advises for Hopper, and more than any earlier card wants."""
 
-GEMM = {"float32": ("cublasSgemm_v2", ctypes.c_float), "float64": ("cublasDgemm_v2", ctypes.c_double)}
+GEMM = {"float32": ("cublasSgemm", ctypes.c_float), "float64": ("cublasDgemm", ctypes.c_double)}
 AS_IT_IS, TRANSPOSED = 0, 1  # cublasOperation_t
 
 
@@ -27,6 +28,22 @@ def library():
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+
+
+class Operand(NamedTuple):
+    """A matrix, or a stack of them, to cuBLAS."""
+
+    array: object
+    how: int
+    """AS_IT_IS or TRANSPOSED."""
+    width: int
+    """From one row (or column) to the next, in elements."""
+    stack: int
+    """From one matrix to the next; 0 for one that meets all of the others."""
+
+    def place(self):
+        """Return pointer, width and stride as arguments."""
+        return ctypes.c_void_p(self.array.data.ptr), ctypes.c_int(max(1, self.width)), ctypes.c_longlong(self.stack)
 
 
 class Blas:
@@ -56,57 +73,63 @@ class Blas:
             raise RuntimeError(f"{name} failed with cuBLAS status {status}")
 
     def matmul(self, a, b, out=None):
-        """Return the product of two matrices (or of a vector and a matrix), as `cupy.matmul` does.
+        """Return the product of two matrices, or of stacks of them, as `cupy.matmul` does.
 
         Parameters
         ----------
-        a : (m, k) or (k,) array
-        b : (k, n) or (k,) array
+        a : (m, k), (s, m, k) or (k,) array
+        b : (k, n), (s, k, n) or (k,) array
             float32 or float64, like `a`.
-        out : (m, n) array, optional
+        out : array, optional
             Gets the product.
 
         Raises
         ------
         NotImplementedError
-            For stacks of matrices and other dtypes.
+            For more axes and other dtypes.
         """
-        if a.dtype != b.dtype or a.dtype.name not in GEMM or not {a.ndim, b.ndim} <= {1, 2}:
+        if a.dtype != b.dtype or a.dtype.name not in GEMM or not {a.ndim, b.ndim} <= {1, 2, 3}:
             found = f"{a.dtype} {a.shape} @ {b.dtype} {b.shape}"
             raise NotImplementedError(f"a captured product takes matrices of float32 or float64, got {found}")
-        rows, columns = a.reshape(1, -1) if a.ndim == 1 else a, b.reshape(-1, 1) if b.ndim == 1 else b
-        if rows.shape[1] != columns.shape[0]:
+        left, right = a.reshape(1, -1) if a.ndim == 1 else a, b.reshape(-1, 1) if b.ndim == 1 else b
+        stacks = {x.shape[0] for x in (left, right) if x.ndim == 3}
+        if left.shape[-1] != right.shape[-2] or len(stacks) > 1:
             raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
-        shape = (*a.shape[:-1], *b.shape[1:])
+        rows, columns = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
+        shape = (*stacks, *rows, *columns)
         c = out if out is not None and out.flags.c_contiguous else self._xp.empty(shape, a.dtype)
         if c.shape != shape or c.dtype != a.dtype:
             raise ValueError(f"matmul: out is {c.dtype} {c.shape}, expected {a.dtype} {shape}")
-        if c.size:
-            self._gemm(rows, columns, c)
+        if left.size and right.size:
+            self._gemm(left, right, c, max(stacks, default=1))
+        else:
+            c[...] = 0
         if out is None or out is c:
             return c
         out[...] = c
         return out
 
-    def _gemm(self, a, b, c):
+    def _gemm(self, a, b, c, stack):
         name, number = GEMM[a.dtype.name]
-        (a, how_a, width_a), (b, how_b, width_b) = self._operand(a), self._operand(b)
-        one, zero = ctypes.byref(number(1)), ctypes.byref(number(0))
-        sizes = map(ctypes.c_int, (b.shape[1], a.shape[0], a.shape[1]))
-        left, right, result = (ctypes.c_void_p(x.data.ptr) for x in (b, a, c))
-        widths = [ctypes.c_int(max(1, w)) for w in (width_b, width_a, b.shape[1])]
+        (m, k), n = a.shape[-2:], b.shape[-1]
+        first, second = self._operand(b), self._operand(a)  # the other way round: see above
         self._call(
-            name, self._handle, ctypes.c_int(how_b), ctypes.c_int(how_a), *sizes,
-            one, left, widths[0], right, widths[1], zero, result, widths[2],
+            f"{name}StridedBatched", self._handle, ctypes.c_int(first.how), ctypes.c_int(second.how),
+            *map(ctypes.c_int, (n, m, k)), ctypes.byref(number(1)),
+            *first.place(), *second.place(), ctypes.byref(number(0)),
+            *Operand(c, AS_IT_IS, n, m * n).place(), ctypes.c_int(stack),
         )  # fmt: skip
 
     def _operand(self, x):
-        """Return a matrix without gaps, whether cuBLAS has to transpose it, and the length of its rows in memory."""
-        if x.flags.c_contiguous:
-            return x, AS_IT_IS, x.shape[1]
-        if x.T.flags.c_contiguous:
-            return x, TRANSPOSED, x.shape[0]
-        return self._xp.ascontiguousarray(x), AS_IT_IS, x.shape[1]
+        """Describe matrices as they lie in memory; only where neither rows nor columns are without gaps, a copy."""
+        item, (rows, columns) = x.itemsize, x.shape[-2:]
+        by_row = 1 if columns == 1 else x.strides[-1] // item, columns if rows == 1 else x.strides[-2] // item
+        by_column = 1 if rows == 1 else x.strides[-2] // item, rows if columns == 1 else x.strides[-1] // item
+        stack = x.strides[0] // item if x.ndim == 3 else 0
+        for how, (step, width), length in ((AS_IT_IS, by_row, columns), (TRANSPOSED, by_column, rows)):
+            if step == 1 and width >= length and stack >= 0:
+                return Operand(x, how, width, stack)
+        return self._operand(self._xp.ascontiguousarray(x))
 
     def __del__(self):
         if getattr(self, "_handle", None):

@@ -32,27 +32,34 @@ class Cublas:
 
         return call
 
-    def cublasSgemm_v2(self, *args):
+    def cublasSgemmStridedBatched(self, *args):
         return self._gemm(ctypes.c_float, *args)
 
-    def cublasDgemm_v2(self, *args):
+    def cublasDgemmStridedBatched(self, *args):
         return self._gemm(ctypes.c_double, *args)
 
-    def _gemm(self, number, handle, how_a, how_b, m, n, k, alpha, a, width_a, b, width_b, beta, c, width_c):
-        m, n, k = m.value, n.value, k.value
-        sizes = ((m, k) if how_a.value == 0 else (k, m)), ((k, n) if how_b.value == 0 else (n, k)), (m, n)
-        found = []
-        for (rows, columns), at, width in zip(sizes, (a, b, c), (width_a, width_b, width_c), strict=True):
-            assert width.value >= max(1, rows)
-            memory = (number * (width.value * columns)).from_address(at.value) if columns else np.zeros(0)
-            found.append(np.ctypeslib.as_array(memory).reshape(columns, width.value).T[:rows])
-        left, right, result = found
-        left = left.T if how_a.value else left
-        right = right.T if how_b.value else right
+    def _gemm(self, number, handle, how_a, how_b, m, n, k, alpha, a, wa, sa, b, wb, sb, beta, c, wc, sc, stack):
+        m, n, k, stack = m.value, n.value, k.value, stack.value
         assert (alpha._obj.value, beta._obj.value) == (1, 0)
-        result[...] = left @ right
+        size = ctypes.sizeof(number)
+        for i in range(stack):
+            left = self._matrix(number, a.value + size * i * sa.value, how_a.value, m, k, wa.value)
+            right = self._matrix(number, b.value + size * i * sb.value, how_b.value, k, n, wb.value)
+            self._matrix(number, c.value + size * i * sc.value, 0, m, n, wc.value)[...] = left @ right
         self.calls.append(("gemm", (how_a.value, how_b.value)))
         return 0
+
+    @staticmethod
+    def _matrix(number, address, how, rows, columns, width):
+        """What cuBLAS takes for a matrix of rows x columns at an address: by columns, or its transpose is."""
+        if how:
+            return Cublas._matrix(number, address, 0, columns, rows, width).T
+        assert width >= max(1, rows)
+        if not rows * columns:
+            return np.zeros((rows, columns))
+        memory = (number * (width * (columns - 1) + rows)).from_address(address)
+        flat = np.ctypeslib.as_array(memory)
+        return np.lib.stride_tricks.as_strided(flat, (rows, columns), (flat.itemsize, width * flat.itemsize))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -84,13 +91,35 @@ def test_vectors_and_views_and_what_is_refused():
     x[::2, ::2][:, :] = 1
     for left, right in ((a[0], b), (a, b[:, 1]), (a[:, ::2], b[::2]), (a[::-1], b), (a[0], b[:, 1])):
         np.testing.assert_allclose(blas.matmul(StrictArray(left), StrictArray(right)).get(), left @ right)
-    for left, right in ((a[None], b), (a.astype("float32"), b), (a.astype("int64"), b.astype("int64"))):
+    for left, right in ((a[None, None], b), (a.astype("float32"), b), (a.astype("int64"), b.astype("int64"))):
         with pytest.raises(NotImplementedError, match="a captured product takes matrices of float32 or float64, got"):
             blas.matmul(StrictArray(left), StrictArray(right))
     with pytest.raises(ValueError, match=r"shapes \(4, 6\) and \(4, 6\) do not fit"):
         blas.matmul(StrictArray(a), StrictArray(a))
     with pytest.raises(ValueError, match=r"out is float64 \(3, 4\), expected float64 \(4, 3\)"):
         blas.matmul(StrictArray(a), StrictArray(b), out=StrictArray(np.zeros((3, 4))))
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_stacks_of_matrices(out):
+    blas, rng = Blas(strict, types.SimpleNamespace(ptr=7), Cublas()), np.random.default_rng(0)
+    a, b, one = rng.normal(size=(5, 4, 6)), rng.normal(size=(5, 6, 3)), rng.normal(size=(6, 3))
+    pairs = [(a, b), (a, one), (a[0], b), (a.swapaxes(1, 2), b.swapaxes(1, 2)[:, :, :4].swapaxes(1, 2).copy())]
+    pairs += [
+        (a[:, 1:3], b),
+        (a[::2], b[::2]),
+        (a[:, :, :1], b[:, :1]),
+        (a[:, :1], b),
+        (a[::-1], b),
+        (a[..., ::2], b[:, ::2]),
+    ]
+    for left, right in pairs:
+        wanted = left @ right
+        given = StrictArray(np.empty_like(wanted)) if out else None
+        found = blas.matmul(StrictArray(left), StrictArray(right), out=given)
+        np.testing.assert_allclose(found.get(), wanted)
+    with pytest.raises(ValueError, match=r"shapes \(5, 4, 6\) and \(4, 6, 3\) do not fit"):
+        blas.matmul(StrictArray(a), StrictArray(b[:4]))
 
 
 def test_cublas_gets_stream_and_work_memory_and_its_failures_are_told():
@@ -201,13 +230,15 @@ def refuse(*args, **kwargs):
 
 @contextmanager
 def nothing_leaves_the_device(monkeypatch):
-    """What CUDA forbids in a capture raises: a look at a value, or a copy from the host."""
+    """What cannot be captured raises: a look at a value, a copy from the host, and a product that CuPy itself makes."""
     with monkeypatch.context() as patch:
         for name in ("__float__", "__int__", "__bool__", "__index__", "get"):
             patch.setattr(StrictArray, name, refuse)
         patch.setattr(strict, "asarray", refuse, raising=False)
         patch.setattr(strict, "array", refuse, raising=False)
-        patch.setattr(strict, "matmul", refuse, raising=False)  # CuPy's goes to cuBLAS, which CuPy refuses
+        patch.setattr(strict, "matmul", refuse, raising=False)
+        for name in ("__matmul__", "__rmatmul__"):
+            patch.setattr(StrictArray, name, refuse)
         yield
 
 
@@ -228,6 +259,24 @@ def test_a_training_step_can_be_captured(cuda, launched, monkeypatch):
     for p, q in zip(there.params, plain.params, strict=True):
         np.testing.assert_allclose(p.data.get(), q.data, rtol=1e-4, atol=1e-6)
     assert captured.result.shape == (8,)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("name", ["cnn", "lenet"])
+def test_other_models_can_be_captured(name, cuda, launched, monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 28, 28, 1), dtype=np.float32), rng.integers(10, size=2)
+    step = device_step(nn.move(nn.build(name), StrictArray), StrictArray(x), StrictArray(y))
+
+    def guarded():
+        if cuda.log[-1] != "begin":
+            return step()
+        with nothing_leaves_the_device(monkeypatch):
+            return step()
+
+    losses = capture(guarded, warmup=1, cublas=Cublas()).result
+    assert "end" in cuda.log
+    assert np.isfinite(losses.get()).all()
 
 
 @pytest.mark.gpu
