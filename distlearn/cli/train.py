@@ -33,6 +33,7 @@ SETTINGS = (
     "reference_batch",
     "warmup_epochs",
     "accumulate",
+    "average_every",
     "pp",
     "tp",
     "schedule",
@@ -139,7 +140,7 @@ def _positive(ctx, param, value):
 )
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
-    r"""Train a network on images, and report time, speed, accuracy and communication.
+    """Train a network on images, and report time, speed, accuracy and communication.
 
     Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
     also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
@@ -148,9 +149,10 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --epochs 5
     distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
     distlearn train --preset fashion-sigmoid
-    distlearn train --data mnist --lr 0.01 --batch-size 4096 --reference-batch 128 --warmup-epochs 3
+    distlearn train --preset large-batch --world sim --size 8
+    distlearn train --strategy zero3 --world engines --size 4
     mpiexec -n 4 distlearn train --data mnist
-    """
+    """  # noqa: D301  (click wants the control character, not its name)
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
     from .report import Experiment, load_average, report
 

@@ -70,6 +70,12 @@ class Phantom(NDArrayOperatorsMixin):
         """Return it with its axes in the opposite order."""
         return Phantom(self.shape[::-1], self.dtype)
 
+    def swapaxes(self, first: int, second: int) -> Phantom:
+        """Return it with two axes exchanged."""
+        shape = list(self.shape)
+        shape[first], shape[second] = shape[second], shape[first]
+        return Phantom(shape, self.dtype)
+
     def reshape(self, *shape) -> Phantom:
         """Return it in another shape of the same size."""
         return (

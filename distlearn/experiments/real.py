@@ -23,7 +23,7 @@ class Pair:
     real, simulated : dict of str to Run
         By policy.
     network : Network
-        What messages between the real ranks cost.
+        What a message between real ranks cost while they trained: beta from a ping-pong, alpha from the run.
     speeds : Speeds
         How long the real workers' steps took.
     """
@@ -87,7 +87,7 @@ def real_beside_simulated(
     servers=1,
     seed=0,
     report=None,
-) -> Pair:
+) -> Pair | None:
     """Train on real ranks, some of them servers; calibrate the simulator from the asynchronous run; train there, too.
 
     Parameters
@@ -109,7 +109,8 @@ def real_beside_simulated(
 
     Returns
     -------
-    pair : Pair
+    pair : Pair or None
+        Under mpiexec on rank 0, and None elsewhere.
     """
     report, workers = report or ignore_report, world.size - servers
     pace = Speeds(workers, 0.02, slow={0: 4.0}, seed=seed) if pace is None else pace
@@ -119,15 +120,28 @@ def real_beside_simulated(
             f"real_beside_simulated: policies are {', '.join(map(str, policies))}, expected ASP among them"
         )
     network = Network.fit(world, algorithms=()).network
-    real, simulated, speeds = {}, {}, None
+    options = {"steps": steps, "seed": seed, "servers": servers}
+    real, trace = {}, None
     for i, policy in enumerate(policies):
-        options = {"steps": steps, "seed": seed, "servers": servers}
         real[str(policy)] = world.run(_on_one_thread, task, policy, pace=pace, **options)[0]
-        if speeds is None:
-            speeds = calibrate(world.trace, servers, workers, seed)
-        simulated[str(policy)] = run_policy(task, policy, speeds, network=network, **options)
+        trace = trace or world.trace  # the asynchronous run's
         report(i + 1, len(policies), policy=str(policy))
+    if getattr(world, "rank", 0):
+        return None
+    speeds = calibrate(trace, servers, workers, seed)
+    network = _slowed(network, trace, real[str(policies[0])])
+    simulated = {str(policy): run_policy(task, policy, speeds, network=network, **options) for policy in policies}
     return Pair(real, simulated, network, speeds)
+
+
+def _slowed(network: Network, trace, run: Run) -> Network:
+    """Raise the latency until an exchange takes as long as in a run: servers that wait for a core answer late.
+
+    An exchange is a message each way, one after the other.
+    """
+    took = float(np.median([span.seconds for span in trace.select(name="exchange")]))
+    nbytes = sum(value.nbytes for value in run.params.values())
+    return Network(max(network.alpha, took / 2 - nbytes / network.beta), network.beta)
 
 
 def _on_one_thread(comm, task, policy, **options):

@@ -34,7 +34,7 @@ class LocalSGD(Replicated):
         H; None averages once, at the end.
     average_state : bool
         Average the optimizer's memory (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
-        its own (Lin et al., 2020, section 2).
+        its own (Lin et al., 2020).
 
     Notes
     -----

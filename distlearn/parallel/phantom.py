@@ -36,8 +36,7 @@ class PhantomLayer(Layer):
     """
 
     def __init__(self, layer: Layer, made: dict[int, Param]):
-        self.layer = getattr(layer, "layer", layer) if isinstance(layer, PhantomLayer) else layer
-        self._known = layer._known if isinstance(layer, PhantomLayer) else {}
+        self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, PhantomLayer) else (layer, {})
         self.name = layer.name
         self.params = [made.setdefault(id(p), _phantom_param(p)) for p in layer.params]
 

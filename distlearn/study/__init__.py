@@ -1,8 +1,9 @@
 """Questions to the simulator that one call answers: where scaling stalls, what helps, which layout is the fastest."""
 
+from .curve import Curve, Point
 from .layouts import Step, Tested, check_plan, simulate_layout
 from .remedies import remedies, without_dense
-from .scaling import Curve, Point, scaling_curve, simulate_step, stall_study
+from .scaling import scaling_curve, simulate_step, stall_study
 from .two_networks import LECTURE, Facts, facts, two_networks
 
 __all__ = [

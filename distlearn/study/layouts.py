@@ -12,10 +12,11 @@ from ..parallel.hybrid import Hybrid
 from ..parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
 from ..parallel.pipeline import Pipeline
 from ..parallel.planning import Layout, Plan, plan
+from ..parallel.planning.named import compute_of, model_and_sample, network_of
 from ..parallel.tensor import TensorParallel
 from ..parallel.weird_trick import OneWeirdTrick
 from ..trace import Trace
-from .scaling import CAP_BYTES, compute_of, model_and_sample, network_of
+from .scaling import CAP_BYTES
 
 
 class Step(NamedTuple):

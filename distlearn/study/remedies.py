@@ -7,7 +7,9 @@ from ..nn.linear import Linear
 from ..nn.pool import GlobalAvgPool
 from ..nn.shape import Flatten
 from ..parallel.codecs import FP16, Int8, OneBit, TopK
-from .scaling import Curve, model_and_sample, scaling_curve
+from ..parallel.planning.named import model_and_sample, name_of
+from .curve import Curve
+from .scaling import scaling_curve
 
 CODECS = {"fp16": FP16(), "8 bit": Int8(), "1 bit": OneBit(), "top 1 %": TopK(0.01), "top 0.1 %": TopK(0.001)}
 
@@ -60,7 +62,7 @@ def remedies(
     curves : list of Curve
         The first one without any remedy.
     """
-    name = model if isinstance(model, str) else type(model).__name__
+    name = name_of(model)
     model, sample = model_and_sample(model, options.pop("sample", None))
     dense_free = without_dense(model)
     runs = {"": (model, None)} | ({} if dense_free is None else {"no dense layers": (dense_free, None)})

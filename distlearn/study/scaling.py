@@ -8,130 +8,17 @@ buckets and its overlap, on a model without numbers (`distlearn.parallel.phantom
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from ..comm import Network, Roofline, SimWorld
-from ..nn.base import Layer
-from ..nn.models import model_named
-from ..nn.table import Table, quantity, seconds
+from ..comm import SimWorld
 from ..optim import Momentum, Optimizer
 from ..parallel.codecs import Codec
 from ..parallel.data import DataParallel
 from ..parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
+from ..parallel.planning.named import compute_of, model_and_sample, name_of, network_of
+from .curve import Curve, Point
 
 CAP_BYTES = 25 << 20
 """Size of a bucket: PyTorch's default."""
-
-
-class Point(NamedTuple):
-    """A training step on some nodes. Times are those of one iteration [s], on the node with the most images."""
-
-    nodes: int
-    batch: int
-    """Images of all nodes together."""
-    seconds: float
-    """From the start of the step to the end of the slowest node's."""
-    computing: float
-    communicating: float
-    """While any collective or message of the node is under way, overlapped with computing or not."""
-    exposed: float
-    """The part of it in which the node does nothing else."""
-
-    @property
-    def throughput(self) -> float:
-        """Images per second."""
-        return self.batch / self.seconds
-
-    @property
-    def share(self) -> float:
-        """Share of the iteration in which nodes do nothing but wait for the network."""
-        return 1 - self.computing / self.seconds
-
-
-@dataclass(frozen=True, repr=False)
-class Curve:
-    """How one model scales over one network.
-
-    Attributes
-    ----------
-    model : str
-    scaling : {"weak", "strong"}
-        Weak: a fixed batch for each node; strong: a fixed batch for all of them together.
-    batch : int
-        The one that is fixed.
-    network : str
-    remedy : str
-        What was changed to make it scale better; "" for nothing.
-    alone : Point
-        One node.
-    points : tuple of Point
-    """
-
-    model: str
-    scaling: str
-    batch: int
-    network: str
-    remedy: str
-    alone: Point
-    points: tuple[Point, ...]
-
-    def efficiency(self, point: Point) -> float:
-        """Return the share of `point.nodes` times one node's throughput that is reached."""
-        return point.throughput / (point.nodes * self.alone.throughput)
-
-    def stall(self, least: float = 0.5) -> int | None:
-        """Return the first number of nodes whose efficiency is below `least`, or None if there is none.
-
-        Below 0.5 more than half of what the nodes could do is lost: two clusters of half the size, each with a training
-        run of its own, would do more.
-        """
-        return next((p.nodes for p in self.points if self.efficiency(p) < least), None)
-
-    @property
-    def best(self) -> Point:
-        """The most images per second; with strong scaling also the shortest iteration."""
-        return max([self.alone, *self.points], key=lambda p: p.throughput)
-
-    @property
-    def label(self) -> str:
-        """What sets the curve apart, for a legend."""
-        words = f"{self.batch} images" + (" per node" if self.scaling == "weak" else " in all")
-        return f"{words}, {self.remedy}" if self.remedy else words
-
-    def finding(self) -> str:
-        """Say in a sentence where it stalls."""
-        stall, last = self.stall(), self.points[-1]
-        if stall is None:
-            text = f"keeps {self.efficiency(last):.0%} of the speed up to {last.nodes:,} nodes"
-        else:
-            text = f"stalls at {stall:,} nodes"
-        if self.best.nodes < last.nodes:
-            text += f", is fastest on {self.best.nodes:,}"
-        return f"{self.model} with {self.label} {text}"
-
-    def table(self) -> Table:
-        """Return the points as a table."""
-        header = ["nodes", "batch", "iteration", "computing", "communicating", "exposed", "images/s", "efficiency"]
-        rows = [
-            [
-                f"{p.nodes:,}",
-                f"{p.batch:,}",
-                *(seconds(t) for t in (p.seconds, p.computing, p.communicating, p.exposed)),
-                quantity(p.throughput),
-                f"{self.efficiency(p):.0%}",
-            ]
-            for p in self.points
-        ]
-        return Table(header, rows, f"{self.finding()} ({self.network})")
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def simulate_step(
@@ -201,23 +88,20 @@ def simulate_step(
     times = world.run(program)
     began, ended = times[0][0], max(end for _, end in times)
     step = world.trace.window(began)
-    computing = step.total(rank=0, lane="compute")
-    return Point(nodes, batch, ended - began, computing, *_communication(step, codec, ended - began - computing))
+    seconds, computing = ended - began, step.total(rank=0, lane="compute")
+    return Point(nodes, batch, seconds, computing, _communicating(step, codec), seconds - computing)
 
 
-def _communication(step, codec, rest: float) -> tuple[float, float]:
-    """Seconds in which rank 0 communicates, and those in which it does nothing else.
-
-    Codes go in messages of the strategy's own, which have no spans: what is not computing is waiting for them.
-    """
-    spans = sorted((s.start, s.end) for s in step.select(rank=0, lane="comm"))
+def _communicating(step, codec) -> float:
+    """Seconds in which rank 0 communicates; codes go in messages of the strategy's own, which have no spans."""
+    busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
     if codec is not None:
-        spans = sorted(spans + [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)])
-    total, reached = 0.0, 0.0
-    for start, end in spans:
+        busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
+    total = reached = 0.0
+    for start, end in sorted(busy):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return total, rest
+    return total
 
 
 def scaling_curve(
@@ -267,7 +151,7 @@ def scaling_curve(
     if nodes is None:
         nodes = [2**i for i in range(11) if scaling == "weak" or 2**i <= batch]
     net, sample = model_and_sample(model, options.pop("sample", None))
-    name = name or (model if isinstance(model, str) else type(model).__name__)
+    name = name or name_of(model)
     points, began = [], time.perf_counter()
     for i, n in enumerate([1, *nodes]):
         whole = batch * n if scaling == "weak" else batch
@@ -313,23 +197,3 @@ def stall_study(
         if progress is not None:
             progress(i + 1, len(pairs), model=curves[-1].model, batch=batch, stall=curves[-1].stall())
     return curves
-
-
-def model_and_sample(model, sample):
-    """Return the model, built if it is a name, and the shape of a sample."""
-    if isinstance(model, str):
-        known = model_named(model)
-        return known.build(seed=None), known.sample if sample is None else tuple(sample)
-    if not isinstance(model, Layer) or sample is None:
-        raise ValueError(f"expected the name of a model, or a model and the shape of a sample; got {model!r}")
-    return model, tuple(sample)
-
-
-def network_of(network):
-    """Return a network, looked up if it is a name."""
-    return Network.preset(network) if isinstance(network, str) else network
-
-
-def compute_of(compute):
-    """Return a compute model; that of a card, if it is one or its name."""
-    return compute if hasattr(compute, "seconds") else Roofline.of(compute)

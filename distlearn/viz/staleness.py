@@ -235,7 +235,7 @@ def plot_throughputs(found, *, axes=None, title=None):
         ax.set_title(scenario.capitalize())
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("used gradients per worker\nand mean step [1]")
-    axes[-1].legend(loc="best", handlelength=2.6)
+    axes[count // 2].legend(loc="best", handlelength=2.6)
     axes[0].figure.suptitle(_throughput_finding(found) if title is None else title, x=0.01, ha="left")
     return tuple(axes)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -106,24 +107,8 @@ def check(comm, sides: dict) -> None:
         raise RuntimeError(f"the sides do not start alike: {losses}")
 
 
-def main(model: str, rounds: int, steps: int) -> None:
-    """Measure and print."""
-    comm = MPIComm()
-    sides = {"ours": (our_step(model), our_step(model, comm))}
-    if model == "mlp":
-        sides["shallowspeed"] = (shallow_step(model), shallow_step(model, comm))
-    try:
-        import torch
-        import torch.distributed as dist
-    except ImportError:
-        torch = None
-    if torch:
-        torch.set_num_threads(1)
-        folder = comm.broadcast_obj(tempfile.mkdtemp() if comm.rank == 0 else None)
-        store = dist.FileStore(os.path.join(folder, "store"), comm.size)
-        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
-        sides["torch"] = (torch_step(model, 0, 1), torch_step(model, comm.rank, comm.size))
-    check(comm, sides)
+def rounds_of(comm, sides: dict, rounds: int, steps: int) -> dict[str, list[float]]:
+    """Return seconds per step, by side, round by round; round 0, the warm-up, is left out."""
     times = {f"{name} {n}": [] for name in sides for n in ("serial", "parallel")}
     for _ in range(rounds + 1):
         for name, (serial, parallel) in sides.items():
@@ -132,10 +117,35 @@ def main(model: str, rounds: int, steps: int) -> None:
                 times[f"{name} serial"].append(seconds_per_step(serial, steps))
             comm.barrier()  # a rank that waits here naps, and leaves its core and the caches to the other
             times[f"{name} parallel"].append(seconds_per_step(parallel, steps))
+    return {name: seconds[1:] for name, seconds in times.items()}
+
+
+def main(model: str, rounds: int, steps: int) -> None:
+    """Measure and print."""
+    comm = MPIComm()
+    sides = {"ours": (our_step(model), our_step(model, comm))}
+    if model == "mlp":
+        sides["shallowspeed"] = (shallow_step(model), shallow_step(model, comm))
+    folder = comm.broadcast_obj(tempfile.mkdtemp() if comm.rank == 0 else None)
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        torch = None
     if torch:
+        torch.set_num_threads(1)
+        store = dist.FileStore(os.path.join(folder, "store"), comm.size)
+        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
+        sides["torch"] = (torch_step(model, 0, 1), torch_step(model, comm.rank, comm.size))
+    check(comm, sides)
+    times = rounds_of(comm, sides, rounds, steps)
+    comm.barrier()
+    if torch:
+        sides.clear()  # DistributedDataParallel goes before what it stands on, else the process may end with a crash
         dist.destroy_process_group()
     if comm.rank == 0:
-        print("RESULT " + json.dumps({k: v[1:] for k, v in times.items()}), flush=True)  # round 0 was the warm-up
+        shutil.rmtree(folder, ignore_errors=True)
+        print("RESULT " + json.dumps(times), flush=True)
 
 
 if __name__ == "__main__":

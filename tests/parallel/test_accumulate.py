@@ -117,7 +117,7 @@ def test_peak_memory_falls_as_python_sees_it():
 
         def program(comm):
             strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, accumulate=accumulate)
-            batch = Batch(np.ones((2048, 64)), np.zeros(2048, int), 2048)
+            batch = Batch(np.ones((1024, 64)), np.zeros(1024, int), 1024)
             tracemalloc.start()
             strategy.step(batch)
             most = tracemalloc.get_traced_memory()[1]

@@ -35,6 +35,7 @@ CASES = {
     "alexnet, 8": ("alexnet", "infiniband-hdr", 8, {"batch_size": 256}, "one weird trick 8"),
     "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, None),
     "googlenet": ("googlenet", "ethernet-10g", 4, {"batch_size": 128}, "data 4"),
+    "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 4, {"batch_size": 64}, None),
 }
 
@@ -46,7 +47,7 @@ def test_the_recommended_layout_is_the_fastest_simulated_one(case):
     compute = {} if isinstance(network, str) else {"compute": COMPUTE}
     seen = []
     tested = check_plan(model, network, n, progress=lambda step, total, **v: seen.append(v), **options, **compute)
-    assert len(seen) == len(tested.steps) == len(tested.plan.costs) >= 4
+    assert len(seen) == len(tested.steps) == len(tested.plan.costs) >= 3
     assert 1 <= tested.regret < 1.05, tested
     assert tested.error < 1.3, tested
     if best is not None:
@@ -210,10 +211,12 @@ def test_layouts_use_every_rank_once():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="input_shape is None"):
+    with pytest.raises(ValueError, match="shape of a sample is None, expected that of the input of this Sequential"):
         plan(SMALL, NETWORK, 4, batch_size=8)
     with pytest.raises(ValueError, match="batch_size is 0"):
         plan("lenet", NETWORK, 4, batch_size=0)
+    with pytest.raises(TypeError, match="expected a model or the name of one"):
+        plan(5, NETWORK, 4, batch_size=8)
     with pytest.raises(ValueError, match="n is 0"):
         plan("lenet", NETWORK, 0, batch_size=8)
     with pytest.raises(KeyError, match="no layout tensor 5, there are "):

@@ -40,6 +40,19 @@ while [ "${{1#-}}" != "$1" ]; do shift; done
 host={name}-h$((${{1##*.}} - 1)); shift
 exec ip netns exec "$host" unshare --uts sh -c "hostname $host; exec $*"
 """
+REACH = """
+import errno, socket, sys, time
+deadline = time.monotonic() + 10
+while True:
+    with socket.socket() as s:
+        s.settimeout(1)
+        found = s.connect_ex((sys.argv[1], 9))
+    if found in (0, errno.ECONNREFUSED):  # somebody answers
+        sys.exit(0)
+    if time.monotonic() > deadline:
+        sys.exit(errno.errorcode.get(found, str(found)))
+    time.sleep(0.05)
+"""
 
 
 def why_not() -> str:
@@ -170,22 +183,32 @@ class Net:
         return f"{self.name}-v{self.hosts.index(host) + 1}"
 
     def link(self, host: str, state: str) -> None:
-        """Pull out a host's cable ("down"), or plug it in again ("up")."""
+        """Pull out a host's cable ("down"), or plug it in again ("up") and wait until the host is reached."""
         if state not in ("up", "down"):
             raise ValueError(f"link: state is {state!r}, expected 'up' or 'down'")
         _ip(f"link set {self._veth(host)} {state}")
+        if state == "up":
+            _ip(f"neigh flush dev {self.name}-br")  # who was not found stays unknown for seconds
+            _ip(f"-n {host} neigh flush dev eth0")
+            done = self.run(host, [sys.executable, "-S", "-c", REACH, self.here], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{host} does not reach {self.here} after its cable was plugged in: {done.stderr}")
 
     def nbytes(self, host: str) -> int:
         """Bytes that have gone through a host's cable, in both directions."""
         folder = Path("/sys/class/net") / self._veth(host) / "statistics"
         return sum(int((folder / f"{way}_bytes").read_text(encoding="ascii")) for way in ("rx", "tx"))
 
-    def shape(self, host: str, rate: str, delay: str | None = None) -> None:
-        """Slow down what a host receives: a rate such as "200mbit", a delay such as "2ms" (if the kernel has netem)."""
+    def shape(self, host: str, rate: str | None, delay: str | None = None) -> None:
+        """Slow down what a host receives: a rate such as "200mbit", a delay such as "2ms" (if the kernel has netem).
+
+        A rate of None lets the cable be as fast as it can.
+        """
         veth = self._veth(host)
         subprocess.run(["tc", "qdisc", "del", "dev", veth, "root"], capture_output=True, check=False)
-        words = f"netem delay {delay} rate {rate}" if delay else f"tbf rate {rate} burst 256kb latency 100ms"
-        _run(f"tc qdisc add dev {veth} root {words}")
+        if rate is not None:
+            words = f"netem delay {delay} rate {rate}" if delay else f"tbf rate {rate} burst 256kb latency 100ms"
+            _run(f"tc qdisc add dev {veth} root {words}")
 
     def run(self, host: str, command, **options) -> subprocess.CompletedProcess:
         """Run a command on a host, as `subprocess.run` would."""

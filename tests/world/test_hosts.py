@@ -1,10 +1,12 @@
 """Engines on two hosts, each with a network of its own: training across them, and what a pulled cable does."""
 
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from distlearn.comm import RankError, SimWorld
@@ -71,6 +73,18 @@ def where_am_i(comm):
     return platform.node()
 
 
+def seconds_of_a_message(comm):
+    """Send 3 MB from the first host to the second."""
+    x = np.ones(3_000_000, np.uint8)
+    comm.barrier()
+    began = comm.clock.now()
+    if comm.rank == 0:
+        comm.send(x, 3)
+    elif comm.rank == 3:
+        comm.recv(x, 0)
+    return comm.clock.now() - began
+
+
 @needs_namespaces
 @pytest.mark.mpi
 @pytest.mark.engines
@@ -89,6 +103,12 @@ def test_training_across_hosts_and_through_a_pulled_cable(net):
         through = [net.nbytes(host) - b - i for host, b, i in zip(net.hosts, before, idle, strict=True)]
         least = 2 * size * len(want.history.losses)  # a host's gradients must get out and the others' in, in every step
         assert min(through) > least > 3 * max(idle), (through, least, idle)
+
+        if shutil.which("tc"):
+            net.shape(net.hosts[1], "50mbit")
+            slow = world.run(seconds_of_a_message)[3]
+            net.shape(net.hosts[1], None)
+            assert slow > (3_000_000 - 262_144) * 8 / 50e6, "what the cable carries; the first 256 KiB go at once"
 
         pulled = []
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ...comm import Network, Roofline
-from ...nn.models import model_named
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
 from .job import Cost, Job
 from .layout import layouts
+from .named import compute_of, model_and_sample, name_of, network_of
 from .staged import stages_cost
 from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
@@ -184,18 +183,11 @@ def plan(
     >>> str(plan("alexnet", "ethernet-10g", 4, batch_size=128).best.layout)
     'one weird trick 4'
     """
-    name = model if isinstance(model, str) else type(model).__name__
-    if isinstance(model, str):
-        known = model_named(model)
-        model, input_shape = known.build(seed=None), known.sample if input_shape is None else input_shape
-    if input_shape is None:
-        raise ValueError("plan: input_shape is None, expected the shape of one sample")
+    name = name_of(model)
+    model, input_shape = model_and_sample(model, input_shape)
     if not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"plan: batch_size is {batch_size!r}, expected a number of samples, 1 or more")
-    rates = Rates(
-        compute if hasattr(compute, "seconds") else Roofline.of(compute),
-        Network.preset(network) if isinstance(network, str) else network,
-    )
+    rates = Rates(compute_of(compute), network_of(network))
     outline = phantom_copy(model)
     job = Job(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,
