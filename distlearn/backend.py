@@ -7,9 +7,14 @@ NumPy and CuPy arrays can be used side by side in one process (a parameter serve
 from __future__ import annotations
 
 import functools
+import os
 import sys
+from contextvars import ContextVar
 
 import numpy as np
+
+gpu_matmul: ContextVar = ContextVar("gpu_matmul", default=None)
+"""Multiplies matrices on a GPU in CuPy's place, while a step is captured (`distlearn.cuda.graph`)."""
 
 
 @functools.cache
@@ -23,6 +28,30 @@ def has_gpu() -> bool:
         return bool(cupy.cuda.is_available())
     except Exception:  # a broken driver raises all sorts; to the caller it is the same as no GPU
         return False
+
+
+def may_have_gpu() -> bool:
+    """Say whether this machine has NVIDIA's driver, without loading anything: where it has none, it has no GPU."""
+    return any(os.path.exists(path) for path in ("/dev/nvidiactl", "/dev/dxg")) or (
+        sys.platform == "win32" and os.path.exists(r"C:\Windows\System32\nvcuda.dll")
+    )
+
+
+def take_gpu(number: int) -> str:
+    """Make one of this machine's GPUs the current one; return its address on the bus, or "" if there is no GPU.
+
+    Parameters
+    ----------
+    number : int
+        Of this process among those on this machine: GPUs are dealt in turn.
+    """
+    if not has_gpu():
+        return ""
+    import cupy
+
+    device = cupy.cuda.Device(number % cupy.cuda.runtime.getDeviceCount())
+    device.use()
+    return device.pci_bus_id
 
 
 def get_xp(*arrays):
@@ -47,6 +76,29 @@ def get_xp(*arrays):
         if hasattr(x, "__array_namespace__"):  # any other array type that brings its own module
             return x.__array_namespace__()
     return np
+
+
+def can_launch(*arrays, dtypes=("float32",)) -> bool:
+    """Say whether a CUDA kernel can work on these arrays: all on a GPU, of one of `dtypes`, and without gaps.
+
+    Layers, losses and optimizers ask this before they hand their arrays to one of the library's kernels
+    (`distlearn.cuda.kernels`); where the answer is no they compute with array operations.
+
+    Parameters
+    ----------
+    *arrays : arrays
+    dtypes : tuple of str
+        What the kernel is written for; all arrays must have the same.
+    """
+    first = arrays[0]
+    if isinstance(first, np.ndarray):  # on a CPU: the answer must cost nothing
+        return False
+    xp = get_xp(first)
+    if not hasattr(xp, "RawModule") or first.dtype.name not in dtypes:
+        return False
+    return all(
+        get_xp(a) is xp and a.dtype == first.dtype and a.flags.c_contiguous and 0 < a.size < 2**31 for a in arrays
+    )
 
 
 def to_device(x, device="cpu"):

@@ -5,7 +5,7 @@ time out, and leaves its core to others while it waits; from a megabyte on that 
 
 Data moves as bytes, so any dtype can be sent. Only reductions know types. MPI has no half precision: float16 travels
 and adds up as float32 and is rounded once at the end, so its messages are as long as float32's. Arrays on a GPU pass
-through host memory (`staging`).
+through host memory, unless MPI reads a GPU's itself (`staging`).
 """
 
 from __future__ import annotations

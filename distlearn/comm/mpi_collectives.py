@@ -9,7 +9,7 @@ import numpy as np
 from .collectives import shares
 from .mpi_work import MPIWork
 from .protocol import CommError, check_buffer, check_op, check_output, check_root, check_rows
-from .staging import as_bytes, from_host, like, to_host
+from .staging import as_bytes, empty, from_host, like, settled, to_host
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
@@ -39,7 +39,7 @@ class Collectives:
         if kind not in "iufcb" or not dtype.isnative or (kind == "c" and op in ("min", "max")):
             raise TypeError(f"rank {self.rank}: {call} cannot form the {op} of arrays of dtype {dtype.str}")
         mpi_op = getattr(self.mpi, (BOOL_OPS if kind == "b" else OPS)[op])
-        return x.astype(np.float32) if dtype.char == "e" else x, mpi_op
+        return settled(x.astype(np.float32)) if dtype.char == "e" else x, mpi_op
 
     def iall_reduce(self, x, op="sum"):
         """Start an all-reduce, in place; do not touch `x` before `wait`."""
@@ -72,7 +72,7 @@ class Collectives:
         start = self.clock.now()
         wide, mpi_op = self._reduction("reduce_scatter", to_host(x), op)
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
-        out = np.empty(counts[self.rank], wide.dtype)
+        out = empty(counts[self.rank], wide.dtype, wide)
         request = self.raw.Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
         finish = lambda: like(out.astype(x.dtype, copy=False), x)  # noqa: E731
         return MPIWork(self, "reduce_scatter", x.nbytes, start, request, finish).wait()
@@ -83,7 +83,7 @@ class Collectives:
         if self.strict:
             self._agree(f"all_gather({x.shape}, {x.dtype})")
         start, host = self.clock.now(), to_host(x)
-        out = np.empty((self.size, *x.shape), x.dtype)
+        out = empty((self.size, *x.shape), x.dtype, host)
         request = self.raw.Iallgather(as_bytes(host), as_bytes(out))
         return MPIWork(self, "all_gather", out.nbytes, start, request, lambda: like(out, x)).wait()
 
@@ -122,7 +122,7 @@ class Collectives:
         if self.strict:
             self._agree(f"gather(root={root}, {x.shape}, {x.dtype})")
         start, host = self.clock.now(), to_host(x)
-        out = np.empty((self.size, *x.shape), x.dtype) if self.rank == root else None
+        out = empty((self.size, *x.shape), x.dtype, host) if self.rank == root else None
         request = self.raw.Igather(as_bytes(host), None if out is None else as_bytes(out), root)
         finish = None if out is None else lambda: like(out, x)
         return MPIWork(self, "gather", x.nbytes * self.size, start, request, finish).wait()
@@ -133,7 +133,7 @@ class Collectives:
         if self.strict:
             self._agree(f"all_to_all({x.shape}, {x.dtype})")
         start, host = self.clock.now(), to_host(x)
-        out = np.empty(x.shape, x.dtype)
+        out = empty(x.shape, x.dtype, host)
         request = self.raw.Ialltoall(as_bytes(host), as_bytes(out))
         return MPIWork(self, "all_to_all", x.nbytes, start, request, lambda: like(out, x)).wait()
 

@@ -11,6 +11,9 @@ and more, each with line, thread and block; by line the sectors of global memory
 memory; in all the operations and bytes that place the kernel below a card's roofline (`CARDS`,
 `distlearn.viz.plot_roofline`). `compile_check` compiles the source for real cards with NVIDIA's own compiler, no GPU.
 
+On a GPU `capture` records what a function launches in a CUDA graph, to be replayed with one call; `kernels` has the
+library's own, which layers, losses and optimizers launch there.
+
 What the emulator is not: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
 input takes. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
@@ -22,12 +25,14 @@ A reader begins with `kernel.py`, then `emulator/checker.cpp`.
 from distlearn.cuda.cards import CARDS, Card
 from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.findings import Finding
+from distlearn.cuda.graph import Captured, capture
 from distlearn.cuda.kernel import RawKernel
 from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
 from distlearn.cuda.report import Report, Site
 
 __all__ = [
     "CARDS",
+    "Captured",
     "Card",
     "CompileCheck",
     "CompileError",
@@ -38,6 +43,7 @@ __all__ = [
     "Report",
     "Site",
     "UnsupportedFeature",
+    "capture",
     "compile_check",
     "has_nvrtc",
 ]

@@ -201,14 +201,15 @@ class RawKernel:
         return {}
 
     def _gpu_module(self, xp):
-        if "module" not in self._on_gpu:
-            names = (self.name,) if "<" in self.name else None
-            self._on_gpu["module"] = xp.RawModule(
-                code=self.code, options=("--std=c++17", *self.options), name_expressions=names
-            )
-        return self._on_gpu["module"]
+        return self._compiled_by(xp)[0]
 
     def _gpu_kernel(self, xp):
-        if "kernel" not in self._on_gpu:
-            self._on_gpu["kernel"] = self._gpu_module(xp).get_function(self.name)
-        return self._on_gpu["kernel"]
+        return self._compiled_by(xp)[1]
+
+    def _compiled_by(self, xp):
+        """Return the array module's (RawModule, function), compiled at the first launch."""
+        if id(xp) not in self._on_gpu:
+            names = (self.name,) if "<" in self.name else None
+            module = xp.RawModule(code=self.code, options=("--std=c++17", *self.options), name_expressions=names)
+            self._on_gpu[id(xp)] = module, module.get_function(self.name)
+        return self._on_gpu[id(xp)]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
+from itertools import zip_longest
 from weakref import WeakKeyDictionary
 
+from ..backend import can_launch
+from .activation import ReLU
 from .base import Layer
+from .conv import Conv2d
+from .linear import Linear
 
 
 class Container(Layer):
@@ -66,6 +71,11 @@ class Sequential(Container):
     *layers : Layer
         Their parameters get the layer's position as a prefix ("2.W").
 
+    Notes
+    -----
+    On a GPU a dense layer or convolution computes the ReLU that follows it, too, in the pass over memory that adds its
+    bias. Results, what is saved, and backward are those of the two layers.
+
     Examples
     --------
     >>> from distlearn.nn import Linear, ReLU
@@ -79,11 +89,15 @@ class Sequential(Container):
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer."""
-        saved = []
-        for layer in self.layers:
+        saved, fused = [], False
+        for layer, after in zip_longest(self.layers, self.layers[1:]):
             like = x.shape, x.dtype.itemsize
             with _span(clock, layer, "forward", *like):
-                x, s = layer.forward(x)
+                if fused:  # a ReLU that the layer before has computed
+                    s, fused = x, False
+                else:
+                    fused = _fuses(layer, after)
+                    x, s = layer.forward(x, relu=True) if fused else layer.forward(x)
             saved.append((s, like))
         return x, saved
 
@@ -124,6 +138,13 @@ class Sequential(Container):
         for layer in self.layers:
             shape = layer.output_shape(shape)
         return shape
+
+
+def _fuses(layer, after) -> bool:
+    """Say whether `layer` computes the ReLU after it as well: on a GPU, and for exactly these classes of layer."""
+    if type(after) is not ReLU or type(layer) not in (Linear, Conv2d):
+        return False
+    return layer.b is not None and can_launch(layer.b.data)
 
 
 def _count_uses(layers):

@@ -43,11 +43,15 @@ class Linear(Layer):
         self.b = Param(init.zeros((d_out,), dtype), "b")
         self.params = [self.W, self.b]
 
-    def forward(self, x):
+    def forward(self, x, relu=False):
+        """Return x W + b, with `relu` max(x W + b, 0): see `Sequential`."""
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
         y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
-        y += self.b.data
+        if relu:
+            ops.bias_relu(y, self.b.data)
+        else:
+            y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
     def backward(self, dy, saved):

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import can_launch, get_xp
 
 
 class SoftmaxCrossEntropy:
@@ -44,6 +44,9 @@ class SoftmaxCrossEntropy:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
         terms = n * math.prod(shape[1:-1])
+        if can_launch(logits):
+            return self._launch(logits, labels, terms)
+        self._check_labels(logits, labels)
         logits, labels = logits.reshape(-1, shape[-1]), labels.reshape(-1)
         rows = xp.arange(len(logits))
         z = logits - logits.max(axis=1, keepdims=True)
@@ -55,6 +58,14 @@ class SoftmaxCrossEntropy:
         z[rows, labels] -= 1
         z /= terms
         return loss, z.reshape(shape)
+
+    def _launch(self, logits, labels, terms):
+        """Do the same by one kernel; the labels are read back only if a loss says that one of them is no class."""
+        losses, dlogits = softmax_cross_entropy_rows(logits, labels, terms)
+        loss = float(losses.sum(dtype=np.float64)) / terms
+        if math.isnan(loss):
+            self._check_labels(logits, labels)
+        return loss, dlogits
 
     @staticmethod
     def _check(logits, labels, n):
@@ -68,11 +79,40 @@ class SoftmaxCrossEntropy:
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
         _check_n("SoftmaxCrossEntropy", n, len(logits))
+
+    @staticmethod
+    def _check_labels(logits, labels):
         if labels.size and not (int(labels.min()) >= 0 and int(labels.max()) < logits.shape[-1]):
             raise ValueError(
                 f"SoftmaxCrossEntropy: labels run from {int(labels.min())} to {int(labels.max())}, "
                 f"expected class indices from 0 to {logits.shape[-1] - 1}"
             )
+
+
+def softmax_cross_entropy_rows(logits, labels, terms):
+    """Return every row's loss and the gradient of their sum / `terms`, by one kernel and without leaving the GPU.
+
+    Parameters
+    ----------
+    logits : (..., classes) float32 array
+        On a GPU.
+    labels : (...) array of int
+        On the same GPU. The loss of a row whose label is no class is NaN.
+    terms : int
+        Rows in the global batch.
+
+    Returns
+    -------
+    losses : (rows,) float32 array
+    dlogits : array, shape of the logits
+    """
+    from ..cuda.kernels import softmax_xent
+
+    xp, classes = get_xp(logits), logits.shape[-1]
+    losses, dlogits = xp.empty(labels.size, logits.dtype), xp.empty(logits.shape, logits.dtype)
+    narrow = labels.reshape(-1).astype(np.int64).clip(-1, classes).astype(np.int32)  # what is no class stays none
+    softmax_xent(logits.reshape(-1, classes), narrow, losses, dlogits.reshape(-1, classes), 1 / terms)
+    return losses, dlogits
 
 
 class MeanSquaredError:

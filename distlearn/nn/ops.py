@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import can_launch, get_xp, gpu_matmul
 
 CACHE_BYTES = 256 * 1024
 """A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
@@ -24,7 +24,8 @@ def matmul(a, b, out=None):
             return product.astype(np.float16)
         out[...] = product
         return out
-    return xp.matmul(a, b, out=out)
+    multiply = None if xp is np else gpu_matmul.get()
+    return (multiply or xp.matmul)(a, b, out=out)
 
 
 def column_sums(x):
@@ -32,7 +33,7 @@ def column_sums(x):
     flat = x.reshape(-1, x.shape[-1])
     if x.dtype == np.float16 or not x.size:
         return flat.sum(axis=0, dtype=x.dtype)
-    return get_xp(x).ones(len(flat), x.dtype) @ flat
+    return matmul(get_xp(x).ones(len(flat), x.dtype), flat)
 
 
 def add_bias(y, b) -> None:
@@ -44,6 +45,20 @@ def add_bias(y, b) -> None:
         b = get_xp(b).tile(b, y.shape[-2])
         y = y.reshape(*y.shape[:-2], -1)
     y += b
+
+
+def bias_relu(y, b) -> None:
+    """Add the row `b` to the contiguous array `y` and replace negative values by zero, in place.
+
+    On a GPU the two are one pass over memory, which is all that they cost.
+    """
+    if can_launch(y, b):
+        from ..cuda.kernels import bias_relu as launch
+
+        launch(y, b, y)
+        return
+    add_bias(y, b)
+    get_xp(y).maximum(y, get_xp(y).zeros(y.shape[1:], y.dtype), out=y)
 
 
 def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backend import get_xp
+from ..backend import can_launch, get_xp
 from .rule import check_not_negative, check_share, decayed
 
 
@@ -177,6 +177,11 @@ class Adam:
 
     def _step(self, data, grad, state, lr, step):
         mean, squares = state
+        if can_launch(data, grad, mean, squares, dtypes=("float32", "float64")):
+            from ..cuda.kernels import adam
+
+            adam(data, mean, squares, grad, lr, step + 1, self.beta1, self.beta2, self.eps)
+            return
         mean *= self.beta1
         mean += (1 - self.beta1) * grad
         squares *= self.beta2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import can_launch, get_xp
 from .rule import check_not_negative, check_share, decayed
 
 
@@ -36,6 +36,11 @@ class SGD:
 
     def update(self, data, grad, state, lr, step):
         """Step against the gradient."""
+        if not self.weight_decay and can_launch(data, grad):
+            from ..cuda.kernels import saxpy
+
+            saxpy(-lr, grad, data)
+            return
         data -= lr * decayed(grad, data, self.weight_decay)
 
 
@@ -71,6 +76,11 @@ class Momentum:
 
     def update(self, data, grad, state, lr, step):
         """Accelerate, then move."""
+        if can_launch(data, grad, state, dtypes=("float32", "float64")):
+            from ..cuda.kernels import sgd_momentum
+
+            sgd_momentum(data, state, grad, lr, self.momentum, self.weight_decay)
+            return
         state *= self.momentum
         state += decayed(grad, data, self.weight_decay)
         data -= lr * state

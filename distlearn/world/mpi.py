@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 
+from ..comm.best import best
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
 from ..trace import Trace
@@ -75,7 +76,7 @@ class MPIWorld:
         bar = Bar() if self.progress is True and self.rank == 0 else None
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
-        comm = MPIComm.begin(self._world.Dup(), report, **self._options)
+        comm = best(MPIComm.begin(self._world.Dup(), report, **self._options))
         try:
             value = fn(comm, *args, **kwargs)
             comm.end()

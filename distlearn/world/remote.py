@@ -164,16 +164,18 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         if copies is None:
             comm = _unconnected(rank, order["size"], reporter)
         else:
+            from ..comm.best import best
             from ..comm.mpi import MPIComm
 
             copies.free(order["free"])
-            comm = MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"])
+            comm = best(MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"]))
         value = _call(comm, payload)
         if copies is not None:
             _finish(comm, interrupts)
         interrupts.disarm()
     except BaseException as error:
         interrupts.disarm()
+        getattr(comm, "abort", lambda: None)()  # on a GPU a collective that the others never join would run for ever
         outcome.status = "interrupted" if interrupts.struck else "raised"
         outcome.error, outcome.original = text_of_error(error, rank), pickled(error)
         outcome.frames = interrupts.frames or frames_of_error(error)

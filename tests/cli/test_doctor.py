@@ -303,9 +303,16 @@ def test_a_compiler_whose_program_is_wrong(tmp_path):
 @pytest.mark.parametrize(
     ("stdout", "card", "verdict", "found"),
     [
-        ('["14.0", [["H200", 140.0]], ""]', "H200", "ok", "H200 (140 GiB)"),
-        ('["14.0", [], "no driver"]', "", "info", "everything runs on the CPU"),
-        ('["14.0", [], "driver too old"]', "RTX 2080", "warning", "driver too old"),
+        ('["14.0", [["H200", 140.0]], "", true]', "H200", "ok", "H200 (140 GiB), CuPy 14.0; several ranks share it"),
+        (
+            '["14.0", [["T4", 15], ["T4", 15]], "", true]',
+            "T4",
+            "ok",
+            "up to 2 ranks have one each, their arrays travel by",
+        ),
+        ('["14.0", [["T4", 15], ["T4", 15]], "", false]', "T4", "warning", "NCCL is missing: arrays travel by MPI"),
+        ('["14.0", [], "no driver", false]', "", "info", "everything runs on the CPU"),
+        ('["14.0", [], "driver too old", false]', "RTX 2080", "warning", "driver too old"),
         ("", "RTX 2080", "warning", "CuPy cannot use it: ImportError: libcuda"),
         ("", "", "info", "ImportError: libcuda"),
     ],

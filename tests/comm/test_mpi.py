@@ -27,6 +27,11 @@ def test_contract(n, what):
 
 
 @pytest.mark.mpi
+def test_contract_where_mpi_reads_the_gpu():
+    assert run(3, "direct") == f"passed {len(CONTRACT)} on 3 ranks\n"
+
+
+@pytest.mark.mpi
 def test_beyond_the_contract():
     assert "on 2 ranks" in run(2, "checks")
 

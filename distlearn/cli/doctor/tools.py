@@ -29,6 +29,7 @@ CPLUSPLUS = '#include <cmath>\n#include <cstdio>\nint main() { std::printf("%.0f
 
 GPU = """
 import json
+import warnings
 import cupy
 try:
     n = cupy.cuda.runtime.getDeviceCount()
@@ -42,7 +43,10 @@ for i in range(n):
         free, total = cupy.cuda.runtime.memGetInfo()
         names.append([cupy.cuda.runtime.getDeviceProperties(i)["name"].decode(), total / 2**30])
         float(cupy.arange(3.0).sum())
-print(json.dumps([cupy.__version__, names, why]))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from cupy.cuda import nccl
+print(json.dumps([cupy.__version__, names, why, nccl.available]))
 """
 
 
@@ -182,7 +186,7 @@ def gpu() -> Check:
     card = _nvidia_card()
     try:
         done = run([sys.executable, "-c", GPU], seconds=60)
-        version, devices, why = json.loads(done.stdout)
+        version, devices, why, nccl = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired) as error:
         text = last_line(done.stderr) if isinstance(error, ValueError) else "no answer within 60 s"
         if card:
@@ -191,12 +195,22 @@ def gpu() -> Check:
             )
         return Check("GPU", f"none; CuPy: {text}. Everything runs on the CPU", "info")
     if devices:
-        names = ", ".join(f"{name} ({gib:.0f} GiB)" for name, gib in devices)
-        return Check("GPU", f"{names}, CuPy {version}")
+        return _found_gpus(devices, version, nccl)
     if card:
         fix = pip('install "cupy-cuda13x[ctk]"') + "   # and a driver for CUDA 13 or newer"
         return Check("GPU", f"{card}, but CuPy {version} sees no device ({why})", "warning", fix)
     return Check("GPU", f"none; CuPy {version} is there, everything runs on the CPU", "info")
+
+
+def _found_gpus(devices, version, nccl: bool) -> Check:
+    """Name the GPUs, and say how arrays on them travel between ranks."""
+    found = ", ".join(f"{name} ({gib:.0f} GiB)" for name, gib in devices) + f", CuPy {version}"
+    if len(devices) == 1:
+        return Check("GPU", f"{found}; several ranks share it, their arrays travel by MPI")
+    if nccl:
+        return Check("GPU", f"{found}; up to {len(devices)} ranks have one each, their arrays travel by NCCL")
+    missing = "NCCL is missing: arrays travel by MPI, through host memory"
+    return Check("GPU", f"{found}; {missing}", "warning", pip("install nvidia-nccl-cu13"))
 
 
 def _nvidia_card() -> str:

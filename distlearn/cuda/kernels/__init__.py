@@ -3,7 +3,8 @@
 `VARIANTS` lists all of them. Each is tested against NumPy in the emulator, must show no finding and its known use of
 memory there (so that a slower access pattern fails without a GPU), and compiles for real cards.
 
-The functions are what layers and optimizers call for arrays on a GPU.
+The functions are what layers, losses and optimizers call for arrays on a GPU (`distlearn.backend.can_launch` says for
+which): each launches the variant that suits the arrays' sizes and addresses.
 """
 
 from distlearn.cuda.kernels import (
@@ -17,7 +18,7 @@ from distlearn.cuda.kernels import (
     reduce,
     transpose,
 )
-from distlearn.cuda.kernels.elementwise import bias_relu
+from distlearn.cuda.kernels.elementwise import bias_relu, saxpy
 from distlearn.cuda.kernels.loss import softmax_xent
 from distlearn.cuda.kernels.optimizer import adam, sgd_momentum
 from distlearn.cuda.kernels.variant import Launch, Variant
@@ -25,4 +26,4 @@ from distlearn.cuda.kernels.variant import Launch, Variant
 MODULES = (elementwise, reduce, transpose, matmul, convolution, pool, loss, optimizer, compression)
 VARIANTS = [variant for module in MODULES for variant in module.VARIANTS]
 
-__all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_relu", "sgd_momentum", "softmax_xent"]
+__all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_relu", "saxpy", "sgd_momentum", "softmax_xent"]

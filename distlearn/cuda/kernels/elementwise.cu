@@ -18,11 +18,14 @@ extern "C" __global__ void saxpy4(float a, const float4* x, float4* y, int n) {
     }
 }
 
-// y = max(x + bias, 0) for rows of `cols`: one pass over memory where two kernels would make two.
+// y = max(x + bias, 0) for rows of `cols`: one pass over memory where two kernels would make two. Written as a choice, not
+// as fmaxf, which takes 0 for the larger of 0 and NaN: a training run that has gone astray would look healthy.
+__device__ float relu(float v) { return v < 0.0f ? 0.0f : v; }
+
 extern "C" __global__ void bias_relu(const float* x, const float* bias, float* y, int rows, int cols) {
     int n = rows * cols;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
-        y[i] = fmaxf(x[i] + bias[i % cols], 0.0f);
+        y[i] = relu(x[i] + bias[i % cols]);
 }
 
 // The same, four columns at a time; cols is a multiple of 4.
@@ -30,10 +33,10 @@ extern "C" __global__ void bias_relu4(const float4* x, const float4* bias, float
     int width = cols / 4, n = rows * width;
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         float4 v = x[i], b = bias[i % width];
-        v.x = fmaxf(v.x + b.x, 0.0f);
-        v.y = fmaxf(v.y + b.y, 0.0f);
-        v.z = fmaxf(v.z + b.z, 0.0f);
-        v.w = fmaxf(v.w + b.w, 0.0f);
+        v.x = relu(v.x + b.x);
+        v.y = relu(v.y + b.y);
+        v.z = relu(v.z + b.z);
+        v.w = relu(v.w + b.w);
         y[i] = v;
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distlearn.cuda.kernels.variant import Launch, Variant, blocks, f32, i32
+from distlearn.cuda.kernels.variant import Launch, Variant, aligned, blocks, f32, i32
 
 
 def saxpy_reference(a, x, y):
@@ -56,6 +56,17 @@ BIAS_RELU4 = Variant(
 VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4]
 
 
+def saxpy(a, x, y):
+    """Compute y <- a x + y in one pass over memory, where the arrays are.
+
+    Parameters
+    ----------
+    a : float
+    x, y : float32 arrays of one size
+    """
+    (SAXPY4 if x.size % 4 == 0 and aligned(x, y) else SAXPY)(a, x, y)
+
+
 def bias_relu(x, bias, y):
     """Compute y = max(x + bias, 0) in one pass over memory, where the arrays are.
 
@@ -65,4 +76,4 @@ def bias_relu(x, bias, y):
         `y` may be `x`.
     bias : (d,) float32 array
     """
-    (BIAS_RELU4 if bias.size % 4 == 0 else BIAS_RELU)(x, bias, y)
+    (BIAS_RELU4 if bias.size % 4 == 0 and aligned(x, bias, y) else BIAS_RELU)(x, bias, y)

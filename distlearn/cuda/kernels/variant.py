@@ -36,6 +36,11 @@ def blocks(n: int, per_block: int = 256, most: int = 65535) -> tuple[int]:
     return (max(1, min(-(-n // per_block), most)),)
 
 
+def aligned(*arrays) -> bool:
+    """Say whether every array begins at a multiple of 16 bytes, as a float4 must: a view into a bucket may not."""
+    return all((a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr) % 16 == 0 for a in arrays)
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to compute something on a card. Calling it launches the kernel where the arrays are.

@@ -25,7 +25,7 @@ def forward(x, W, geometry: Geometry):
     oh, ow = _output(x, geometry)
     y = xp.empty((len(x), oh, ow, W.shape[-1]), x.dtype)
     for block, columns in _window_matrices(x, geometry, oh, ow):
-        xp.matmul(columns, matrix, out=_rows(y[block]))
+        ops.matmul(columns, matrix, out=_rows(y[block]))
     return y, x
 
 
@@ -36,7 +36,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     matrix = dW.reshape(-1, W.shape[-1])
     dy = xp.ascontiguousarray(dy)
     for block, columns in _window_matrices(x, geometry, *dy.shape[1:3]):
-        matrix += columns.T @ _rows(dy[block])
+        matrix += ops.matmul(columns.T, _rows(dy[block]))
     if not need_dx:
         return None, dW
     if geometry.stride == (1, 1):
@@ -83,7 +83,7 @@ def _scatter(dy, x, W, geometry):
     dx, turned = xp.zeros_like(x), W.reshape(-1, k).T
     for samples, rows in ops.blocks(len(x), oh, ow * turned.shape[1] * x.dtype.itemsize, xp):
         part = dy[samples, rows]
-        dwindows = (_rows(part) @ turned).reshape(*part.shape[:3], kh, kw, c)
+        dwindows = ops.matmul(_rows(part), turned).reshape(*part.shape[:3], kh, kw, c)
         target, high = dx[samples, rows.start * sy :], part.shape[1]
         for u in range(kh):
             for v in range(kw):

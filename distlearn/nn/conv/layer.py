@@ -100,7 +100,8 @@ class Conv2d(Layer):
         self.b = Param(init.zeros((c_out,), dtype), "b") if bias else None
         self.params = [self.W, self.b] if bias else [self.W]
 
-    def forward(self, x):
+    def forward(self, x, relu=False):
+        """Return the convolution plus bias, with `relu` its positive part: see `Sequential`."""
         shape, algorithm = self.output_shape(x.shape), self._algorithm(x.shape)
         check_dtype(self, x)
         xp = get_xp(x)
@@ -112,7 +113,7 @@ class Conv2d(Layer):
         y = results[0][0] if self.groups == 1 else xp.concatenate([y for y, _ in results], axis=-1)
         y = y.astype(x.dtype, copy=False)
         if self.b is not None:
-            ops.add_bias(y, self.b.data)
+            (ops.bias_relu if relu else ops.add_bias)(y, self.b.data)
         return y, (algorithm, [s for _, s in results], x.shape)
 
     def backward(self, dy, saved):

@@ -70,7 +70,14 @@ class Transforms(NamedTuple):
     def make(cls, m: int, like) -> Transforms:
         """Return them with the precision of the array `like`, on its device."""
         xp = get_xp(like)
-        return cls(*(xp.asarray(table[m], like.dtype) for table in (_BT, _G, _AT)))
+        key = m, like.dtype, id(xp), getattr(like.device, "id", None)
+        if key not in _made:
+            _made[key] = cls(*(xp.asarray(table[m], like.dtype) for table in (_BT, _G, _AT)))
+        return _made[key]
+
+
+_made: dict[tuple, Transforms] = {}
+"""What `Transforms.make` made: to copy three small matrices to a GPU takes longer than to use them."""
 
 
 def algorithm(m: int):
@@ -86,7 +93,7 @@ def forward(x, W, geometry: Geometry, *, m: int = 2):
     kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])
     y = xp.empty((len(x), th, m, tw, m, W.shape[-1]), x.dtype)
     for block, tiles in _tile_blocks(x, th, m, W.shape[-1]):
-        products = (_pixels(tiles, t) @ kernels).reshape(*t.BT.shape, -1, W.shape[-1])
+        products = ops.matmul(_pixels(tiles, t), kernels).reshape(*t.BT.shape, -1, W.shape[-1])
         out = y[block]
         out[...] = _two_sided(t.AT, products).reshape(m, m, len(out), -1, tw, W.shape[-1]).transpose(2, 3, 0, 4, 1, 5)
     y = y.reshape(len(x), th * m, tw * m, -1)[:, :oh, :ow]
@@ -107,7 +114,7 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     for block, tiles in _tile_blocks(x, th, m, k):
         part = tiles_of_dy[block].transpose(2, 4, 0, 1, 3, 5).reshape(m, m, -1, k)
         products = _two_sided(t.AT.T, part).reshape(len(t.BT) ** 2, -1, k)
-        kernels = kernels + _pixels(tiles, t).swapaxes(-1, -2) @ products
+        kernels = kernels + ops.matmul(_pixels(tiles, t).swapaxes(-1, -2), products)
     dW = _two_sided(t.G.T, kernels.reshape(*t.BT.shape, c, k))
     if not need_dx:
         return None, dW
@@ -140,5 +147,5 @@ def _pixels(tiles, t):
 def _two_sided(matrix, x):
     """Multiply the first two axes of (a, b, p, q) by a matrix (r, a = b) from both sides: (r, r, p, q)."""
     a, b, p, q = x.shape
-    left = (matrix @ x.reshape(a, -1)).reshape(-1, b, p * q)
-    return (matrix @ left).reshape(len(matrix), len(matrix), p, q)
+    left = ops.matmul(matrix, x.reshape(a, -1)).reshape(-1, b, p * q)
+    return ops.matmul(matrix, left).reshape(len(matrix), len(matrix), p, q)

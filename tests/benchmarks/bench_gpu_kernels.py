@@ -1,0 +1,58 @@
+"""Every kernel of the library on a GPU: time, bandwidth and share of what the card's roofline allows.
+
+Peers are the same results by CuPy's array operations. The share is the least time that the card needs for the bytes
+that must move and the operations that must be done, whichever takes longer, over the measured time; a kernel that
+fetches bytes in vain has a small one.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from distlearn.backend import has_gpu
+from distlearn.cuda.cards import card_in
+
+from . import quick, record
+from .bench_gpu import NO_GPU
+from .gpu_cases import LARGE, Case, cases
+
+LAUNCHES = 20
+"""Between two events: enough work for the card never to wait for Python."""
+
+
+def seconds(cupy, call) -> float:
+    """Time on the card of one call, the median over rounds of many [s]."""
+    call()  # compiles
+    found = []
+    for _ in range(3 if quick() else 9):
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        for _ in range(LAUNCHES):
+            call()
+        end.record()
+        end.synchronize()
+        found.append(cupy.cuda.get_elapsed_time(start, end) / 1e3 / LAUNCHES)
+    return median(found)
+
+
+def kernel_record(cupy, case: Case, card) -> dict:
+    """Time one kernel, and its peer."""
+    args = case.arguments(cupy, LARGE)
+    nbytes, flops = case.cost(*args)
+    ours = seconds(cupy, lambda: case.variant(*args))
+    peer = seconds(cupy, lambda: case.peer(cupy, *args)) if case.peer else None
+    note = f"{nbytes / ours / 1e9:,.0f} GB/s, {flops / ours / 1e9:,.0f} Gflop/s"
+    if card:
+        share, bound = card.least_time(flops, nbytes) / ours, card.bound(flops / nbytes)
+        note += f": {share:.0%} of what {card.name}'s {bound} bound allows"
+    return record(f"kernel {case.variant}", "ms", ours * 1e3, peer and peer * 1e3, note=note)
+
+
+def records():
+    """Every variant."""
+    if not has_gpu():
+        return [record("kernels on a GPU", "ms", None, note=NO_GPU)]
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    return [kernel_record(cupy, case, card_in(name)) for case in cases()]

@@ -1,0 +1,191 @@
+"""Every kernel of the library on arrays large enough to time it, with what it must at least move and compute.
+
+The arguments come from a function of an array module and a size, so that the table itself can be checked without a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from distlearn.cuda import kernels
+from distlearn.cuda.kernels import Variant
+
+f32 = np.float32
+LARGE = 4096
+
+
+class Case(NamedTuple):
+    """A kernel's work.
+
+    Attributes
+    ----------
+    variant : Variant
+    arguments : callable
+        From an array module and a size to the arguments of a call. Calling again with the same is allowed.
+    cost : callable
+        From the arguments to (bytes that must at least move, operations).
+    peer : callable, optional
+        From the array module and the arguments: the same by array operations.
+    """
+
+    variant: Variant
+    arguments: Callable
+    cost: Callable
+    peer: Callable | None = None
+
+
+def _random(xp, *shape, dtype=f32):
+    return xp.random.standard_normal(math.prod(shape)).reshape(shape).astype(dtype)
+
+
+def _vectors(n, dtype=f32):
+    return lambda xp, size: [_random(xp, size * size, dtype=dtype) for _ in range(n)]
+
+
+def _images(xp, size):
+    side = min(56, size // 4)
+    return _random(xp, max(1, size // 64), 16, side, side)
+
+
+def _saxpy(xp, size):
+    return 2.5, *_vectors(2)(xp, size)
+
+
+def _bias_relu(xp, size):
+    return _random(xp, size, size), _random(xp, size), xp.empty((size, size), f32)
+
+
+def _reduce(xp, size):
+    return _random(xp, size * size), xp.empty(size * size // 256, f32)
+
+
+def _transpose(xp, size):
+    return _random(xp, size, size), xp.empty((size, size), f32)
+
+
+def _matmul(xp, size):
+    n = size // 2
+    return _random(xp, n, n), _random(xp, n, n), xp.empty((n, n), f32)
+
+
+def _im2col(xp, size):
+    x = _images(xp, size)
+    return x, xp.empty((16 * 9, x.size // 16), f32), 3, 1, 1
+
+
+def _col2im(xp, size):
+    x, col, *numbers = _im2col(xp, size)
+    col[...] = 1
+    return col, x, *numbers
+
+
+def _conv(xp, size):
+    x = _images(xp, size)
+    return x, _random(xp, 32, 16, 3, 3), xp.empty((len(x), 32, *x.shape[2:]), f32), 1, 1
+
+
+def _pool(xp, size):
+    x = _images(xp, size)
+    half = (len(x), 16, x.shape[2] // 2, x.shape[3] // 2)
+    return x, xp.empty(half, f32), xp.empty(half, np.uint8), 2, 2
+
+
+def _pool_backward(xp, size):
+    x, y, arg, k, stride = _pool(xp, size)
+    y[...], arg[...] = 1, 3
+    return y, arg, x, k, stride
+
+
+def _softmax(xp, size):
+    k = size // 4
+    label = (xp.arange(size) % k).astype(np.int32)
+    return _random(xp, size, k), label, xp.empty(size, f32), xp.empty((size, k), f32), 1 / size
+
+
+def _momentum(dtype):
+    return lambda xp, size: (*_vectors(3, dtype)(xp, size), 0.01, 0.9, 1e-4)
+
+
+def _adam(dtype):
+    def arguments(xp, size):
+        w, m, v, g = _vectors(4, dtype)(xp, size)
+        return w, m, v * v, g, 1e-3, 0.9, 0.999, 1e-8, 7
+
+    return arguments
+
+
+def _top_k(xp, size):
+    n = size * size
+    grad, residual = _vectors(2)(xp, size)
+    # nothing is that large: a call leaves the count at 0, and can be repeated
+    return grad, residual, 1e30, xp.empty(n, np.int32), xp.empty(n, f32), xp.zeros(1, np.int32)
+
+
+def _quantise(dtype, per_code):
+    def arguments(xp, size):
+        n = size * size
+        return *_vectors(2)(xp, size), xp.empty(n // per_code, dtype), xp.empty(n // 256, f32)
+
+    return arguments
+
+
+def _moved(arrays, flops):
+    """Cost of reading or writing arguments once each (named twice: both), and of `flops` per element of the first."""
+    return lambda *args: (sum(args[i].nbytes for i in arrays), flops * args[arrays[0]].size)
+
+
+def _matmul_cost(a, b, c):
+    return a.nbytes + b.nbytes + c.nbytes, 2 * a.shape[0] * a.shape[1] * b.shape[1]
+
+
+def _conv_cost(x, w, y, *_):
+    return x.nbytes + w.nbytes + y.nbytes, 2 * y.size * w[0].size
+
+
+def _by_reference(variant):
+    """Return the variant's reference: its array operations are CuPy's on CuPy's arrays."""
+    return lambda xp, *args: variant.reference(*args)
+
+
+def _reduce_peer(xp, x, out):
+    x.reshape(-1, 256).sum(1, out=out)
+
+
+def _matmul_peer(xp, a, b, c):
+    xp.matmul(a, b, out=c)
+
+
+def cases() -> list[Case]:
+    """One case for each of the library's variants."""
+    k = kernels
+    updates = [
+        Case(v, _momentum(d), _moved((0, 0, 1, 1, 2), 6), _by_reference(v)) for d, v in k.optimizer.MOMENTUM.items()
+    ]
+    updates += [
+        Case(v, _adam(d), _moved((0, 0, 1, 1, 2, 2, 3), 14), _by_reference(v)) for d, v in k.optimizer.ADAM.items()
+    ]
+    elementwise = k.elementwise
+    return [
+        *(Case(v, _saxpy, _moved((1, 2, 2), 2), _by_reference(v)) for v in (elementwise.SAXPY, elementwise.SAXPY4)),
+        *(
+            Case(v, _bias_relu, _moved((0, 1, 2), 1), _by_reference(v))
+            for v in (elementwise.BIAS_RELU, elementwise.BIAS_RELU4)
+        ),
+        *(Case(v, _reduce, _moved((0, 1), 1), _reduce_peer) for v in k.reduce.VARIANTS),
+        *(Case(v, _transpose, _moved((0, 1), 0), _by_reference(v)) for v in k.transpose.VARIANTS),
+        *(Case(v, _matmul, _matmul_cost, _matmul_peer) for v in k.matmul.VARIANTS),
+        Case(k.convolution.IM2COL, _im2col, _moved((0, 1), 0)),
+        Case(k.convolution.COL2IM, _col2im, _moved((0, 1), 1)),
+        *(Case(v, _conv, _conv_cost) for v in (k.convolution.CONV_NAIVE, k.convolution.CONV_SHARED)),
+        Case(k.pool.FORWARD, _pool, _moved((0, 1, 2), 0)),
+        Case(k.pool.BACKWARD, _pool_backward, _moved((0, 1, 2), 1)),
+        *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
+        *updates,
+        Case(k.compression.TOP_K, _top_k, _moved((0, 1, 1), 1)),
+        Case(k.compression.QUANTISE_8BIT, _quantise(np.int8, 1), _moved((0, 1, 1, 2, 3), 4)),
+        Case(k.compression.QUANTISE_1BIT, _quantise(np.uint32, 32), _moved((0, 1, 1, 2, 3), 4)),
+    ]

@@ -1,0 +1,278 @@
+"""NCCLComm: the contract against a stand-in of CuPy's NCCL on the simulator, and on GPUs where there are some."""
+
+import functools
+import inspect
+
+import numpy as np
+import pytest
+
+from distlearn.comm.nccl import NCCLComm
+from distlearn.comm.nccl_stream import version
+from distlearn.comm.protocol import CommError, CommTimeoutError
+from distlearn.comm.sim import SimWorld
+from distlearn.nn.strict import StrictArray
+from distlearn.trace import Trace
+
+from .contract import CONTRACT, DTYPES, expected, pattern
+from .nccl_stand_in import KIND, OPS, CuPy, NcclCommunicator, NcclError
+from .on_device import off_strict, on_strict
+
+SIZES = [1, 2, 3, 4]
+
+
+def run(size, check, beneath=off_strict):
+    """Call `check(comm, cupy)` on simulated ranks; strict arrays are those of the GPU."""
+    fabrics = []
+
+    def program(comm):
+        cupy = CuPy(comm.clock, fabrics)
+        return check(NCCLComm(beneath(comm), cupy), cupy)
+
+    return SimWorld(size).run(program)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", CONTRACT)
+def test_contract_on_a_device(name, size):
+    run(size, lambda comm, cupy: CONTRACT[name](on_strict(comm)))
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_contract_on_the_host(name):
+    """Arrays in host memory, and objects, never reach NCCL."""
+
+    def check(comm, cupy):
+        CONTRACT[name](comm)
+        return cupy.calls
+
+    assert run(3, check, beneath=lambda comm: comm) == [[], [], []]
+
+
+def collectives(comm, dtype, n):
+    """Every collective once."""
+    x = lambda: StrictArray(pattern(comm.rank, n, dtype))  # noqa: E731
+    comm.all_reduce(x())
+    comm.iall_reduce(x(), "max").wait()
+    comm.reduce_scatter(x())
+    comm.all_gather(x())
+    comm.broadcast(x(), 1)
+    comm.scatter(StrictArray(np.zeros((comm.size, n), dtype)) if comm.rank == 1 else None, x(), 1)
+    comm.gather(x(), 1)
+    comm.all_to_all(StrictArray(np.zeros((comm.size, n), dtype)))
+
+
+def test_every_collective_is_that_of_nccl():
+    def check(comm, cupy):
+        collectives(comm, "f4", 6)
+        return cupy.calls
+
+    codes = {kind: code for code, kind in KIND.items()}
+    f4, u1, (total, largest) = codes["f4"], codes["u1"], (OPS["SUM"], OPS["MAX"])
+    common = [("allReduce", 6, f4, total), ("allReduce", 6, f4, largest), ("reduceScatter", 3, f4, total)]
+    common += [("allGather", 24, u1), ("broadcast", 24, u1, 1)]
+    dealt = [("send", 24, u1, 0), ("send", 24, u1, 1), ("recv", 24, u1, 1)]
+    gathered = [("send", 24, u1, 1), ("recv", 24, u1, 0), ("recv", 24, u1, 1)]
+    swapped = [(kind, 24, u1, peer) for kind in ("send", "recv") for peer in (0, 1)]
+    first, second = run(2, check)
+    assert first == [*common, ("recv", 24, u1, 1), ("send", 24, u1, 1), *swapped]
+    assert second == [*common, *dealt, *gathered, *swapped]
+
+
+def test_uneven_shares_are_reduced_where_they_go():
+    def check(comm, cupy):
+        comm.reduce_scatter(StrictArray(pattern(comm.rank, 4, "f8")))
+        comm.reduce_scatter(StrictArray(pattern(comm.rank, 2, "c16")))
+        return [(kind, count, root) for kind, count, _, _, root in cupy.calls]
+
+    uneven = [("reduce", 2, 0), ("reduce", 1, 1), ("reduce", 1, 2)]
+    complex_pairs = [("reduce", 2, 0), ("reduce", 2, 1)]  # and nothing for rank 2
+    assert run(3, check) == [uneven + complex_pairs] * 3
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "int8", "uint32", "uint64", "int16", "uint16"])
+def test_dtypes(dtype):
+    """What NCCL cannot add up goes through the host; everything arrives."""
+
+    def check(comm, cupy):
+        for op in ("sum", "prod", "min", "max"):
+            if np.dtype(dtype).kind == "c" and op in ("min", "max"):
+                continue
+            x = StrictArray(pattern(comm.rank, 5, dtype))
+            assert comm.all_reduce(x, op) is x
+            np.testing.assert_array_equal(x.get(), expected(comm.size, 5, dtype, op))
+        y = comm.all_gather(StrictArray(pattern(comm.rank, 5, dtype)))
+        assert y.dtype == np.dtype(dtype)
+        return len(cupy.calls)
+
+    reductions = {"int16": 0, "uint16": 0, "complex64": 1, "complex128": 1}.get(dtype, 4)
+    assert run(2, check) == [reductions + 1] * 2
+
+
+def test_empty_arrays_send_nothing():
+    def check(comm, cupy):
+        collectives(comm, "f4", 0)
+        return cupy.calls
+
+    assert run(2, check) == [[], []]
+
+
+def test_the_result_is_there_after_wait_and_not_before():
+    """Several under way at once; the stream waits where `wait` says so, and `done` tells when."""
+
+    def check(comm, cupy):
+        if comm.rank == 0:
+            comm.clock.sleep(1e-4)
+        began = comm.clock.now()
+        xs = [StrictArray(np.full(n, comm.rank + 1.0)) for n in (3, 5)]
+        works = [comm.iall_reduce(x) for x in xs]
+        assert comm.clock.now() < began + 1e-5, "nobody has waited"
+        early = [works[0].done(), xs[0].get()[0]]
+        for x, work in zip(xs, works, strict=True):
+            assert work.wait() is x
+            assert work.done()
+            assert (x.get() == 3).all()
+        return early
+
+    def connected(comm, cupy):
+        comm.barrier()
+        comm.all_reduce(StrictArray(np.ones(1)))
+        return check(comm, cupy)
+
+    _, (done, value) = run(2, connected)
+    assert (done, value) == (False, 2.0), "rank 1 came first, and went on"
+
+
+def test_buffers_are_kept_until_the_card_is_done():
+    def check(comm, cupy):
+        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.clock.sleep(1e-5 * comm.rank)
+        comm.iall_reduce(StrictArray(np.ones(4)))
+        kept = len(comm._pending)
+        comm.finish()
+        return kept, len(comm._pending)
+
+    assert run(2, check)[0] == (1, 0)
+
+
+def test_spans_last_as_long_as_the_card_took():
+    def check(comm, cupy):
+        comm.clock.trace, comm.clock.rank = Trace(), comm.rank
+        comm.clock.sleep(1.0)
+        x = StrictArray(np.ones(8, "f4"))
+        comm.iall_reduce(x)
+        comm.all_gather(x)
+        comm.barrier()
+        return comm.clock.trace.spans
+
+    for rank, spans in enumerate(run(2, check)):
+        assert [(s.rank, s.lane, s.name, s.nbytes) for s in spans] == [
+            (rank, "comm", "all_reduce", 32), (rank, "comm", "all_gather", 64),
+        ]  # fmt: skip
+        assert all(s.start >= 1.0 for s in spans)
+        assert [s.end - s.start for s in spans] == pytest.approx([0.25, 0.25])
+
+
+def test_parts_have_connections_of_their_own():
+    def check(comm, cupy):
+        part = comm.split(comm.rank % 2)
+        assert isinstance(part, NCCLComm)
+        x = StrictArray(np.array([float(comm.rank)]))
+        part.all_reduce(x)
+        comm.all_reduce(StrictArray(np.ones(1)))
+        return float(x[0])
+
+    assert run(4, check) == [2.0, 4.0, 2.0, 4.0]
+
+
+def test_scatter_wants_both_arrays_in_one_place():
+    def check(comm, cupy):
+        with pytest.raises(TypeError, match="rank 0: scatter needs both arrays on the GPU, or neither"):
+            comm.scatter(np.zeros((1, 3)), StrictArray(np.zeros(3)))
+
+    run(1, check)
+
+
+def test_failures_of_nccl_name_rank_and_operation():
+    def check(comm, cupy):
+        comm.all_reduce(StrictArray(np.ones(1)))
+
+        def fail(*args):
+            raise NcclError("NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error")
+
+        comm._connection.allReduce = fail
+        with pytest.raises(CommError, match=f"rank {comm.rank}: all_reduce failed: NCCL_ERROR_UNHANDLED"):
+            comm.all_reduce(StrictArray(np.ones(1)))
+        assert cupy.cuda.nccl.depth == 0, "the group was closed"
+
+    run(2, check)
+
+
+def test_a_rank_that_does_not_come_is_noticed():
+    def check(comm, cupy):
+        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.barrier()
+        if comm.rank == 0:
+            comm.host.timeout = 0.05
+            work = comm.iall_reduce(StrictArray(np.ones(2)))
+            with pytest.raises(
+                CommTimeoutError, match=r"rank 0: waited 0\.05 s for the GPU to finish all_reduce of 16"
+            ):
+                comm.finish()
+            assert not work.done()
+            return cupy.cuda.nccl.fabrics[0].dead
+        return None
+
+    assert run(2, check)[0] is True
+
+
+def test_nothing_is_connected_before_it_is_needed():
+    def check(comm, cupy):
+        comm.split(0).barrier()
+        comm.all_reduce(np.ones(3))
+        return len(cupy.cuda.nccl.fabrics)
+
+    assert run(2, check, beneath=lambda comm: comm) == [0, 0]
+
+
+def test_the_stand_in_is_like_cupy():
+    """Names, codes and the order of arguments; needs NCCL's library, but no GPU."""
+    if version() is None:
+        pytest.skip("NCCL is not installed (pip install nvidia-nccl-cu13)")
+    from cupy.cuda import nccl as real
+
+    stand_in = CuPy(None, []).cuda.nccl
+    codes = {name: code for name, code in vars(stand_in).items() if name.startswith("NCCL_")}
+    assert len(codes) == len(KIND) + len(OPS)
+    assert codes == {name: getattr(real, name) for name in codes}
+    for name in ("allReduce", "reduce", "broadcast", "reduceScatter", "allGather", "send", "recv", "abort"):
+        first = getattr(real.NcclCommunicator, name).__doc__.splitlines()[0]
+        theirs = [word.split()[-1] for word in first[first.index("(") + 1 : first.rindex(")")].split(",")]
+        assert list(inspect.signature(getattr(NcclCommunicator, name)).parameters) == theirs, name
+    number = real.get_unique_id()
+    assert (type(number), len(number)) == (bytes, 128)
+    assert issubclass(real.NcclError, RuntimeError)
+    real.groupStart()
+    real.groupEnd()
+
+
+@functools.cache
+def gpus() -> int:
+    """How many GPUs this machine has, that NCCL could use."""
+    from distlearn.backend import has_gpu
+
+    if not has_gpu():
+        return 0
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceCount() if cupy.cuda.nccl.available else 0
+
+
+@pytest.mark.gpu
+@pytest.mark.mpi
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_contract_on_gpus(n):
+    if gpus() < n:
+        pytest.skip(f"needs {n} GPUs")
+    from .test_mpi import run as mpi
+
+    assert mpi(n, "nccl") == f"passed {len(CONTRACT)} on {n} ranks\n"

@@ -1,0 +1,84 @@
+"""The comparison of emulator and card: on a card where there is one, its parts everywhere."""
+
+import pytest
+
+from distlearn.backend import has_gpu
+from tests.emulated import NEEDS_COMPILER
+
+from . import hardware
+
+NAMES = list(hardware.METRICS)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(hardware.ncu() is None, reason="needs NVIDIA's profiler ncu and a GPU")
+@pytest.mark.parametrize("variant", hardware.KERNELS, ids=str)
+def test_the_emulator_counts_what_the_card_counts(variant):
+    card, emulator = hardware.measured(variant, hardware.ncu()), hardware.emulated(variant)
+    if variant.kernel == "matmul_tiled":  # NVIDIA's compiler may join a thread's reads along a row into wider ones
+        assert 0 < card.pop("shared read, wavefronts") <= 1.02 * emulator.pop("shared read, wavefronts")
+    assert card == pytest.approx(emulator, rel=0.02)
+
+
+@NEEDS_COMPILER
+def test_textbook_counts():
+    """By hand: 96 x 128 floats are 384 warps' rows of 32."""
+    rows = 96 * 128 // 32
+    naive, tiled, padded, matmul, _ = map(hardware.emulated, hardware.KERNELS)
+    assert naive == dict(zip(NAMES, (4 * rows, 32 * rows, 0, 0), strict=True))
+    assert tiled == dict(zip(NAMES, (4 * rows, 4 * rows, 32 * rows, rows), strict=True))
+    assert padded == dict(zip(NAMES, (4 * rows, 4 * rows, rows, rows), strict=True))
+    assert matmul[NAMES[0]] == 128 * 192 * 64 // 16 * 2 // 8  # each operand is read once per 16 results, 8 to a sector
+
+
+@NEEDS_COMPILER
+def test_the_page_holds_what_the_emulator_counts():
+    """Run `python -m tests.cuda.hardware --write` if it does not."""
+    page = hardware.PAGE.read_text(encoding="utf-8")
+    for variant in hardware.KERNELS:
+        for name, count in hardware.emulated(variant).items():
+            row = f"| {variant.kernel} | {name} | {count:,} |"
+            assert (row in page) == (count > 0 or name in _measured_rows(page, variant)), row
+
+
+def _measured_rows(page, variant):
+    return [
+        line for line in page.splitlines() if line.startswith(f"| {variant.kernel} |") and not line.endswith("|  |")
+    ]
+
+
+def csv_text(values):
+    """What ncu --csv prints, as its manual shows it."""
+    head = '"ID","Process ID","Process Name","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+    rows = [
+        f'"0","7","python3","transpose_naive","Command line profiler metrics","{m}","sector","{v}"'
+        for m, v in values.items()
+    ]
+    return "\n".join(["==PROF== Connected to process 7", "==PROF== Disconnected", head, *rows])
+
+
+def test_reading_the_profiler():
+    values = dict(zip(hardware.METRICS.values(), ("1,536", "12288", "0", "0.000000"), strict=True))
+    assert hardware.parse(csv_text(values)) == dict(zip(NAMES, (1536, 12288, 0, 0), strict=True))
+    del values["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]
+    with pytest.raises(LookupError, match="lacks l1tex__t_sectors_pipe_lsu_mem_global_op_st"):
+        hardware.parse(csv_text(values))
+    with pytest.raises(LookupError, match="wrote no table"):
+        hardware.parse("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
+
+
+def test_the_profiler_is_told_one_kernel_and_its_words_are_kept(tmp_path):
+    fake = tmp_path / "ncu"
+    fake.write_text('#!/bin/sh\necho "$@" >&2\necho ==ERROR== ERR_NVGPUCTRPERM\n', encoding="utf-8")
+    fake.chmod(0o755)
+    with pytest.raises(RuntimeError, match="wrote no table") as caught:
+        hardware.measured(hardware.KERNELS[1], str(fake))
+    said = str(caught.value)
+    assert "ERR_NVGPUCTRPERM" in said
+    assert "--kernel-name transpose_tiled " in said
+    assert said.rstrip().endswith("--launch transpose.cu:transpose_tiled<0>")
+
+
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
+def test_without_a_gpu_the_profiler_is_not_asked():
+    assert hardware.ncu() is None

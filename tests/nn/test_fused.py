@@ -1,0 +1,293 @@
+"""On a GPU layers, losses and optimizers launch the library's kernels; they give what the array operations give."""
+
+import contextlib
+import copy
+import itertools
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
+from distlearn.cuda.kernels import bias_relu, saxpy
+from distlearn.nn import StrictArray
+from distlearn.nn.loss import softmax_cross_entropy_rows
+from distlearn.optim import SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
+from tests.emulated import NEEDS_COMPILER, launched
+
+__all__ = ["launched"]  # a fixture
+
+EMULATED = pytest.param(StrictArray, id="emulated", marks=NEEDS_COMPILER)
+CARD = pytest.param(
+    lambda a: to_device(a, "gpu"),
+    id="gpu",
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not has_gpu(), reason="needs an NVIDIA GPU")],
+)
+DEVICES = pytest.mark.parametrize("device", [EMULATED, CARD])
+CLOSE = {"rtol": 2e-5, "atol": 2e-6}
+
+
+def values(x):
+    return x.get() if isinstance(x, StrictArray) else to_numpy(x)
+
+
+def moved(model, device):
+    """A copy of a model on a device."""
+    return nn.move(copy.deepcopy(model), lambda a: device(a.copy()))
+
+
+def mlp(dtype="float32"):
+    """Odd widths, so that rows are no multiple of 4, and one that is."""
+    sizes = (11, 7, 8, 5)
+    layers = []
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+        layers += [nn.Linear(a, b, i, dtype=dtype), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def cnn(dtype="float32"):
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, 0, padding=1, dtype=dtype), nn.ReLU(), nn.AvgPool(2),
+        nn.Conv2d(3, 4, 3, 1, dtype=dtype), nn.ReLU(),
+        nn.Flatten(), nn.Linear(16, 5, 2, dtype=dtype),
+    )  # fmt: skip
+
+
+def step_of(model, optimizer, x, labels):
+    """One training step; its loss."""
+    optimizer.zero_grad()
+    y, saved = model.forward(x)
+    loss, dy = nn.SoftmaxCrossEntropy()(y, labels)
+    model.backward(dy, saved)
+    optimizer.step()
+    return loss
+
+
+def train(model, rule, x, labels, steps=3):
+    optimizer = Optimizer(model.params, rule, 0.05)
+    return [step_of(model, optimizer, x, labels) for _ in range(steps)]
+
+
+def batch(shape, dtype="float32"):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=shape).astype(dtype), rng.integers(5, size=shape[0])
+
+
+@DEVICES
+@pytest.mark.parametrize(
+    ("make", "shape", "rule", "kernels"),
+    [
+        (mlp, (9, 11), Momentum(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "sgd_momentum<float>"}),
+        (cnn, (3, 8, 8, 1), Adam(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "adam<float>"}),
+        (mlp, (9, 11), SGD(), {"bias_relu", "bias_relu4", "softmax_xent_warp", "saxpy", "saxpy4"}),
+    ],
+)
+def test_training_is_the_same(device, make, shape, rule, kernels, launched):
+    model, (x, labels) = make(), batch(shape)
+    there = moved(model, device)
+    before = [p.data.copy() for p in model.params]
+    np.testing.assert_allclose(train(there, rule, device(x), device(labels)), train(model, rule, x, labels), rtol=1e-5)
+    for p, q, old in zip(there.params, model.params, before, strict=True):
+        np.testing.assert_allclose(values(p.data), q.data, **CLOSE)
+        np.testing.assert_allclose(values(p.grad), q.grad, **CLOSE)
+        assert (q.data != old).any()
+    if device is StrictArray:
+        assert set(launched()) == kernels
+
+
+@NEEDS_COMPILER
+def test_double_precision_falls_back(launched):
+    """Layers and loss have kernels for single precision only; updates have both."""
+    model, (x, labels) = mlp("float64"), batch((6, 11), "float64")
+    there = moved(model, StrictArray)
+    losses = train(there, Adam(), StrictArray(x), StrictArray(labels))
+    np.testing.assert_allclose(losses, train(model, Adam(), x, labels), rtol=1e-12)
+    for p, q in zip(there.params, model.params, strict=True):
+        np.testing.assert_allclose(p.data.get(), q.data, rtol=1e-11, atol=1e-13)
+    assert set(launched()) == {"adam<double>"}
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("rule", [SGD(0.1), Momentum(0.9, 0.1), Nesterov(), Adam(weight_decay=0.1), AdamW()], ids=str)
+@pytest.mark.parametrize("n", [1, 30, 1024])
+def test_ten_steps_of_a_rule(rule, n, launched):
+    rng = np.random.default_rng(n)
+    w, grads = rng.normal(size=n).astype("float32"), rng.normal(size=(10, n)).astype("float32")
+    here, there = nn.Param(w.copy()), nn.Param(StrictArray(w.copy()))
+    optimizers = [Optimizer([p], rule, lambda step: 0.1 / (step + 1)) for p in (here, there)]
+    for g in grads:
+        here.grad[...], there.grad[...] = g, StrictArray(g)
+        for optimizer in optimizers:
+            optimizer.step()
+        np.testing.assert_array_equal(there.grad.get(), g)
+    np.testing.assert_allclose(there.data.get(), here.data, rtol=1e-5, atol=1e-5)
+    assert len(launched()) == (0 if isinstance(rule, (SGD, Nesterov)) else 10)
+
+
+@NEEDS_COMPILER
+def test_frozen_and_tied_parameters(launched):
+    """A dense layer used twice with a ReLU behind each use, and one that is frozen."""
+
+    def build(device):
+        model = nn.Sequential(nn.Linear(6, 6, 0), nn.ReLU(), nn.Linear(6, 6, 1), nn.ReLU())
+        model = nn.Sequential(*model.layers, model.layers[0], nn.ReLU(), nn.Linear(6, 5, 2))
+        for p in model.layers[2].params:
+            p.frozen = True
+        return moved(model, device)
+
+    here, there = build(np.asarray), build(StrictArray)
+    x, labels = batch((7, 6))
+    frozen = here.layers[2].W.data.copy()
+    np.testing.assert_allclose(
+        train(there, Momentum(), StrictArray(x), StrictArray(labels)), train(here, Momentum(), x, labels), rtol=1e-5
+    )
+    for p, q in zip(there.params, here.params, strict=True):
+        np.testing.assert_allclose(p.data.get(), q.data, **CLOSE)
+    np.testing.assert_array_equal(there.layers[2].W.data.get(), frozen)
+    assert launched().count("bias_relu") == 3 * 3
+
+
+@NEEDS_COMPILER
+def test_views_into_a_bucket(launched):
+    """Weights and gradients that lie anywhere in a flat array, where a float4 may not begin."""
+    rng = np.random.default_rng(0)
+    for offset in range(5):
+        flat = rng.normal(size=64).astype("float32")
+        there, grad = StrictArray(flat.copy()), StrictArray(np.ones(64, "float32"))
+        part = slice(offset, offset + 32)
+        SGD().update(there[part], grad[part], None, 0.5, 0)
+        flat[part] -= 0.5
+        np.testing.assert_allclose(there.get(), flat, rtol=1e-6)
+    assert sorted(set(launched())) == ["saxpy", "saxpy4"]
+
+
+@NEEDS_COMPILER
+def test_vector_kernels_want_aligned_arrays():
+    base = np.zeros(64, "float32")
+    start = (-base.ctypes.data % 16) // 4
+    for shift in (0, 1):
+        x = base[start + shift : start + shift + 8].reshape(2, 4)
+        x[...] = [[-1, 2, -3, 4], [5, -6, 7, -8]]
+        bias_relu(x, np.ones(4, "float32"), x)
+        np.testing.assert_array_equal(x, [[0, 3, 0, 5], [6, 0, 8, 0]])
+        saxpy(2.0, np.ones(8, "float32"), x.reshape(-1))
+        np.testing.assert_array_equal(x, [[2, 5, 2, 7], [8, 2, 10, 2]])
+
+
+def test_which_arrays_can_be_launched_on(launched):
+    x = StrictArray(np.zeros((4, 6), "float32"))
+    assert can_launch(x)
+    assert can_launch(x, StrictArray(np.zeros(6, "float32")))
+    assert not can_launch(np.zeros(3, "float32")), "on a CPU"
+    assert not can_launch(x, np.zeros(6, "float32")), "one on a CPU"
+    assert not can_launch(x[:, 1:]), "with gaps"
+    assert not can_launch(x.T), "turned"
+    assert not can_launch(x[:0]), "empty"
+    assert not can_launch(x.astype("float64"))
+    assert not can_launch(x, x.astype("float64"), dtypes=("float32", "float64")), "mixed"
+    assert can_launch(x.astype("float64"), dtypes=("float32", "float64"))
+
+
+def test_without_kernels_nothing_is_launched():
+    assert not can_launch(StrictArray(np.zeros(3, "float32")))
+
+
+@NEEDS_COMPILER
+def test_a_wide_input_with_gaps(launched):
+    """The input of a layer may be a view; what the kernel works on is the layer's own product."""
+    layer = nn.Sequential(nn.Linear(6, 4, 0), nn.ReLU())
+    there = moved(layer, StrictArray)
+    x = np.random.default_rng(0).normal(size=(5, 2, 12)).astype("float32")
+    y, saved = layer.forward(x[..., ::2])
+    z, kept = there.forward(StrictArray(x)[..., ::2])
+    np.testing.assert_allclose(z.get(), y, **CLOSE)
+    dx, dz = layer.backward(np.ones_like(y), saved), there.backward(StrictArray(np.ones_like(y)), kept)
+    np.testing.assert_allclose(dz.get(), dx, **CLOSE)
+    assert launched() == ["bias_relu4"]
+    assert there.forward(StrictArray(x)[:0, :, ::2])[0].shape == (0, 2, 4)
+
+
+@NEEDS_COMPILER
+def test_not_a_number_stays_visible(launched):
+    layer = moved(nn.Sequential(nn.Linear(3, 4, 0), nn.ReLU()), StrictArray)
+    x = np.ones((2, 3), "float32")
+    x[1, 0] = np.nan
+    y = layer.forward(StrictArray(x))[0].get()
+    assert launched() == ["bias_relu4"]
+    assert np.isfinite(y[0]).all()
+    assert np.isnan(y[1]).all()
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(("shape", "n"), [((4, 3), None), ((4, 3), 9), ((2, 3, 40), None), ((1, 1), None)])
+@pytest.mark.parametrize("kind", ["int64", "uint8", "int32"])
+def test_loss(shape, n, kind, launched):
+    rng = np.random.default_rng(3)
+    z, labels = 5 * rng.normal(size=shape).astype("float32"), rng.integers(shape[-1], size=shape[:-1]).astype(kind)
+    loss = nn.SoftmaxCrossEntropy()
+    want, dz = loss(z, labels, n)
+    found, dy = loss(StrictArray(z), StrictArray(labels), n)
+    assert found == pytest.approx(want, rel=1e-6, abs=1e-7)
+    assert (dy.shape, dy.dtype) == (dz.shape, dz.dtype)
+    np.testing.assert_allclose(dy.get(), dz, rtol=1e-5, atol=1e-7)
+    assert launched() == ["softmax_xent_warp"]
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("label", [-1, 3, 2**32, -(2**32) + 1])
+def test_a_label_that_is_no_class(label, launched):
+    z, labels = np.zeros((2, 3), "float32"), np.array([1, label])
+    with pytest.raises(ValueError, match=f"labels run from .*{label}.*, expected class indices from 0 to 2"):
+        nn.SoftmaxCrossEntropy()(StrictArray(z), StrictArray(labels))
+    losses, dz = softmax_cross_entropy_rows(StrictArray(z), StrictArray(labels), 2)
+    assert np.isnan(losses.get()).tolist() == [False, True]
+    assert np.isfinite(dz.get()).all()
+
+
+@NEEDS_COMPILER
+def test_a_loss_that_is_not_a_number_is_returned(launched):
+    z = np.full((2, 3), np.nan, "float32")
+    assert np.isnan(nn.SoftmaxCrossEntropy()(StrictArray(z), StrictArray(np.array([0, 1])))[0])
+
+
+class Doubled(nn.Linear):
+    """A subclass with a forward pass of its own."""
+
+    def forward(self, x):
+        y, saved = super().forward(x)
+        return 2 * y, saved
+
+
+class Shifted(nn.ReLU):
+    def forward(self, x):
+        return super().forward(x - 1)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("layers", [(Doubled(3, 4, 0), nn.ReLU()), (nn.Linear(3, 4, 0), Shifted()),
+                                    (nn.Linear(3, 4, 0), nn.Tanh()), (nn.ReLU(), nn.Linear(3, 4, 0))])  # fmt: skip
+def test_other_pairs_run_one_by_one(layers, launched):
+    model, x = nn.Sequential(*copy.deepcopy(layers)), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
+    y = moved(model, StrictArray).forward(StrictArray(x))[0]
+    np.testing.assert_allclose(y.get(), model.forward(x)[0], **CLOSE)
+    assert launched() == []
+
+
+@NEEDS_COMPILER
+def test_spans_are_those_of_the_layers(launched):
+    """A clock sees the same layers, operations and bytes, fused or not."""
+
+    class Clock:
+        def __init__(self):
+            self.spans = []
+
+        def span(self, *args, **kwargs):
+            self.spans.append((args, kwargs))
+            return contextlib.nullcontext()
+
+    model, (x, _) = mlp(), batch((4, 11))
+    clocks = Clock(), Clock()
+    model.forward(x, clock=clocks[0])
+    moved(model, StrictArray).forward(StrictArray(x), clock=clocks[1])
+    assert clocks[0].spans == clocks[1].spans
+    assert "bias_relu" in launched()
