@@ -98,7 +98,8 @@ def test_readme_commands_parse():
     from distlearn.cli import main
 
     lines = re.findall(r"^(?:mpiexec -n \d+ )?(distlearn (?:train|doctor)[^#\n]*)", README, re.MULTILINE)
-    assert len(lines) >= 3
+    lines += re.findall(r"`(distlearn train[^`]*)`", README)
+    assert len(lines) >= 8
     for line in lines:
         words = line.split()[1:]
         result = CliRunner().invoke(main, [*words, "--help"])

@@ -1,6 +1,7 @@
-"""The README's picture: what overlapping buys, and that the number of ranks does not change what is learnt.
+"""The README's pictures: what overlapping buys and that the number of ranks does not change what is learnt; and three
+other ways to share the work, each with what it costs.
 
-Everything in it is computed when it is drawn: `python -m distlearn.viz.readme course/images/timeline.png`.
+Everything in them is computed when they are drawn: `python -m distlearn.viz.readme course/images`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ..comm import Network, Roofline, SimWorld
+from ..parallel.param_server import asp, bsp, ssp
 from ..trace import Trace
 from ..train import History, Settings, train
 from .curves import plot_history
 from .files import save
 from .gantt import FAMILY_COLORS, plot_timeline
 from .look import INK, MUTED, style
+from .pipeline import plot_schedule
+from .policies import plot_loss
+from .stall import plot_stall
 from .units import format_time
 
 STEP = Settings(hidden=(384,) * 5, batch_size=512, n_train=1024, epochs=1, evaluate_every=0, cap_bytes=1 << 19)
@@ -115,5 +120,43 @@ def _draw_learning(ax) -> None:
     ax.set_ylim(bottom=0)
 
 
+def ways_picture(path) -> Path:
+    """Draw the README's second picture and write it: a pipeline, asynchronous training, scaling that stalls.
+
+    Parameters
+    ----------
+    path : path
+        A .png or .svg file.
+
+    Returns
+    -------
+    path : Path
+    """
+    from .. import experiments
+
+    options = {"workers": 8, "scenario": "straggler", "seeds": 3, "policies": (asp(), ssp(4), bsp())}
+    runs = experiments.compare_policies(experiments.digits_task(), **options)
+    grid = {"nodes": [1, 4, 16, 64, 256, 1024], "batch": 128}
+    curves = [experiments.scaling_curve(name, "ethernet-10g", **grid) for name in ("alexnet", "googlenet")]
+    with style():
+        figure = Figure(figsize=(12, 6.6), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
+        (pipeline, learning), scaling = figure.subplots(2, 2)
+        plot_schedule("1f1b", 4, 8, ax=pipeline, legend=False)
+        plot_loss(runs, ax=learning, title="One slow worker of eight: who waits for it, lags")
+        learning.legend()
+        scaling[1].sharey(scaling[0])
+        plot_stall(curves, axes=scaling)
+        return save(figure, path, alt=WAYS_ALT, dpi=100)
+
+
+WAYS_ALT = (
+    "From left to right: a 1F1B pipeline schedule of 8 micro-batches on 4 ranks; training loss against time of three "
+    "policies of a parameter server with one slow worker; the time of an iteration of AlexNet and of GoogLeNet on 1 to "
+    "1,024 simulated nodes."
+)
+
+
 if __name__ == "__main__":
-    print(readme_picture(sys.argv[1]))
+    folder = Path(sys.argv[1])
+    print(readme_picture(folder / "timeline.png"), ways_picture(folder / "ways.png"))

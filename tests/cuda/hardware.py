@@ -1,7 +1,7 @@
 """What the emulator counts beside what a card's profiler counts, for five kernels.
 
     python -m tests.cuda.hardware              print the table
-    python -m tests.cuda.hardware --write      write it into docs/emulator_and_card.md
+    python -m tests.cuda.hardware --write      write it into course/notes/emulator_and_card.md
 
 Needs a GPU and NVIDIA's `ncu` (Nsight Compute, part of the CUDA toolkit), with leave to read the card's counters
 (https://developer.nvidia.com/ERR_NVGPUCTRPERM); without them the card's columns stay empty.
@@ -23,7 +23,7 @@ from distlearn.backend import has_gpu, to_device
 from distlearn.cuda import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "emulator_and_card.md"
+PAGE = ROOT / "course" / "notes" / "emulator_and_card.md"
 BEGIN, END = "<!-- written by tests/cuda/hardware.py -->", "<!-- end -->"
 
 KERNELS = (

@@ -174,7 +174,7 @@ class Backup(BSP):
 
     def quorum(self, workers):
         """Return the share of the workers, rounded up."""
-        return max(1, math.ceil(self.share * workers - 1e-9))  # 0.7 * 10 is a little more than 7
+        return max(1, math.ceil(self.share * workers - 1e-9))  # 0.55 * 100 is a little more than 55
 
     def takes(self, staleness):
         """Take only gradients of the current version."""
