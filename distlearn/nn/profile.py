@@ -161,6 +161,8 @@ def untouched(layer: Layer):
 def _step(layers, x):
     """One forward and backward pass; the seconds of every layer in both directions."""
     times, saved, xp = [[0.0, 0.0] for _ in layers], [], get_xp(x)
+    for p in (p for layer in layers for p in layer.params):
+        p.zero_grad()
     for i, layer in enumerate(layers):
         began = now(xp)
         x, s = layer.forward(x)

@@ -158,6 +158,8 @@ def memory_of(layer: Layer, x) -> int:
 def _pass(layer, x):
     """Seconds of one layer's forward and backward pass."""
     xp = get_xp(x)
+    for p in layer.params:
+        p.zero_grad()
     began = now(xp)
     y, saved = layer.forward(x)
     forward = now(xp) - began
