@@ -193,7 +193,9 @@ def test_neighbouring_outputs_fill_a_register_and_fit_the_image(c_in, c_out, ow,
 def test_auto_chooses_what_can_compute_the_layer():
     assert choose_algorithm(Conv2d(3, 8, 3), (1, 8, 8, 3)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 28, 28, 16)) == "winograd4"
-    assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "winograd2"
+    assert choose_algorithm(Conv2d(16, 16, 3, padding=1), (1, 28, 28, 16)) == "rows"
+    assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "rows"
+    assert choose_algorithm(Conv2d(32, 64, 3, padding=1), (1, 13, 13, 32)) == "winograd2"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, dtype="float64"), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "rows"

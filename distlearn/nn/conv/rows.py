@@ -4,7 +4,7 @@
 
 The windows that im2col copies for output rows i and i + 1 have all but one image row in common. Here the windows of
 every image row are copied once, and kernel row u takes those that lie u rows further down: a slice, no copy. So kw
-values are written for an output instead of kh kw. The price is kh - 1 additions of the output, while it is in the cache.
+values are written for an output instead of kh kw. The price is kh - 1 additions of the output.
 
 Where channels are few, several neighbouring outputs are computed at once (see `neighbours`).
 """
