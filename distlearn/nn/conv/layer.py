@@ -169,8 +169,8 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
     """Name the algorithm that "auto" uses for an input of `shape`; the layers' benchmark measures all side by side.
 
     - "fft" for kernels so large that spectra win: 81 pixels or more, 16 or more channels on both sides, stride 1;
-    - Winograd for 3 x 3 kernels on many channels: it saves multiplications, one for every pair of channels, and pays with
-      transforms, one for every channel. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
+    - Winograd for 3 x 3 kernels on many channels: it saves multiplications, which count pairs of channels, and pays in
+      transforms, which count channels. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
       (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2" from 2,048 on;
     - "rows", which is im2col that copies less, for all others, and for float64: who asks for that precision wants the
       least rounding.
