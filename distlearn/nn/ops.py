@@ -8,6 +8,8 @@ from ..backend import get_xp
 
 CACHE_BYTES = 256 * 1024
 """A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
+LONG = 128
+"""Contiguous values from which on NumPy's cost of a run does not show."""
 DEVICE_BYTES = 256 * 1024 * 1024
 """Work buffer on a GPU, which wants few and large kernels."""
 
@@ -88,6 +90,32 @@ def windows(x, size, stride=(1, 1), dilation=(1, 1)):
     sn, sh, sw, sc = x.strides
     strides = (sn, sh * sy, sw * sx, sh * dy, sw * dx, sc)
     return get_xp(x).lib.stride_tricks.as_strided(x, (n, oh, ow, kh, kw, c), strides)
+
+
+def gathered(x):
+    """Copy pixels that lie apart, (n, h, w, c), side by side, so that what follows meets one long row.
+
+    NumPy pays for every run of contiguous values, and an operation pays four times what a copy does; a copy whose items
+    are pixels, not values, pays half of that again. On other devices, and with many channels, `x` itself is as good.
+    """
+    pixels = _pixels(x)
+    return x if pixels is None or x.shape[-1] > LONG else np.ascontiguousarray(pixels).view(x.dtype)
+
+
+def scatter(target, x) -> None:
+    """Copy into pixels that lie apart: `target[...] = x` in fewer steps (see `gathered`)."""
+    there, here = _pixels(target), _pixels(x)
+    if there is None or here is None:
+        target[...] = x
+    else:
+        there[...] = here
+
+
+def _pixels(x):
+    """View the values of a pixel, the last axis, as one item; None where they cannot be."""
+    if not isinstance(x, np.ndarray) or x.strides[-1] != x.itemsize or not x.size:
+        return None
+    return x.view(np.dtype((np.void, x.shape[-1] * x.itemsize)))
 
 
 def pad(x, top, bottom, left, right, value=0):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..backend import get_xp
 from .base import Layer
-from .container import Sequential
+from .container import Sequential, in_running_order
 from .table import Table, quantity, seconds
 
 
@@ -134,8 +134,8 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
 
 
 def layers_of(model: Layer) -> list[Layer]:
-    """Return what is timed one by one: the layers of a `Sequential`, any other layer as a whole."""
-    return model.layers if isinstance(model, Sequential) else [model]
+    """Return what is timed one by one: the layers of a `Sequential` as they run, any other layer as a whole."""
+    return in_running_order(model.layers) if isinstance(model, Sequential) else [model]
 
 
 def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: float, slices: int = 1) -> LayerTime:

@@ -26,7 +26,7 @@ def forward(x, W, geometry: Geometry):
     xp, (oh, ow), q = get_xp(x), *_parts(x, W, geometry)
     y = xp.empty((len(x), oh * ow // q, q * k), x.dtype)
     first, *others = widen(W, q).reshape(len(W), -1, q * k)
-    for samples, windows in _row_windows(x, joint(geometry, q), oh, ow // q):
+    for samples, windows in _row_windows(x, joint(geometry, q), *y.shape[1:]):
         out, more = xp.matmul(next(windows), first, out=y[samples]), None
         for part, kernels in zip(windows, others, strict=True):
             more = xp.matmul(part, kernels, out=more)
@@ -42,7 +42,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     (oh, ow), q = _parts(x, W, geometry)
     rows = xp.ascontiguousarray(dy).reshape(len(dy), oh * ow // q, -1)
     dW = xp.zeros_like(widen(W, q))
-    for samples, windows in _row_windows(x, joint(geometry, q), oh, ow // q):
+    for samples, windows in _row_windows(x, joint(geometry, q), *rows.shape[1:]):
         for part, kernels in zip(windows, dW.reshape(len(W), -1, rows.shape[-1]), strict=True):
             kernels += (part.swapaxes(1, 2) @ rows[samples]).sum(axis=0)
     return (input_gradient(forward, dy, W, geometry) if need_dx else None), narrow(dW, q, W.shape)
@@ -59,11 +59,14 @@ def _parts(x, W, geometry):
     return (oh, ow), neighbours(W, ow, geometry)
 
 
-def _row_windows(x, geometry, oh, ow):
-    """Yield (samples, windows); windows yields a matrix (samples, oh ow, kw c_in) for every kernel row."""
-    (kh, kw), (h, c) = geometry.size, (x.shape[1], x.shape[3])
-    every = ops.windows(x, (1, kw), (1, geometry.stride[1]), (1, geometry.dilation[1]))
-    starts = [u * geometry.dilation[0] * ow for u in range(kh)]
-    for samples in ops.batches(len(x), h * ow * kw * c * x.dtype.itemsize, get_xp(x)):
-        matrix = every[samples].reshape(-1, h * ow, kw * c)  # copies: the windows overlap
-        yield samples, (matrix[:, start : start + oh * ow] for start in starts)
+def _row_windows(x, geometry, pixels, k):
+    """Yield (samples, windows) for outputs (pixels, k); windows yields (samples, pixels, kw c_in) for every kernel row.
+
+    Windows and outputs of the samples stay in the cache.
+    """
+    every = ops.windows(x, (1, geometry.size[1]), (1, geometry.stride[1]), (1, geometry.dilation[1]))
+    (_, h, ow, *_), width = every.shape, geometry.size[1] * x.shape[-1]
+    starts = [u * geometry.dilation[0] * ow for u in range(geometry.size[0])]
+    for samples in ops.batches(len(x), (h * ow * width + 2 * pixels * k) * x.dtype.itemsize, get_xp(x)):
+        matrix = every[samples].reshape(-1, h * ow, width)  # copies: the windows overlap
+        yield samples, (matrix[:, start : start + pixels] for start in starts)
