@@ -29,8 +29,8 @@ WHERE = {
     "mlp": "the rest is the update, a pass over weights and gradients, and some 30 calls of a few microseconds",
     "cnn": "the second convolution takes half of our step, the first, with windows of 9 values, 15 to 18 %, pooling "
     "with rows of 16 values a sixth to a fifth",
-    "lenet": "the first convolution (1 to 6 channels: products whose inner side is 8 values wait for their results to be "
-    "stored) takes 30 % of our step, the second 40 % (its input's gradient fills 12 of 16 lanes), pooling 14 %",
+    "lenet": "the first convolution (1 to 6 channels: products whose inner side is 8 values wait for their results "
+    "to be stored) takes 30 % of our step, the second 40 % (its input's gradient fills 12 of 16 lanes), pooling 14 %",
     "gru": "half is the products of single steps, (32, 128) by (128, 384), one after the other",
 }
 """Where our time goes, by `nn.profile`; for the MLP the benchmark itself measures what products alone would take."""
