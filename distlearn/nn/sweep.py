@@ -8,6 +8,7 @@ the batch goes through in slices.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 import warnings
@@ -56,8 +57,9 @@ def profile_sweep(
         pass before them warms up.
     dtype : dtype
     threads : int, optional
-        Threads of BLAS; None leaves them as they are. With several, a time depends on whether a core was idle: a
-        small product that waits for a busy one may take a hundred times as long.
+        Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so what other
+        programs take meanwhile does not count. With several, a small product that waits for a busy core may take a
+        hundred times as long.
     memory : float, optional
         Bytes that the measured layer may take, beside the model itself; half of what is free by default. A layer that
         would take more gets its batch in slices, and the table says so.
@@ -86,7 +88,8 @@ def profile_sweep(
     if sample is None:
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
     xp = get_xp(model.params[0].data)
-    how = _How(xp, np.dtype(dtype), repeats, free_memory(xp) / 2 if memory is None else memory)
+    memory = free_memory(xp) / 2 if memory is None else memory
+    how = _How(xp, np.dtype(dtype), repeats, memory, _clock(xp, threads))
     watch = _Watch(sum(model.flops((n, *sample)) for n in batches), seconds, progress)
     profiles = []
     try:
@@ -107,6 +110,13 @@ class _How(NamedTuple):
     dtype: np.dtype
     repeats: int
     memory: float
+    clock: Callable[[], float]
+
+
+def _clock(xp, threads):
+    """One thread's processor time where it is known to the microsecond, else the time on the wall."""
+    own = xp is np and threads == 1 and os.name == "posix"
+    return time.thread_time if own else lambda: now(xp)
 
 
 class _Watch:
@@ -141,9 +151,9 @@ def _time_layer(layer, shape, how) -> LayerTime:
     n = shape[0]
     part = min(n, max(1, int(how.memory // memory_of(layer, _random_input(layer, (1, *shape[1:]), how)))))
     x, runs = _random_input(layer, (part, *shape[1:]), how), []
-    _pass(layer, x)
+    _pass(layer, x, how.clock)
     while len(runs) < how.repeats and sum(map(sum, runs)) < ENOUGH:
-        slices = [_pass(layer, x[: n - start]) for start in range(0, n, part)]
+        slices = [_pass(layer, x[: n - start], how.clock) for start in range(0, n, part)]
         runs.append([sum(times) for times in zip(*slices, strict=True)])
     forward, backward = (statistics.median(times) for times in zip(*runs, strict=True))
     return layer_time(layer, shape, how.dtype.itemsize, forward, backward, slices=-(-n // part))
@@ -155,19 +165,18 @@ def memory_of(layer: Layer, x) -> int:
     return 2 * nbytes([x, y, saved])
 
 
-def _pass(layer, x):
+def _pass(layer, x, clock):
     """Seconds of one layer's forward and backward pass."""
-    xp = get_xp(x)
     for p in layer.params:
         p.zero_grad()
-    began = now(xp)
+    began = clock()
     y, saved = layer.forward(x)
-    forward = now(xp) - began
-    dy = xp.ones_like(y)
+    forward = clock() - began
+    dy = get_xp(y).ones_like(y)
     del y
-    began = now(xp)
+    began = clock()
     layer.backward(dy, saved)
-    return forward, now(xp) - began
+    return forward, clock() - began
 
 
 def _random_input(layer, shape, how):
@@ -217,7 +226,7 @@ def skinny_products(
     xp : module
         numpy or cupy.
     threads : int, optional
-        Threads of BLAS; None leaves them as they are.
+        As in `profile_sweep`.
 
     Returns
     -------
@@ -225,18 +234,18 @@ def skinny_products(
     """
     from threadpoolctl import threadpool_limits
 
-    matrix = xp.ones((d_in, d_out), dtype)
+    matrix, clock = xp.ones((d_in, d_out), dtype), _clock(xp, threads)
     with threadpool_limits(threads, user_api="blas"):
-        return [_time_product(xp.ones((n, d_in), dtype), matrix, repeats) for n in batches]
+        return [_time_product(xp.ones((n, d_in), dtype), matrix, repeats, clock) for n in batches]
 
 
-def _time_product(x, matrix, repeats) -> Product:
+def _time_product(x, matrix, repeats, clock) -> Product:
     """Median seconds of x @ matrix."""
     xp, times = get_xp(x), []
     y = x @ matrix
     for _ in range(repeats):
-        began = now(xp)
+        began = clock()
         xp.matmul(x, matrix, out=y)
-        times.append(now(xp) - began)
+        times.append(clock() - began)
     took, flops = statistics.median(times), 2 * x.size * matrix.shape[1]
     return Product(len(x), took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes))
