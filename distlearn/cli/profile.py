@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -40,12 +41,10 @@ def profile(models, batches, threads, seconds, products, out):
     sweeps, folder = {}, make_folder(out)
     with plain_errors(ValueError, TimeoutError):
         for name in models:
-            report = make_progress(name)
-            options = {"threads": threads, "seconds": seconds, "progress": report}
-            try:
-                sweeps[name] = nn.profile_sweep(name, batches=batches, **options)
-            finally:
-                report.close()
+            with closing(make_progress(name)) as progress:
+                sweeps[name] = nn.profile_sweep(
+                    name, batches=batches, threads=threads, seconds=seconds, progress=progress
+                )
             for found in sweeps[name]:
                 say(f"\n{name}, {found}")
     figures = {"batching.png": viz.plot_batching(sweeps)}

@@ -1,4 +1,4 @@
-"""What a larger batch buys, measured on one device: whole networks layer by layer, and single matrix products.
+"""What a larger batch buys on one device: networks measured layer by layer at several batch sizes.
 
 The activations of AlexNet for 1,024 images take 8 GB, those of GoogLeNet 37. But the time of a layer depends on the
 shape of its input alone: so every layer is measured by itself, on random values, and dropped before the next one.
@@ -8,7 +8,6 @@ the batch goes through in slices.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 import warnings
@@ -22,7 +21,7 @@ from ..backend import get_xp
 from .base import Layer, nbytes
 from .embedding import Embedding
 from .models import model_named
-from .profile import LayerTime, Profile, layer_time, layers_of, now, untouched
+from .profile import LayerTime, Profile, clock_of, layer_time, layers_of, untouched
 
 BATCHES = (1, 4, 16, 64, 256, 1024)
 ENOUGH = 0.5
@@ -89,7 +88,7 @@ def profile_sweep(
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
     xp = get_xp(model.params[0].data)
     memory = free_memory(xp) / 2 if memory is None else memory
-    how = _How(xp, np.dtype(dtype), repeats, memory, _clock(xp, threads))
+    how = _How(xp, np.dtype(dtype), repeats, memory, clock_of(xp, threads))
     watch = _Watch(sum(model.flops((n, *sample)) for n in batches), seconds, progress)
     profiles = []
     try:
@@ -111,12 +110,6 @@ class _How(NamedTuple):
     repeats: int
     memory: float
     clock: Callable[[], float]
-
-
-def _clock(xp, threads):
-    """One thread's processor time where it is known to the microsecond, else the time on the wall."""
-    own = xp is np and threads == 1 and os.name == "posix"
-    return time.thread_time if own else lambda: now(xp)
 
 
 class _Watch:
@@ -149,7 +142,8 @@ def _time_layers(model, shape, how, watch) -> list[LayerTime]:
 def _time_layer(layer, shape, how) -> LayerTime:
     """Median seconds of one layer on an input of `shape`, in slices if it needs too much memory."""
     n = shape[0]
-    part = min(n, max(1, int(how.memory // memory_of(layer, _random_input(layer, (1, *shape[1:]), how)))))
+    few = _random_input(layer, (min(n, 2), *shape[1:]), how)
+    part = min(n, max(1, int(how.memory * len(few) // memory_of(layer, few))))
     x, runs = _random_input(layer, (part, *shape[1:]), how), []
     _pass(layer, x, how.clock)
     while len(runs) < how.repeats and sum(map(sum, runs)) < ENOUGH:
@@ -196,56 +190,3 @@ def free_memory(xp) -> int:
     import psutil
 
     return psutil.virtual_memory().available
-
-
-class Product(NamedTuple):
-    """A matrix product that was timed."""
-
-    batch: int
-    seconds: float
-    flop_rate: float
-    """flop/s."""
-    intensity: float
-    """Flops per byte that must at least be moved."""
-
-
-def skinny_products(
-    batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, dtype="float32", xp=np, threads: int | None = 1
-) -> list[Product]:
-    """Time (batch, d_in) @ (d_in, d_out) for several batch sizes.
-
-    A small batch reads the whole matrix for a few products.
-
-    Parameters
-    ----------
-    batches : sequence of int
-    d_in, d_out : int
-    repeats : int
-        The median of so many.
-    dtype : dtype
-    xp : module
-        numpy or cupy.
-    threads : int, optional
-        As in `profile_sweep`.
-
-    Returns
-    -------
-    products : list of Product
-    """
-    from threadpoolctl import threadpool_limits
-
-    matrix, clock = xp.ones((d_in, d_out), dtype), _clock(xp, threads)
-    with threadpool_limits(threads, user_api="blas"):
-        return [_time_product(xp.ones((n, d_in), dtype), matrix, repeats, clock) for n in batches]
-
-
-def _time_product(x, matrix, repeats, clock) -> Product:
-    """Median seconds of x @ matrix."""
-    xp, times = get_xp(x), []
-    y = x @ matrix
-    for _ in range(repeats):
-        began = clock()
-        xp.matmul(x, matrix, out=y)
-        times.append(clock() - began)
-    took, flops = statistics.median(times), 2 * x.size * matrix.shape[1]
-    return Product(len(x), took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes))

@@ -89,7 +89,7 @@ def test_sweep_by_name_and_by_model():
 
 
 def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
-    """As many passes as asked for, one more to warm up, and one of a single sample that tells the memory."""
+    """As many passes as asked for, one more to warm up, and one of two samples that tells the memory."""
     shapes = []
 
     class Watched(nn.ReLU):
@@ -101,7 +101,7 @@ def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
     model.params[0].grad[...] = 7
     before = [p.data.copy() for p in model.params]
     (found,) = nn.profile_sweep(model, (6,), (8,), repeats=2)
-    assert shapes == [(1, 6, 4), *[(8, 6, 4)] * 3]
+    assert shapes == [(2, 6, 4), *[(8, 6, 4)] * 3]
     assert (model.params[0].grad == 7).all()
     assert all((p.data == b).all() for p, b in zip(model.params, before, strict=True))
     assert [t.slices for t in found.layers] == [1, 1, 1, 1]

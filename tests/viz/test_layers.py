@@ -5,7 +5,7 @@ import pytest
 
 from distlearn import viz
 from distlearn.nn.profile import LayerTime, Profile
-from distlearn.nn.sweep import Product
+from distlearn.nn.skinny import Product
 
 
 def profile(batch, scale=1.0, n=8):
