@@ -35,6 +35,7 @@ def _convolutions():
         ((2, 5, 4, 3), (3, 5, 1), {}),
         ((2, 5, 4, 3), (3, 5, 1), {"stride": 2}),
         ((1, 6, 9, 2), (2, 3, (2, 5)), {"padding": (1, 2), "stride": (1, 3)}),
+        ((1, 1, 6, 2), (2, 2, 2), {"dilation": 5, "padding": 3}),
         ((1, 12, 12, 1), (1, 2, 11), {"stride": 4, "padding": 4}),
     ]
     for algorithm in nn.ALGORITHMS:
