@@ -7,8 +7,7 @@ from contextlib import nullcontext
 from itertools import zip_longest
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from ..backend import can_launch
 from .activation import ReLU
 from .base import Layer
 from .conv import Conv2d
@@ -99,7 +98,7 @@ class Sequential(Container):
                 if fused:  # a ReLU that the layer before has computed
                     s, fused = x, False
                 else:
-                    fused = _fuses(layer, after, x)
+                    fused = _fuses(layer, after)
                     x, s = layer.forward(x, relu=True) if fused else layer.forward(x)
             saved.append((s, like))
         return x, saved
@@ -143,11 +142,11 @@ class Sequential(Container):
         return shape
 
 
-def _fuses(layer, after, x) -> bool:
+def _fuses(layer, after) -> bool:
     """Say whether `layer` computes the ReLU after it as well: on a GPU, and for exactly these classes of layer."""
-    if isinstance(x, np.ndarray) or type(after) is not ReLU:
+    if type(after) is not ReLU or type(layer) not in (Linear, Conv2d):
         return False
-    return type(layer) in (Linear, Conv2d) and layer.b is not None
+    return layer.b is not None and can_launch(layer.b.data)
 
 
 def in_running_order(layers: list[Layer]) -> list[Layer]:
