@@ -32,7 +32,7 @@ FLOORS = {
 
 # package: the modules that may import it (with everything below them)
 HEAVY = {
-    "cupy": ("backend", "comm.nccl", "cuda"),
+    "cupy": ("backend", "comm.nccl_stream", "cuda"),
     "greenlet": ("comm.scheduler",),
     "ipyparallel": ("world",),
     "matplotlib": ("viz", "lab.desk", "lab.style"),  # a lab shows figures and sets their defaults
@@ -141,7 +141,7 @@ def test_root_loads_nothing():
         ("distlearn.comm.sim", "import distlearn.world.engines", "up from floor 3 to 5"),
         ("distlearn.parallel.data", "from ..comm.sim import SimWorld", "not who implements it"),
         ("distlearn.parallel.data", "from ..comm import SimWorld", "not who implements it"),
-        ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl, cuda alone"),
+        ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl_stream, cuda alone"),
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
         ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
         ("distlearn.cli.bench", "import importlib\nimportlib.import_module('torch')", "the benchmarks alone"),

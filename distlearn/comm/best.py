@@ -19,7 +19,7 @@ class Machine:
     @staticmethod
     def has_nccl() -> bool:
         """Say whether CuPy finds NCCL."""
-        from .nccl import version
+        from .nccl_stream import version
 
         return version() is not None
 

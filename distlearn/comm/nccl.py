@@ -6,27 +6,16 @@ in host memory) goes through the communicator beneath, which connects the same r
 So do messages between two ranks, also of arrays on a GPU. NCCL knows no tags and no sizes: a receive that does not suit
 its send is no error but a hang or garbage. And two transfers that do not belong together wait for each other when they
 were begun in different orders on different ranks; what the protocol allows with `isend` and `irecv` would deadlock. MPI
-reads the card's memory itself where it can (`staging`), so nothing is lost but the shortest way between two cards.
+reads the card's memory itself where it can; elsewhere such messages pass through host memory (`staging`).
 """
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from .collectives import shares
-from .nccl_work import NCCLWork
-from .protocol import (
-    CommError,
-    CommTimeoutError,
-    check_buffer,
-    check_op,
-    check_output,
-    check_root,
-    check_rows,
-)
-from .waiting import poll
+from .nccl_stream import OnStream
+from .protocol import check_buffer, check_op, check_output, check_root, check_rows
 
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
          "f2": "FLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}  # fmt: skip
@@ -35,7 +24,7 @@ TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT6
 BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the bytes 0 and 1, as NumPy: + is "or"
 
 
-class NCCLComm:
+class NCCLComm(OnStream):
     """One rank with a GPU of its own among others, with the library's `Communicator` protocol.
 
     Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
@@ -60,100 +49,8 @@ class NCCLComm:
     "Group Calls", "CUDA Stream Semantics".
     """
 
-    def __init__(self, host, cupy=None):
-        if cupy is None:
-            import cupy
-        self.host, self._cupy = host, cupy
-        self.rank, self.size, self.clock, self.report = host.rank, host.size, host.clock, host.report
-        self._nccl = cupy.cuda.nccl
-        self._stream = cupy.cuda.Stream(non_blocking=True)
-        self._connection = None
-        self._pending: list[NCCLWork] = []
-
     def __repr__(self) -> str:
         return f"NCCLComm(rank {self.rank} of {self.size})"
-
-    def __getattr__(self, name):
-        if name == "host":  # not there yet: a copy under construction
-            raise AttributeError(name)
-        return getattr(self.host, name)
-
-    # -- starting, finishing --------------------------------------------------------------------------------------
-    def _connect(self):
-        """Return NCCL's communicator; the first call makes it, when all ranks are there."""
-        if self._connection is None:
-            number = self._nccl.get_unique_id() if self.rank == 0 else None
-            number = self.host.broadcast_obj(number)
-            self.host.barrier()  # can be interrupted, which the next line cannot
-            try:
-                self._connection = self._nccl.NcclCommunicator(self.size, number, self.rank)
-            except RuntimeError as error:
-                raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
-        return self._connection
-
-    def _start(self, name, nbytes, result, kept, launch) -> NCCLWork:
-        """Put an operation on the communicator's stream, after what the current stream has been given so far.
-
-        Parameters
-        ----------
-        kept : list of arrays
-            In use until the operation is done.
-        launch : callable
-            Gets NCCL's communicator and the stream's address; its calls form one group.
-        """
-        connection, start = self._connect(), self.clock.now()
-        self._settle()
-        self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
-        began = self._stream.record(self._cupy.cuda.Event())
-        try:
-            self._nccl.groupStart()
-            try:
-                launch(connection, self._stream.ptr)
-            finally:
-                self._nccl.groupEnd()
-        except RuntimeError as error:
-            raise CommError(f"rank {self.rank}: {name} failed: {error}") from error
-        ended = self._stream.record(self._cupy.cuda.Event())
-        work = NCCLWork(self, name, nbytes, start, began, ended, result, kept)
-        self._pending.append(work)
-        return work
-
-    def _settle(self) -> None:
-        """Let go of the operations that are done, from the first on; their spans go into the trace."""
-        while self._pending and self._pending[0].done():
-            self._pending.pop(0).record()
-
-    def finish(self) -> None:
-        """Wait until the card has done all that was asked of it.
-
-        Raises
-        ------
-        CommTimeoutError
-            After `timeout` seconds, if the communicator beneath has one; the operations are given up.
-        """
-        timeout = getattr(self.host, "timeout", None)
-        if not poll(lambda: self._stream.done, timeout=timeout):
-            names = ", ".join(str(w) for w in self._pending)
-            self.abort()
-            raise CommTimeoutError(f"rank {self.rank}: waited {timeout:g} s for the GPU to finish {names}")
-        self._settle()
-
-    def abort(self) -> None:
-        """Give up what is under way on the card: another rank will not come. The communicator is of no use any more."""
-        if self._connection is not None:
-            self._connection.abort()
-        self._connection = None
-        self._pending.clear()
-
-    def end(self) -> None:
-        """Finish, and end the communicator beneath."""
-        self.finish()
-        self.host.end()
-
-    def barrier(self):
-        """Wait until every rank is here and its card has done what was asked of it."""
-        self.finish()
-        self.host.barrier()
 
     def split(self, color, key=0):
         """Return the communicator of the ranks that gave the same `color`, or None for color None."""
@@ -295,54 +192,6 @@ class NCCLComm:
 
         return self._start(name, nbytes, result, kept, launch).wait()
 
-    # -- through the communicator beneath ---------------------------------------------------------------------------
-    def send(self, x, dest, tag=0):
-        """Send."""
-        self.host.send(x, dest, tag)
-
-    def recv(self, out, source, tag=0):
-        """Receive into `out`; return it."""
-        return self.host.recv(out, source, tag)
-
-    def isend(self, x, dest, tag=0):
-        """Start a send; do not touch `x` before `wait`."""
-        return self.host.isend(x, dest, tag)
-
-    def irecv(self, out, source, tag=0):
-        """Start a receive; `out` is valid after `wait`."""
-        return self.host.irecv(out, source, tag)
-
-    def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once; return `out`."""
-        return self.host.send_recv(x, dest, out, source, tag)
-
-    def send_obj(self, obj, dest, tag=0):
-        """Send a pickled object."""
-        self.host.send_obj(obj, dest, tag)
-
-    def recv_obj(self, *args, **kwargs):
-        """Receive an object from a rank, or the first that comes from any."""
-        return self.host.recv_obj(*args, **kwargs)
-
-    def broadcast_obj(self, obj, root=0):
-        """Return the root's object on every rank."""
-        return self.host.broadcast_obj(obj, root)
-
-    def gather_obj(self, obj, root=0):
-        """Return everyone's object, by rank, on the root."""
-        return self.host.gather_obj(obj, root)
-
 
 def _on_host(x) -> bool:
     return isinstance(x, np.ndarray)
-
-
-def version() -> str | None:
-    """Return the version of NCCL that CuPy finds ("2.27.3"), or None if it finds none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # CuPy warns where NCCL is missing, which is what is asked here
-        from cupy.cuda import nccl
-    if not nccl.available:
-        return None
-    number = nccl.get_version()
-    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

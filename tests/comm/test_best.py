@@ -6,7 +6,7 @@ import types
 import pytest
 
 from distlearn import backend
-from distlearn.comm import nccl, staging
+from distlearn.comm import nccl_stream, staging
 from distlearn.comm.best import best
 from distlearn.comm.sim import SimWorld
 from distlearn.trace import Span, Trace
@@ -94,7 +94,7 @@ def test_a_driver_is_looked_for_without_loading_anything(monkeypatch):
 
 def test_version_of_nccl():
     pytest.importorskip("cupy", reason="CuPy is not installed")
-    assert nccl.version() is None or nccl.version().startswith("2.")
+    assert nccl_stream.version() is None or nccl_stream.version().startswith("2.")
 
 
 def test_mpi_is_asked_whether_it_reads_a_gpu(monkeypatch):

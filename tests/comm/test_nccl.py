@@ -6,8 +6,8 @@ import inspect
 import numpy as np
 import pytest
 
-from distlearn.comm import nccl
 from distlearn.comm.nccl import NCCLComm
+from distlearn.comm.nccl_stream import version
 from distlearn.comm.protocol import CommError, CommTimeoutError
 from distlearn.comm.sim import SimWorld
 from distlearn.nn.strict import StrictArray
@@ -236,7 +236,7 @@ def test_nothing_is_connected_before_it_is_needed():
 
 def test_the_stand_in_is_like_cupy():
     """Names, codes and the order of arguments; needs NCCL's library, but no GPU."""
-    if nccl.version() is None:
+    if version() is None:
         pytest.skip("NCCL is not installed (pip install nvidia-nccl-cu13)")
     from cupy.cuda import nccl as real
 
