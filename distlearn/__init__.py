@@ -28,6 +28,7 @@ _NAMES = {
     "comm": None,
     "cuda": None,
     "data": None,
+    "experiments": None,
     "lab": None,
     "nn": None,
     "optim": None,

@@ -15,7 +15,7 @@ every run, while a seed takes a second or so::
 straggler, calibrates the simulator from them, and compares.
 """
 
-from .compare import POLICIES, compare_policies, recovered
+from .compare import POLICIES, alternatives, compare_policies, recovered
 from .limits import Limits, lr_limits, theory
 from .real import Pair, calibrate, real_beside_simulated
 from .scaling import Throughputs, TimeToLoss, throughputs, time_to_loss
@@ -29,6 +29,7 @@ __all__ = [
     "Task",
     "Throughputs",
     "TimeToLoss",
+    "alternatives",
     "calibrate",
     "compare_policies",
     "digits_task",

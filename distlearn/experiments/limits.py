@@ -55,6 +55,11 @@ class Limits:
     workers: list[int]
     lr: dict[str, np.ndarray]
 
+    def expected(self, workers) -> np.ndarray:
+        """Return what `theory` makes of the median for the first number of workers, with staleness workers - 1."""
+        first = float(np.median(next(iter(self.lr.values()))[0]))
+        return first * theory(np.asarray(workers, float) - 1) / theory(self.workers[0] - 1)
+
     def slope(self, name: str) -> float:
         """Return the exponent of a power law through the medians: lr* ~ workers ** slope, from 4 workers on."""
         many = np.array(self.workers) >= 4

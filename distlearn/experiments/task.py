@@ -11,6 +11,7 @@ from ..comm import Network, SimWorld
 from ..data import Dataset, available, load
 from ..nn import MLP, SoftmaxCrossEntropy
 from ..optim import SGD, Momentum
+from ..parallel import EASGD, Hogwild
 from ..parallel.param_server import ParameterServer, Run, Speeds, constant
 
 SCENARIOS = ("even", "straggler", "heavy tail")
@@ -161,7 +162,7 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
     --------
     >>> from distlearn.parallel.param_server import asp
     >>> run = run_policy(digits_task(), asp(), scenario_speeds("straggler", 8), steps=10)
-    >>> run.updates, run.staleness.max() > 7
+    >>> run.updates, bool(run.staleness.max() > 7)
     (80, True)
     """
     world = SimWorld(speeds.workers + options.get("servers", 1), network)
@@ -170,3 +171,43 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
         np.errstate(all="ignore"),
     ):  # small products are slower on several cores; runs may diverge
         return world.run(program, task, policy, steps=steps, seed=seed, pace=speeds, **options)[0]
+
+
+def run_other(task: Task, method, speeds: Speeds, *, steps: int, seed=0, period=4, points=25, network=NETWORK) -> Run:
+    """Train once on simulated ranks with `EASGD` or `Hogwild`.
+
+    Parameters
+    ----------
+    task : Task
+    method : EASGD or Hogwild
+        The class.
+    speeds : Speeds
+    steps : int
+        Gradients of each worker, on average.
+    seed : int
+    period : int
+        EASGD's.
+    points : int
+        Of the curve, about.
+    network : Network
+
+    Returns
+    -------
+    run : Run
+    """
+    workers = speeds.workers
+
+    def train(comm):
+        model = MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed)
+        if method is EASGD:
+            every = max(1, steps * workers // period // points)
+            part = EASGD(
+                comm, model, SoftmaxCrossEntropy(), SGD(), task.lr * workers, period=period, pace=speeds, every=every
+            )
+        else:
+            part = Hogwild(comm, model, SoftmaxCrossEntropy(), task.lr, pace=speeds, every=max(1, steps // points))
+        return part.train(task.dataset, batch_size=task.batch * workers, steps=steps, seed=seed)
+
+    world = SimWorld(workers + (method is EASGD), network)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        return world.run(train)[0]

@@ -10,13 +10,11 @@ is ever stale, because it is applied where it was computed. Workers talk once in
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
 from ..comm.protocol import ANY
-from ..data import Batches
 from .param_server.curve import finish
 from .param_server.flat import FlatModel
 from .param_server.messages import Leave, Push, Reply
@@ -25,6 +23,7 @@ from .param_server.rate import constant
 from .param_server.record import Run
 from .param_server.server import Lead, Link
 from .param_server.shard import Shard
+from .param_server.stream import check_end, endless
 
 
 class _Centre:
@@ -109,10 +108,9 @@ class EASGD:
             Its gradients are the exchanges: `used` and `staleness` count versions of the centre, `loss` is the mean of
             the worker's losses since its last one.
         """
-        if steps is None and seconds == math.inf:
-            raise ValueError("EASGD.train: give steps, seconds, or both; else training would never end")
+        check_end("EASGD.train", steps, seconds)
         if self.comm.rank:
-            self._work(Batches(dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed))
+            self._work(endless(dataset, batch_size, self.rank, self.size, seed))
             return None
         tickets = None if steps is None else max(1, math.ceil(steps / self.period)) * self.size
         shard = Shard(self.flat.data, _Centre(self.alpha), lambda step: 1.0, self.every)
@@ -135,13 +133,11 @@ class EASGD:
             shard.obey(order, values, self.clock)
         link.close()
 
-    def _work(self, batches: Batches) -> None:
+    def _work(self, batches) -> None:
         """Train, and meet the centre every `period` steps, until it gives no leave to go on."""
         flat, reply = self.flat, Reply(self.flat.data.size, self.flat.data.dtype)
         state, losses, rows, version = self.rule.init(flat.data), 0.0, 0, 0
-        stream = itertools.chain.from_iterable(map(batches.epoch, itertools.count()))
-        for step in itertools.count():
-            batch = next(stream)
+        for step, batch in enumerate(batches):
             with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
                 losses += flat.gradient(batch.x, batch.y, self.loss) * len(batch.x)
                 rows += len(batch.x)

@@ -8,7 +8,6 @@ are sparse, ranks rarely touch the same numbers, and it hardly matters.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 import platform
@@ -17,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data import Batches
 from .param_server.curve import measure
 from .param_server.flat import FlatModel
 from .param_server.record import CURVE, GRADIENT, Run
 from .param_server.shard import Snapshot
+from .param_server.stream import check_end, endless
 
 
 def share_array(comm, n: int, dtype) -> np.ndarray:
@@ -119,17 +118,14 @@ class Hogwild:
         run : Run
             Staleness is the number of others' steps between reading and writing, as far as a rank could see.
         """
-        if steps is None and seconds == math.inf:
-            raise ValueError("Hogwild.train: give steps, seconds, or both; else training would never end")
+        check_end("Hogwild.train", steps, seconds)
         began, tickets = self.clock.now(), math.inf if steps is None else steps * self.size
-        batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed)
         snapshots = [Snapshot(0, 0.0, self.flat.data.copy())] if self.every else []
         rows: list[tuple] = []
-        stream = itertools.chain.from_iterable(map(batches.epoch, itertools.count()))
-        for step in itertools.count():
+        for step, batch in enumerate(endless(dataset, batch_size, self.rank, self.size, seed)):
             if self._done.sum() >= tickets or self.clock.now() - began >= seconds:
                 break
-            rows.append(self._step(next(stream), step, began))
+            rows.append(self._step(batch, step, began))
             if not math.isfinite(rows[-1][8]):
                 break
             if self.every and self.rank == 0 and (step + 1) % self.every == 0:
@@ -203,7 +199,7 @@ def sparsity(touches) -> Sparsity:
 
     References
     ----------
-    B. Recht, C. Re, S. Wright, F. Niu (2011), Hogwild!, NeurIPS, equation 2.6.
+    B. Recht, C. Re, S. Wright, F. Niu (2011), Hogwild!, NeurIPS, section 2.
 
     Examples
     --------

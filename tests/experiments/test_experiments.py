@@ -7,6 +7,7 @@ from distlearn import viz
 from distlearn.comm import Network, SimWorld
 from distlearn.experiments import (
     SCENARIOS,
+    alternatives,
     calibrate,
     compare_policies,
     digits_task,
@@ -53,6 +54,18 @@ def test_policies_differ_in_waiting_and_staleness_alone(runs):
         assert free.curve["loss"][-1] < 0.85 * free.curve["loss"][0]
 
 
+def test_alternatives_on_the_same_axes():
+    found = alternatives(TASK, workers=4, seeds=1, steps=24, period=3)
+    assert list(found) == ["BSP", "ASP", "EASGD(3)", "Hogwild"]
+    for name, (run,) in found.items():
+        assert run.curve["loss"][-1] < run.curve["loss"][0], name
+        assert run.applied["rows"].sum() == pytest.approx(24 * 4 * 8, rel=0.15), name
+    assert found["EASGD(3)"][0].updates == 32
+    assert found["Hogwild"][0].seconds < found["BSP"][0].seconds / 2
+    axes = viz.plot_policies(found)
+    assert [line.get_label() for line in axes[1].lines] == list(found)
+
+
 def test_the_same_again():
     a, b = (run_policy(TASK, ssp(1), scenario_speeds("heavy tail", 5, 3), steps=6, seed=3) for _ in range(2))
     assert a.gradients.tobytes() == b.gradients.tobytes()
@@ -66,7 +79,7 @@ def test_figure_of_policies(runs):
     assert [line.get_label() for line in time.lines] == list(runs)
     assert [label.get_text() for label in stale.get_yticklabels()] == list(runs)[::-1]
     drawn = [patch.get_width() for patch in speed.patches]
-    assert drawn == pytest.approx([np.median([len(r.applied) / r.seconds for r in runs[name]]) for name in runs])
+    assert drawn == pytest.approx([np.median([r.samples_per_second for r in runs[name]]) for name in runs])
     assert time.lines[0].get_xdata()[-1] == pytest.approx(min(run.curve["time"][-1] for run in runs["BSP"]))
     samples = viz.plot_loss(runs, x="samples")
     assert samples.lines[4].get_xdata()[-1] == pytest.approx(960, abs=40)

@@ -16,7 +16,6 @@ from concurrent.futures import FIRST_COMPLETED, wait
 import numpy as np
 
 from ...comm.protocol import RankError, ignore_report
-from ...data import Batches
 from ...trace import WallClock
 from .curve import finish
 from .flat import FlatModel
@@ -25,6 +24,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead
 from .shard import Shard
+from .stream import check_end, endless
 
 
 def train_on_futures(
@@ -89,8 +89,7 @@ def train_on_futures(
     >>> run.updates, run.dropped
     (12, 0)
     """
-    if steps is None and seconds == math.inf:
-        raise ValueError("train_on_futures: give steps, seconds, or both; else training would never end")
+    check_end("train_on_futures", steps, seconds)
     model, loss, dataset = setup()
     flat = FlatModel(model)
     shard = Shard(flat.data, rule, lr if callable(lr) else (lambda step: lr), every)
@@ -166,13 +165,12 @@ def compute(job, worker: int, step: int, values):
     key, setup, workers, batch_size, seed, pace = job
     if (key, worker) not in _jobs:
         model, loss, dataset = setup()
-        batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=worker, size=workers, seed=seed)
-        stream = itertools.chain.from_iterable(map(batches.epoch, itertools.count()))
+        batches = endless(dataset, batch_size, worker, workers, seed)
         for old in [k for k in _jobs if k[0] != key and k[1] == worker]:
             del _jobs[old]
-        _jobs[key, worker] = FlatModel(model), loss, stream
-    flat, loss, stream = _jobs[key, worker]
-    batch = next(stream)
+        _jobs[key, worker] = FlatModel(model), loss, batches
+    flat, loss, batches = _jobs[key, worker]
+    batch = next(batches)
     flat.load(values)
     value = flat.gradient(batch.x, batch.y, loss)
     if pace is not None:

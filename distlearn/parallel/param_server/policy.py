@@ -109,8 +109,8 @@ class SoftSync(ASP):
 
     References
     ----------
-    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI,
-    section 2.1 ("n-softsync").
+    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: its
+    "n-softsync protocol".
     """
 
     splits: int = 1

@@ -32,8 +32,7 @@ def inverse(staleness: int, step: int) -> float:
 
     References
     ----------
-    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI,
-    equation 6.
+    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI.
 
     Examples
     --------
@@ -54,8 +53,7 @@ class Average:
 
     References
     ----------
-    S. Gupta, W. Zhang, F. Wang (2016), Model accuracy and runtime tradeoff in distributed deep learning, ICDM, section
-    3.2.
+    S. Gupta, W. Zhang, F. Wang (2016), Model accuracy and runtime tradeoff in distributed deep learning, ICDM.
     """
 
     staleness: float
@@ -78,8 +76,7 @@ class Exponential:
 
     References
     ----------
-    W. Chan, I. Lane (2014), Distributed asynchronous optimization of convolutional neural networks, Interspeech,
-    section 3.
+    W. Chan, I. Lane (2014), Distributed asynchronous optimization of convolutional neural networks, Interspeech.
     """
 
     beta: float
@@ -102,7 +99,7 @@ class Polynomial:
 
     References
     ----------
-    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934, section 5.2.
+    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
     """
 
     a: float = 0.5
@@ -127,7 +124,7 @@ class Hinge:
 
     References
     ----------
-    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934, section 5.2.
+    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
     """
 
     a: float = 10.0
@@ -148,8 +145,7 @@ def adadelay(staleness: int, step: int) -> float:
 
     References
     ----------
-    S. Sra, A. W. Yu, M. Li, A. J. Smola (2016), AdaDelay: delay adaptive distributed stochastic optimization, AISTATS,
-    section 2.
+    S. Sra, A. W. Yu, M. Li, A. J. Smola (2016), AdaDelay: delay adaptive distributed stochastic optimization, AISTATS.
     """
     return math.sqrt((step + 1) / (step + 1 + staleness))
 
@@ -172,7 +168,7 @@ def implicit_momentum(workers: int) -> float:
     References
     ----------
     I. Mitliagkas, C. Zhang, S. Hadjis, C. Re (2016), Asynchrony begets momentum, with an application to deep learning,
-    Allerton, theorem 3.
+    Allerton.
 
     Examples
     --------

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 
+from ...backend import to_numpy
 from ...comm.collectives import shares
-from ...data import Batches
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -16,6 +15,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
+from .stream import check_end, endless
 from .worker import WorkerLink
 
 
@@ -29,8 +29,8 @@ class ParameterServer:
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. Running statistics, which no gradient changes, stay
-        with each worker.
+        The same on every rank; rank 0's parameters are broadcast. A worker's may live on a GPU, with its data, while
+        the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`.
     rule : Rule
@@ -82,16 +82,18 @@ class ParameterServer:
         self.flat = FlatModel(model)
         if servers > self.flat.data.size:
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
-        comm.broadcast(self.flat.data)
+        values = to_numpy(self.flat.data)  # a worker's model may live on a GPU; what travels does not
+        comm.broadcast(values)
+        self.flat.load(values)
         self.is_server = comm.rank < servers
         self.size = comm.size - servers
         self.rank = 0 if self.is_server else comm.rank - servers
-        self.go = True
+        self.go, self._trained = True, False
         self._peers = comm.split(int(self.is_server))
         parts = shares(self.flat.data.size, servers)
         if self.is_server:
             plan = lr if callable(lr) else (lambda step: lr)
-            self._shard = Shard(self.flat.data[parts[comm.rank]], rule, plan, every)
+            self._shard = Shard(values[parts[comm.rank]], rule, plan, every)
         else:
             self._link = WorkerLink(comm, parts, self.flat, self.rank)
 
@@ -148,7 +150,7 @@ class ParameterServer:
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
-        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it.
+        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
         ----------
@@ -169,25 +171,21 @@ class ParameterServer:
         -------
         run : Run or None
         """
-        if steps is None and seconds == math.inf:
-            raise ValueError("ParameterServer.train: give steps, seconds, or both; else training would never end")
-        if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
-            raise ValueError(f"ParameterServer.train: steps is {steps!r}, expected a whole number, 1 or more")
-        head = None
+        check_end("ParameterServer.train", steps, seconds)
+        if self._trained:
+            raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
+        self._trained, head = True, None
         if self.is_server:
             head = self.serve(steps, seconds)
         else:
-            self._work(Batches(dataset.x_train, dataset.y_train, batch_size, rank=self.rank, size=self.size, seed=seed))
+            self._work(endless(dataset, batch_size, self.rank, self.size, seed))
         return self._run(head, dataset, probe)
 
-    def _work(self, batches: Batches) -> None:
-        """Do steps, epoch after epoch, until the servers give no leave for another."""
-        for epoch in itertools.count():
-            for batch in batches.epoch(epoch):
-                self.step(batch)
-                if not self.go:
-                    self.leave()
-                    return
+    def _work(self, batches) -> None:
+        """Do steps until the servers give no leave for another."""
+        while self.go:
+            self.step(next(batches))
+        self.leave()
 
     def _run(self, head, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""

@@ -156,7 +156,7 @@ def plan(
     rule : Rule, optional
         Of the optimizer; SGD with momentum by default.
     cap_bytes : float
-        Size of a bucket of gradients.
+        Size of a bucket of gradients; what you give to the strategy, too (whose default is 1 MiB, for small networks).
     n_microbatches : int, optional
         Of pipelines; four for every stage by default.
 
@@ -167,8 +167,9 @@ def plan(
     Notes
     -----
     The layouts are data x tensor x pipeline with dp tp pp = n, and for models with convolutions before dense layers
-    "one weird trick". What the model leaves out: that communication slows computing down, that several collectives of a
-    rank wait for one another, and time outside layers.
+    "one weird trick". What the model leaves out: that communication slows computing down, time outside layers, and what
+    stages of a pipeline lose when a neighbour's last sums over replicas are late. `study.check_plan` simulates all of
+    the layouts by the strategies themselves and shows both.
 
     References
     ----------
