@@ -115,6 +115,12 @@ def test_sweep_slices_only_the_layers_that_do_not_fit():
     assert "0.Linear (3 slices)" in str(found)
 
 
+def test_sweep_runs_on_the_device_of_the_model():
+    model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.StrictArray)
+    (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1, memory=1e6)
+    assert [t.name for t in found.layers] == ["0.Conv2d", "2.MaxPool", "1.ReLU"]
+
+
 def test_sweep_reports_progress_and_keeps_what_was_measured_when_stopped():
     model, seen = nn.Sequential(nn.Linear(6, 3), nn.ReLU()), []
 
