@@ -22,6 +22,8 @@ FLOORS = {
     "parallel": 4,
     "train": 4,
     "world": 5,
+    "experiments": 5,
+    "study": 5,
     "viz": 5,
     "testing": 5,
     "lab": 5,

@@ -48,7 +48,7 @@ def train_as_rank(place, settings, report) -> None:
     from .progress import make_progress
     from .ranks import Run, blas_threads, train_recorded
 
-    settings = settings.but(strategy="serial") if place.size == 1 else settings
+    settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
     progress = make_progress(place.label)
     world = MPIWorld(progress=progress)
     with blas_threads(place.threads):

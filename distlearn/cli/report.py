@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ..train.program import learning_rate
 from .console import console, say
 from .output import draw, write_json
 from .presets import PRESETS
@@ -75,7 +76,10 @@ def title(settings, dataset) -> list[str]:
     widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
-    how = f"{settings.optimizer}, learning rate {settings.lr:g}, batch {batch}, {settings.epochs} epochs"
+    plan = learning_rate(settings, len(dataset.x_train))
+    rate = f"{plan(10**9):g} after {settings.warmup_epochs:g} epochs" if callable(plan) else f"{plan:g}"
+    how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {settings.epochs} epochs"
+    how += "" if settings.strategy in ("serial", "data") else f", {settings.strategy}"
     return [
         f"{dataset.name}: {splits} images, from {dataset.source}",
         f"{settings.model.upper()} {widths}, {settings.activation}, {settings.dtype}, seed {settings.seed}; {how}",

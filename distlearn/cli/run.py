@@ -89,14 +89,14 @@ def parse_arguments(words) -> tuple[list, dict]:
 @click.option("--threads", type=click.IntRange(1), help="BLAS threads of each rank; by default they share the cores.")
 @click.option("--timeout", type=float, help="Longest time [s].")
 def run(function, arguments, world, size, threads, timeout):
-    r"""Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
+    """Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
 
     ARGs are JSON, by position or as name=JSON. A module in the current folder is found.
 
     \b
     mpiexec -n 4 distlearn run mymodule:train '{"lr": 0.1}'
     distlearn run --world engines --size 4 mymodule:train hidden=128
-    """
+    """  # noqa: D301  (click wants the control character, not its name)
     from .mpiexec import mpi_size
 
     args, kwargs = parse_arguments(arguments)

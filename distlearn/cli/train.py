@@ -10,7 +10,8 @@ import click
 from ..comm.network import Network
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
-from ..train import MODELS, Settings
+from ..parallel.schedule import SCHEDULES
+from ..train import MODELS, STRATEGIES, Settings
 from .console import plain_errors
 from .output import make_folder
 from .presets import PRESETS
@@ -28,6 +29,15 @@ SETTINGS = (
     "dtype",
     "device",
     "overlap",
+    "strategy",
+    "reference_batch",
+    "warmup_epochs",
+    "accumulate",
+    "average_every",
+    "pp",
+    "tp",
+    "schedule",
+    "n_microbatches",
 )
 """Options that are settings under the same name."""
 
@@ -78,6 +88,14 @@ def _positive(ctx, param, value):
 @click.option(
     "--batch-size", type=click.IntRange(1), default=DEFAULT.batch_size, show_default=True, help="Of all ranks."
 )
+@click.option(
+    "--reference-batch",
+    type=click.IntRange(1),
+    help="Batch size that --lr is right for: the rate grows with the batch.",
+)
+@click.option(
+    "--warmup-epochs", type=click.FloatRange(0), default=0.0, show_default=True, help="Epochs in which the rate rises."
+)
 @click.option("--epochs", type=click.IntRange(1), default=DEFAULT.epochs, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=DEFAULT.seed, show_default=True)
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default=DEFAULT.dtype, show_default=True)
@@ -85,6 +103,23 @@ def _positive(ctx, param, value):
 @click.option("--n-train", type=click.IntRange(1), help="Use only so many training samples.")
 @click.option(
     "--evaluate-every", type=click.IntRange(0), default=1, show_default=True, help="Epochs; 0 for the end only."
+)
+@click.option("--strategy", type=click.Choice(list(STRATEGIES)), default=DEFAULT.strategy, show_default=True)
+@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: stages of a pipeline.")
+@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: ranks that share layers.")
+@click.option(
+    "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="Micro-batches, one after another."
+)
+@click.option(
+    "--schedule", type=click.Choice(list(SCHEDULES)), default="1f1b", show_default=True, help="Order of a pipeline."
+)
+@click.option("--n-microbatches", type=click.IntRange(1), help="Of a pipeline.  [default: 4 a rank]")
+@click.option(
+    "--average-every",
+    type=click.IntRange(1),
+    default=DEFAULT.average_every,
+    show_default=True,
+    help="local_sgd: steps between averages.",
 )
 @click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
 @click.option(
@@ -105,7 +140,7 @@ def _positive(ctx, param, value):
 )
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
-    r"""Train a network on images, and report time, speed, accuracy and communication.
+    """Train a network on images, and report time, speed, accuracy and communication.
 
     Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
     also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
@@ -114,8 +149,10 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --epochs 5
     distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
     distlearn train --preset fashion-sigmoid
+    distlearn train --preset large-batch --world sim --size 8
+    distlearn train --strategy zero3 --world engines --size 4
     mpiexec -n 4 distlearn train --data mnist
-    """
+    """  # noqa: D301  (click wants the control character, not its name)
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
     from .report import Experiment, load_average, report
 

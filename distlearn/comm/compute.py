@@ -53,6 +53,28 @@ class Roofline:
             if not getattr(self, name) > 0:
                 raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
 
+    @classmethod
+    def of(cls, card, share: float = 1.0) -> Roofline:
+        """Make the roofline of a real graphics card, by its name in `distlearn.cuda.cards`.
+
+        Parameters
+        ----------
+        card : str or Card
+        share : float
+            Share of its peak and of its bandwidth that a program reaches, above 0 and up to 1.
+
+        Examples
+        --------
+        >>> Roofline.of("V100")
+        Roofline(peak=15700000000000.0, bandwidth=900000000000.0)
+        """
+        from ..cuda.cards import card as find
+
+        if not 0 < share <= 1:
+            raise ValueError(f"Roofline.of: share is {share!r}, expected a share above 0 and up to 1")
+        found = find(card)
+        return cls(share * found.peak, share * found.bandwidth)
+
     def seconds(self, flops, nbytes, wall):
         """Return the longer of the time to compute and the time to move."""
         return max(flops / self.peak, nbytes / self.bandwidth)

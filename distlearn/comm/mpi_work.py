@@ -6,6 +6,8 @@ waits. So every handle stays in its communicator's `Activity` until its request 
 
 from __future__ import annotations
 
+import time
+
 from .protocol import CommError
 
 
@@ -23,11 +25,13 @@ class Activity:
         self.pending: set[MPIWork] = set()
         self.waits_for = None
 
-    def poke(self) -> None:
-        """Let MPI move data: asking for any one operation moves all of them."""
-        for work in self.pending:
-            work.done()
-            break  # `done` may have changed the set
+    def poke(self, seconds: float = 0.0) -> None:
+        """Let MPI move data, for about so long: asking for any one operation moves all of them."""
+        until = time.perf_counter() + seconds
+        while self.pending:
+            next(iter(self.pending)).done()
+            if time.perf_counter() >= until:
+                break
 
 
 class MPIWork:

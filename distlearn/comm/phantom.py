@@ -38,7 +38,7 @@ class Phantom(NDArrayOperatorsMixin):
 
     def __init__(self, shape, dtype=np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
-        if any(n < 0 for n in shape):
+        if min(shape, default=0) < 0:
             raise ValueError(f"Phantom: shape is {shape}, expected lengths of 0 or more")
         self.dtype = np.dtype(dtype)
         self.size, self.ndim = math.prod(shape), len(shape)
@@ -61,7 +61,20 @@ class Phantom(NDArrayOperatorsMixin):
         return Phantom(self._stand_in()[key].shape, self.dtype)
 
     def __setitem__(self, key, value) -> None:
+        if key is ... and getattr(value, "shape", ()) in ((), self.shape):
+            return  # nearly always
         np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not fit
+
+    @property
+    def T(self) -> Phantom:
+        """Return it with its axes in the opposite order."""
+        return Phantom(self.shape[::-1], self.dtype)
+
+    def swapaxes(self, first: int, second: int) -> Phantom:
+        """Return it with two axes exchanged."""
+        shape = list(self.shape)
+        shape[first], shape[second] = shape[second], shape[first]
+        return Phantom(shape, self.dtype)
 
     def reshape(self, *shape) -> Phantom:
         """Return it in another shape of the same size."""
@@ -88,6 +101,12 @@ class Phantom(NDArrayOperatorsMixin):
         """Return a NumPy array of the same shape that takes no memory."""
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
+    def __float__(self) -> float:
+        """Return NaN, the float that nobody knows: so that code which reports a number, such as a loss, runs."""
+        if self.size != 1:
+            raise TypeError(f"{self!r} is not a single number")
+        return math.nan
+
     # -- NumPy's protocols ---------------------------------------------------------------------------------------------
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"{self!r} has a size but no data: it can be sent and reduced, not read")
@@ -95,9 +114,11 @@ class Phantom(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if method != "__call__" or ufunc.nout != 1:
             return NotImplemented
+        if ufunc is np.matmul:
+            return _Module.matmul(*inputs, out=None if out is None else out[0])
         if out is not None:  # in place: the shapes decide nothing new, and this is what the collectives do
             return out[0]
-        shape = np.broadcast_shapes(*(np.shape(_stand_in(x)) for x in inputs))
+        shape = np.broadcast_shapes(*(x.shape if hasattr(x, "shape") else np.shape(x) for x in inputs))
         return Phantom(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])
 
     def __array_function__(self, function, types, args, kwargs):
@@ -118,16 +139,33 @@ class _Module:
     """What `get_xp` gives for Phantoms: as much of an array module as communication needs."""
 
     __name__ = "distlearn.comm.phantom"
+    sqrt = np.sqrt
 
     @staticmethod
     def empty(shape, dtype=np.float32):
         return Phantom(shape, dtype)
 
-    zeros = empty
+    zeros = ones = empty
+
+    @staticmethod
+    def array(x, dtype=None, copy=True, order="C"):
+        return x if isinstance(x, Phantom) else np.array(x, dtype)  # a few numbers are still numbers
+
+    ascontiguousarray = array
+
+    @staticmethod
+    def matmul(a, b, out=None):
+        """The shape of a product of matrices; nothing is multiplied."""
+        if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+            raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+        shape = (*a.shape[:-1], *b.shape[:-2], *b.shape[-1:][: b.ndim - 1])
+        return Phantom(shape, np.result_type(a.dtype, b.dtype)) if out is None else out
 
     @staticmethod
     def empty_like(x):
         return Phantom(x.shape, x.dtype)
+
+    zeros_like = empty_like
 
     @staticmethod
     def concatenate(arrays, axis=0):

@@ -17,6 +17,7 @@ from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from .lane import Lane
 from .protocol import CommError, RankError
 
 
@@ -58,7 +59,7 @@ class Fibre:
         self.rank = rank
         self.now = 0.0  # virtual seconds
         self.nic_free = 0.0  # when its network card has put the last message on the wire
-        self.comm_free = 0.0  # when its last collective ends
+        self.comm_free = Lane()  # when there is room for a collective
         self.waits = None  # the event it is blocked on, whose `waiting(fibre)` says what it is; None while it runs
         self.ticket = 0  # number of its newest entry in the queue; older ones are void
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"

@@ -12,6 +12,7 @@ import numpy as np
 from ..backend import get_xp
 from ..trace import Span
 from .collectives import shares
+from .lane import first_common
 from .phantom import Phantom
 from .post import Letter, Post, Slot
 from .protocol import (
@@ -238,14 +239,15 @@ class SimComm:
         meeting.whats[self.rank] = what
         meeting.came[self.rank] = (fibre.now, payload)
         if len(meeting.came) == self.size:
-            began = {r: max(t, self._members[r].comm_free) for r, (t, _) in meeting.came.items()}
-            start = max(began.values())
+            lanes = [member.comm_free for member in self._members]
             ranks = [member.rank for member in self._members]
             seconds = post.collective(name, nbytes, ranks, self._context, seq) if self.size > 1 else 0.0
+            start = first_common(lanes, max(t for t, _ in meeting.came.values()), seconds)
             meeting.results = finish([meeting.came[r][1] for r in range(self.size)])
-            for r, member in enumerate(self._members):
-                member.comm_free = start + seconds
-                post.trace.spans.append(Span(member.rank, "comm", name, began[r], start + seconds, 0, nbytes))
+            for r, (member, lane) in enumerate(zip(self._members, lanes, strict=True)):
+                began = max(meeting.came[r][0], min(start, lane.last_end(start)))
+                lane.take(start, start + seconds)
+                post.trace.spans.append(Span(member.rank, "comm", name, began, start + seconds, 0, nbytes))
                 post.settle(meeting, start + seconds, member)
         return MeetingWork(self, meeting, seq, into)
 

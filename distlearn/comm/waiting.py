@@ -24,6 +24,9 @@ CROWDED_SPIN_SECONDS = 20e-6
 BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
+POKE_SHARE = 0.03
+"""Part of a span's time that is spent, after it, on moving what is under way: one look at a time moves one fragment of
+a message, so that over a network which is slower than memory most of it would be left to the end."""
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -74,8 +77,8 @@ class RankClock(WallClock):
     Attributes
     ----------
     poke : callable or None
-        Called at the end of every span. MPI moves data only while it is called, so a communicator with operations under
-        way uses this to get them on between two layers.
+        Called as `poke(seconds)` at the end of every span. MPI moves data only while it is called, so a communicator
+        with operations under way uses this, for about so long, to get them on between two layers.
     """
 
     poke = None
@@ -91,6 +94,7 @@ class RankClock(WallClock):
         try:
             yield
         finally:
-            self.trace.spans.append(Span(self.rank, lane, name, start, self.now(), flops, nbytes))
+            end = self.now()
+            self.trace.spans.append(Span(self.rank, lane, name, start, end, flops, nbytes))
             if self.poke is not None:
-                self.poke()
+                self.poke(POKE_SHARE * (end - start))

@@ -87,10 +87,13 @@ class Layer:
         In construction order: the same on every rank.
     name : str
         Shown in traces, tables and parameter names.
+    spans_itself : bool
+        Its passes do more than compute, so it writes their spans itself; `Sequential` writes one for any other layer.
     """
 
     params: list[Param] = []  # noqa: RUF012  (a layer with parameters sets its own list)
     name: str = ""
+    spans_itself: bool = False
 
     def forward(self, x):
         """Return the layer's output and what `backward` needs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
+from weakref import WeakKeyDictionary
 
 from .activation import ReLU
 from .base import Layer
@@ -86,10 +87,10 @@ class Sequential(Container):
         """Run all layers; with a `clock`, one span per layer."""
         saved = []
         for layer in in_running_order(self.layers):
-            shape = x.shape
-            with _span(clock, layer, "forward", shape):
+            like = x.shape, x.dtype.itemsize
+            with _span(clock, layer, "forward", *like):
                 x, s = layer.forward(x)
-            saved.append((s, shape))
+            saved.append((s, like))
         return x, saved
 
     def backward(self, dy, saved, on_grad=None, clock=None):
@@ -106,8 +107,8 @@ class Sequential(Container):
             Gets one span per layer.
         """
         uses = _count_uses(self.layers) if on_grad is not None else {}
-        for layer, (s, shape) in zip(reversed(in_running_order(self.layers)), reversed(saved), strict=True):
-            with _span(clock, layer, "backward", shape):
+        for layer, (s, like) in zip(reversed(in_running_order(self.layers)), reversed(saved), strict=True):
+            with _span(clock, layer, "backward", *like):
                 if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
                     dy = layer.backward(dy, s)
             if on_grad is None:
@@ -159,9 +160,33 @@ def _count_uses(layers):
     return uses
 
 
-def _span(clock, layer, direction, shape):
-    """A span for one layer's pass, or nothing without a clock."""
-    if clock is None:
+_costs: WeakKeyDictionary = WeakKeyDictionary()
+"""What `cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
+
+
+def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
+    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, as its span tells them.
+
+    Backward moves twice what forward does, as `profile` counts it.
+    """
+    known = _costs.setdefault(layer, {})
+    key = direction, shape, itemsize
+    if key not in known:
+        nbytes = layer.bytes_moved(shape, itemsize)
+        known[key] = (
+            (layer.flops(shape), nbytes) if direction == "forward" else (layer.backward_flops(shape), 2 * nbytes)
+        )
+    return known[key]
+
+
+def layer_span(clock, layer, direction, shape, itemsize):
+    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    flops, nbytes = cost(layer, direction, shape, itemsize)
+    return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
+
+
+def _span(clock, layer, direction, shape, itemsize):
+    """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
+    if clock is None or layer.spans_itself:
         return nullcontext()
-    flops = layer.flops(shape) if direction == "forward" else layer.backward_flops(shape)
-    return clock.span(f"{direction}[{layer.name}]", flops=flops)
+    return layer_span(clock, layer, direction, shape, itemsize)

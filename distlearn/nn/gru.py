@@ -51,6 +51,26 @@ class GRU(Recurrent):
         self.params.append(self.c)
 
     def forward(self, x):
+        return self.forward_from(x, None)
+
+    def backward(self, dy, saved):
+        return self.backward_from(dy, saved, None)[0]
+
+    def forward_from(self, x, state):
+        """Run forward over a block of steps that begins with another state than zero.
+
+        Parameters
+        ----------
+        x : (batch, time, d_in) array
+        state : (batch, d_hidden) array or None
+            After the step before the block; None is zero.
+
+        Returns
+        -------
+        y : (batch, time, d_hidden) array
+            Its last step is the state from which the next block begins.
+        saved : object
+        """
         self._check(x)
         x, n = swap(x), self.d_hidden
         xp, c = get_xp(x), self.c.data
@@ -59,7 +79,8 @@ class GRU(Recurrent):
         gates += self._halved(_stack(self.b.data[None], 3))
         gates = gates.reshape(3, *x.shape[:2], n)
         h, candidates = xp.empty_like(gates[0]), xp.empty_like(gates[0])
-        state = xp.zeros(h.shape[1:], h.dtype)
+        first = state
+        state = xp.zeros(h.shape[1:], h.dtype) if first is None else first
         for t in range(len(x)):
             from_state = ops.matmul(state, U)
             rz, new = gates[:2, t], gates[2, t]
@@ -73,13 +94,32 @@ class GRU(Recurrent):
             state = xp.subtract(state, new, out=h[t])
             state *= rz[1]
             state += new
-        return swap(h), (x, gates, h, candidates)
+        return swap(h), (x, gates, h, candidates, first)
 
-    def backward(self, dy, saved):
-        x, gates, h, candidates = saved
+    def backward_from(self, dy, saved, dlast):
+        """Run backward over a block of steps.
+
+        Parameters
+        ----------
+        dy : (batch, time, d_hidden) array
+        saved : object
+            What `forward_from` returned.
+        dlast : (batch, d_hidden) array or None
+            Gradient of the last state, from the block behind; None is zero.
+
+        Returns
+        -------
+        dx : (batch, time, d_in) array or None
+        dstate : (batch, d_hidden) array or None
+            Gradient of the state before the block; None where that was zero.
+        """
+        x, gates, h, candidates, first = saved
         xp, dy = get_xp(dy), swap(dy)
+        if dlast is not None:
+            dy[-1] += dlast
         _, z, _ = gates
-        slopes = self._slopes(gates, h, candidates, xp)
+        slopes = self._slopes(gates, h, candidates, first, xp)
+        dstate = None if first is None else xp.zeros_like(first)
         grads = xp.empty((4, *h.shape), dy.dtype)  # of h U_n + c, then before r, z and n
         back = _stack(self.U.data, 3)[[2, 0, 1]].swapaxes(1, 2).copy(order="C")
         for t in range(len(x) - 1, -1, -1):
@@ -89,35 +129,35 @@ class GRU(Recurrent):
             xp.multiply(dh, slopes[1, t], out=dz)
             xp.multiply(dn, slopes[0, t], out=dr)
             xp.multiply(dn, gates[0, t], out=grads[0, t])
-            if t:
-                before = dy[t - 1]
+            if t or first is not None:
+                before = dy[t - 1] if t else dstate
                 for part in ops.matmul(grads[:3, t], back):
                     before += part
                 dh *= z[t]
                 before += dh
-        self._add_all(x, h, grads)
+        self._add_all(x, h, first, grads)
         if not self.input_gradient:
-            return None
+            return None, dstate
         rows = grads[1:].reshape(3, -1, self.d_hidden)
         dx = 0
         for gradient, W in zip(rows, _stack(self.W.data, 3), strict=True):
             dx = dx + ops.matmul(gradient, W.T)
-        return swap(dx.reshape(x.shape))
+        return swap(dx.reshape(x.shape)), dstate
 
-    def _add_all(self, x, h, grads):
+    def _add_all(self, x, h, first, grads):
         """Add the gradients of all parameters."""
         n, xp = self.d_hidden, get_xp(h)
         rows = grads.reshape(4, -1, n)
         self.W.grad += _side_by_side(ops.matmul(x.reshape(-1, self.d_in).T, rows[1:]))
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
-        new, r, z = ops.matmul(before, after)
+        new, r, z = ops.matmul(before, after) + (0 if first is None else ops.matmul(first.T, grads[:3, 0]))
         self.U.grad += xp.concatenate([r, z, new], axis=1)
         sums = [ops.column_sums(part) for part in rows]
         self.c.grad += sums[0]
         self.b.grad += xp.concatenate(sums[1:])
 
     @staticmethod
-    def _slopes(gates, h, candidates, xp):
+    def _slopes(gates, h, candidates, first, xp):
         """Derivatives that do not depend on what comes from later steps, for all steps at once."""
         (r, z, new), slopes = gates, xp.empty_like(gates)
         to_reset, to_update, to_new = slopes
@@ -127,6 +167,8 @@ class GRU(Recurrent):
         to_reset *= candidates
         xp.negative(new, out=to_update)
         to_update[1:] += h[:-1]
+        if first is not None:
+            to_update[0] += first
         to_update *= z
         to_update *= keep
         xp.multiply(new, new, out=to_new)

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..backend import to_numpy
 from ..trace import Clock, WallClock
 
 
 class Strategy(Protocol):
-    """One way to train a model on one or many ranks."""
+    """One way to train a model on one or many ranks.
+
+    `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
+    are rank 0 of 1. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
+    calls on every rank after the last step.
+    """
 
     rank: int
     size: int
@@ -26,7 +32,70 @@ class Strategy(Protocol):
         """Return the model's output (logits) for `x`."""
 
     def total(self, values):
+        """Return the small array `values` summed over the ranks among which the data are dealt."""
+
+    def gather_params(self) -> dict | None:
+        """Return the trained parameters (NumPy arrays) under the serial model's names and in its shapes.
+
+        Every rank must call; rank 0 of the communicator gets them, the others None.
+        """
+
+
+def params_on_root(model, rank: int) -> dict | None:
+    """Return copies of a model's parameters by name, as NumPy arrays, on rank 0, and None elsewhere.
+
+    What `Strategy.gather_params` is where every rank holds the whole model.
+
+    Parameters
+    ----------
+    model : Layer
+    rank : int
+    """
+    return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
+
+
+class Replicated:
+    """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The same on every rank; rank 0's parameters are broadcast, so that they are equal beyond doubt.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
+    optimizer : Optimizer
+    """
+
+    def __init__(self, comm, model, loss, optimizer):
+        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
+        self.rank, self.size = comm.rank, comm.size
+        self.clock: Clock = comm.clock
+        for p in model.params:
+            comm.broadcast(p.data)
+
+    def update(self) -> None:
+        """Let the optimizer take its step, and record it."""
+        update(self.optimizer, self.clock)
+
+    def predict(self, x):
+        """Run the model forward on this rank."""
+        return self.model.eval().forward(x)[0]
+
+    def total(self, values):
         """Return the small array `values` summed over ranks."""
+        return self.comm.all_reduce(values)
+
+    def gather_params(self):
+        """Return rank 0's parameters."""
+        return params_on_root(self.model, self.rank)
+
+
+def update(optimizer, clock: Clock) -> None:
+    """Let an optimizer take its step, as a span with its cost."""
+    flops, nbytes = optimizer.cost()
+    with clock.span("update", flops=flops, nbytes=nbytes):
+        optimizer.step()
 
 
 class Serial:
@@ -53,9 +122,7 @@ class Serial:
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        update(self.optimizer, self.clock)
         return loss
 
     def predict(self, x):
@@ -65,3 +132,7 @@ class Serial:
     def total(self, values):
         """Return `values`: there is nobody else."""
         return values
+
+    def gather_params(self):
+        """Return the parameters."""
+        return params_on_root(self.model, self.rank)

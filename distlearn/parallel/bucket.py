@@ -55,25 +55,37 @@ class Bucket:
             _ = p.grad
 
 
-def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
-    """Deal parameters to buckets of at most `cap_bytes`, in reverse order; a bucket holds one dtype.
+def group_params(params: list[Param], cap_bytes: float = math.inf) -> list[list[Param]]:
+    """Deal parameters to groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
 
     Parameters
     ----------
     params : list of Param
-        A parameter larger than `cap_bytes` gets a bucket to itself.
+        Frozen ones are left out; one larger than `cap_bytes` gets a group to itself.
     cap_bytes : float
-    extra : int
-        Free elements at the end of the last bucket.
     """
     if not cap_bytes > 0:
-        raise ValueError(f"make_buckets: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
+        raise ValueError(f"group_params: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
     groups: list[list[Param]] = []
     filled = 0
-    for p in reversed(params):
+    for p in reversed([p for p in params if not p.frozen]):
         if not groups or filled + p.nbytes > cap_bytes or groups[-1][0].data.dtype != p.data.dtype:
             groups.append([])
             filled = 0
         groups[-1].append(p)
         filled += p.nbytes
+    return groups
+
+
+def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
+    """Make the buckets of `group_params`.
+
+    Parameters
+    ----------
+    params : list of Param
+    cap_bytes : float
+    extra : int
+        Free elements at the end of the last bucket.
+    """
+    groups = group_params(params, cap_bytes)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]

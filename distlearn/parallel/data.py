@@ -3,17 +3,22 @@
 rank r:  part r of the batch --> forward --> backward --+--> update (the same on every rank)
                                                         |
          bucket after bucket, while backward goes on:  all-reduce (sum)
+
+`NaiveDataParallel` is the same without the buckets.
 """
 
 from __future__ import annotations
 
-from ..trace import Clock
+from ..comm.collectives import shares
+from ..nn.base import check_positive
+from .base import Replicated
 from .bucket import make_buckets
 from .codecs import Codec
 from .compress import CompressedAllReduce
+from .replicas import check_replicas, optimizer_arrays
 
 
-class DataParallel:
+class DataParallel(Replicated):
     r"""Synchronous data parallelism with bucketed all-reduces that overlap with backward.
 
     Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
@@ -33,17 +38,23 @@ class DataParallel:
         Start a bucket's all-reduce as soon as its gradients are complete; else all of them after backward.
     compress : Codec, optional
         Send gradients as codes: `FP16()`, `Int8()`, `OneBit()`, `TopK(ratio)`.
+    accumulate : int
+        Micro-batches that a rank's part goes through in, one after another: their gradients add up, and all-reduces
+        start in the last. Needs the memory of one micro-batch's activations, and gives the same numbers; only what
+        looks at a batch as a whole (`BatchNorm`, `Dropout`'s random numbers) sees smaller ones.
+    check_every : int, optional
+        Compare parameters and the optimizer's memory of all ranks every so many steps (see `check_replicas`).
 
     Notes
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages each.
     The loss rides along in the last bucket; beside codes, which would spoil it, it goes by itself. Saves what the model
-    saves.
+    saves. Accumulation sends no more than that.
 
     References
     ----------
     S. Li et al. (2020), PyTorch Distributed: experiences on accelerating data parallel training, VLDB 13(12),
-    section 3.2.
+    section 3.2 (buckets, overlap), 3.2.4 (accumulation).
     """
 
     def __init__(
@@ -56,15 +67,16 @@ class DataParallel:
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
         compress: Codec | None = None,
+        accumulate: int = 1,
+        check_every: int | None = None,
     ):
-        self.comm, self.model, self.loss, self.optimizer, self.overlap = comm, model, loss, optimizer, overlap
-        self.rank, self.size = comm.rank, comm.size
-        self.clock: Clock = comm.clock
-        for p in model.params:
-            comm.broadcast(p.data)
-        self.buckets = make_buckets([p for p in model.params if not p.frozen], cap_bytes, extra=1)
+        check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
+        super().__init__(comm, model, loss, optimizer)
+        self.overlap, self.accumulate, self.check_every = overlap, accumulate, check_every
+        self.buckets = make_buckets(model.params, cap_bytes, extra=1)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
+        self._steps = 0
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for i, bucket in enumerate(self.buckets):
@@ -76,19 +88,32 @@ class DataParallel:
         for bucket in self.buckets:
             bucket.clear()
         self._works = []
-        y, saved = self.model.forward(batch.x, clock=self.clock)
-        loss, dy = self.loss(y, batch.y, batch.n)
-        self.buckets[-1].extra[0] = loss
-        self.model.backward(dy, saved, on_grad=self._grad_is_complete, clock=self.clock)
+        *first, last = micro_batches(batch, self.accumulate)
+        for x, y in first:
+            self._learn(x, y, batch.n)
+        self._learn(*last, batch.n, self._grad_is_complete)
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
         for work in self._works:
             work.wait()
-        flops, nbytes = self.optimizer.cost()
-        with self.clock.span("update", flops=flops, nbytes=nbytes):
-            self.optimizer.step()
+        self.update()
+        self._steps += 1
+        if self.check_every and self._steps % self.check_every == 0:
+            self.check()
         return float(self.buckets[-1].extra[0])
+
+    def _learn(self, x, y, n: int, on_grad=None) -> None:
+        """Add the gradients and the loss of one micro-batch; when this returns, its activations are gone."""
+        out, saved = self.model.forward(x, clock=self.clock)
+        loss, dy = self.loss(out, y, n)
+        self.buckets[-1].extra[0] += loss
+        self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
+
+    def check(self) -> None:
+        """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's memory."""
+        params = {p.name: p.data for p in self.optimizer.params}
+        check_replicas(self.comm, params | optimizer_arrays(self.optimizer))
 
     def _grad_is_complete(self, param) -> None:
         """Count down the parameter's bucket, and send it off when it is full."""
@@ -110,10 +135,25 @@ class DataParallel:
         if bucket.extra.size:
             self._works.append(self.comm.iall_reduce(bucket.extra))
 
-    def predict(self, x):
-        """Run the model forward on this rank."""
-        return self.model.eval().forward(x)[0]
 
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
+def micro_batches(batch, count: int) -> list:
+    """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one.
+
+    Parameters
+    ----------
+    batch : Batch
+    count : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distlearn.data import Batch
+    >>> x = np.arange(5)
+    >>> [piece.tolist() for piece, _ in micro_batches(Batch(x, x, 5), 3)]
+    [[0, 1], [2, 3], [4]]
+    """
+    count = min(count, len(batch.x)) if count > 1 else 1
+    if count <= 1:
+        return [(batch.x, batch.y)]
+    parts = shares(len(batch.x), count)
+    return [(batch.x[part], batch.y[part]) for part in parts]

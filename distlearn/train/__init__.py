@@ -1,7 +1,8 @@
 """Training: `fit` drives any strategy over a data set; `train` is the whole SPMD program in one function."""
 
 from .fit import DivergedError, Epoch, History, evaluate, fit
-from .program import MODELS, STRATEGIES, Result, Settings, build, train
+from .program import MODELS, Result, Settings, build, train
+from .strategies import STRATEGIES, Recipe
 
 __all__ = [
     "MODELS",
@@ -9,6 +10,7 @@ __all__ = [
     "DivergedError",
     "Epoch",
     "History",
+    "Recipe",
     "Result",
     "Settings",
     "build",

@@ -81,12 +81,13 @@ def evaluate(strategy, x, y, batch_size: int = 4096) -> float:
     if len(x) == 0:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
-    x, y = x[mine], y[mine]
-    right, n = 0, len(y)
-    for start in range(0, n, batch_size):
-        logits = strategy.predict(x[start : start + batch_size])
-        right += int((logits.argmax(axis=1) == y[start : start + batch_size]).sum())
-    counts = strategy.total(get_xp(x).array([right, n], dtype=np.float64))
+    right, most = 0, -(-len(x) // strategy.size)
+    for start in range(mine.start, mine.start + most, batch_size):  # equally often on all: they may predict together
+        part = slice(start, min(start + batch_size, mine.stop))
+        empty = part.start >= part.stop
+        logits = strategy.predict(x[:1] if empty else x[part])
+        right += 0 if empty else int((logits.argmax(axis=1) == y[part]).sum())
+    counts = strategy.total(get_xp(x).array([right, mine.stop - mine.start], dtype=np.float64))
     return float(counts[0] / counts[1])
 
 
@@ -141,6 +142,8 @@ def fit(
             step += 1
             if report is not None:
                 report(step, total, loss=loss, epoch=epoch + 1, samples=samples + seen)
+        if epoch + 1 == epochs and hasattr(strategy, "finish"):
+            strategy.finish()
         seconds += strategy.clock.now() - began
         samples += seen
         accuracies = ()

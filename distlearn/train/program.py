@@ -10,15 +10,14 @@ from dataclasses import asdict, dataclass, fields, replace
 import numpy as np
 
 from .. import data as datasets
-from ..backend import to_device, to_numpy
+from ..backend import to_device
 from ..nn import MLP, SoftmaxCrossEntropy
 from ..nn import build as build_model
 from ..nn.base import move
-from ..optim import RULES, Optimizer
-from ..parallel import DataParallel, Serial
+from ..optim import RULES, WarmUp, scaled_lr
 from .fit import History, fit
+from .strategies import STRATEGIES, Recipe
 
-STRATEGIES = ("data", "serial")
 MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")
 """Classifiers of images; all but the MLP take 28 x 28 pixels."""
 
@@ -41,6 +40,10 @@ class Settings:
         One of `optim.RULES`.
     lr : float
         Learning rate.
+    reference_batch : int, optional
+        Batch size for which `lr` is right: with another one the rate changes in proportion (linear scaling).
+    warmup_epochs : float
+        Passes over the data in which the rate rises to its full value, from `lr` where it is scaled, else from 0.
     batch_size : int
         Of the global batch.
     epochs : int
@@ -49,11 +52,25 @@ class Settings:
     dtype : str
     device : "cpu", "gpu" or int
         Where every rank keeps model and data; a number is the index of a GPU.
-    strategy : {"data", "serial"}
+    strategy : str
+        One of `STRATEGIES`.
     cap_bytes : int
         Size of a gradient bucket [bytes].
     overlap : bool
         Communicate while backward goes on.
+    accumulate : int
+        Micro-batches that a rank's part of a batch goes through in ("data").
+    check_every : int, optional
+        Compare the ranks' parameters every so many steps ("data").
+    average_every : int, optional
+        Steps between two averages ("local_sgd"); None for one at the end.
+    dp, pp, tp : int
+        Ranks along the axes of a "hybrid" (data, pipeline, tensor); -1 is what is left.
+    schedule : str
+        In which order the stages of a pipeline run micro-batches ("pipeline", "hybrid"): "gpipe", "1f1b",
+        "interleaved", "pipedream" (not "hybrid"), or a text of your own.
+    n_microbatches : int, optional
+        Micro-batches of a global batch ("pipeline", "hybrid"); 4 a rank by default.
     n_train : int, optional
         Use only so many training samples.
     evaluate_every : int
@@ -65,6 +82,8 @@ class Settings:
     activation: str = "relu"
     optimizer: str = "momentum"
     lr: float = 0.05
+    reference_batch: int | None = None
+    warmup_epochs: float = 0.0
     batch_size: int = 128
     epochs: int = 5
     seed: int = 0
@@ -73,15 +92,25 @@ class Settings:
     strategy: str = "data"
     cap_bytes: int = 1 << 20
     overlap: bool = True
+    accumulate: int = 1
+    check_every: int | None = None
+    average_every: int | None = 8
+    dp: int = -1
+    pp: int = 1
+    tp: int = 1
+    schedule: str = "1f1b"
+    n_microbatches: int | None = None
     n_train: int | None = None
     evaluate_every: int = 1
 
     def __post_init__(self):
-        for name, known in (("strategy", STRATEGIES), ("model", MODELS), ("optimizer", tuple(RULES))):
+        for name, known in (("strategy", STRATEGIES), ("model", MODELS), ("optimizer", RULES)):
             if getattr(self, name) not in known:
                 raise ValueError(f"Settings: {name} is {getattr(self, name)!r}, expected one of {', '.join(known)}")
         if np.dtype(self.dtype).kind != "f":
             raise ValueError(f"Settings: dtype is {self.dtype!r}, expected a floating-point type")
+        if not self.warmup_epochs >= 0:
+            raise ValueError(f"Settings: warmup_epochs is {self.warmup_epochs!r}, expected 0 or more")
 
     def but(self, **changes) -> Settings:
         """Return the same settings with some changed."""
@@ -103,7 +132,7 @@ class Result:
     ----------
     history : History
     params : dict of str to array
-        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere: they are the same on every rank).
+        The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere).
     """
 
     history: History
@@ -124,6 +153,36 @@ def _model(settings: Settings, dataset):
     return model if settings.device == "cpu" else move(model, lambda array: to_device(array, settings.device))
 
 
+def learning_rate(settings: Settings, n_train: int):
+    """Return the run's learning rate, or a plan of it: scaled to the batch, and rising at first if that is wanted.
+
+    Parameters
+    ----------
+    settings : Settings
+    n_train : int
+        Training samples.
+
+    References
+    ----------
+    P. Goyal et al. (2017), Accurate, large minibatch SGD: training ImageNet in 1 hour, arXiv:1706.02677, section 2:
+    k times the batch, k times the rate, reached in a few epochs from the rate of the small batch.
+
+    Examples
+    --------
+    >>> plan = learning_rate(Settings(lr=0.1, batch_size=1000, reference_batch=250, warmup_epochs=2), 3000)
+    >>> [round(plan(step), 2) for step in range(8)]
+    [0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.4, 0.4]
+    """
+    batch_size = min(settings.batch_size, n_train)
+    reference = settings.reference_batch
+    rate = settings.lr if reference is None else scaled_lr(settings.lr, batch_size, reference)
+    steps = round(settings.warmup_epochs * -(-n_train // batch_size))
+    if not steps:
+        return rate
+    start = settings.lr / rate if reference is not None and rate > settings.lr else 0.0
+    return WarmUp(rate, steps, start)
+
+
 def build(comm, settings: Settings, dataset):
     """Make model, optimizer and strategy of a run.
 
@@ -137,14 +196,16 @@ def build(comm, settings: Settings, dataset):
     -------
     strategy : Strategy
     """
-    model = _model(settings, dataset)
-    optimizer = Optimizer(model.params, RULES[settings.optimizer](), settings.lr)
-    if settings.strategy == "serial":
-        if comm.size != 1:
-            raise ValueError(f"strategy 'serial' runs on one rank, not on {comm.size}; use 'data'")
-        return Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
-    options = {"cap_bytes": settings.cap_bytes, "overlap": settings.overlap}
-    return DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+    recipe = Recipe(
+        comm,
+        _model(settings, dataset),
+        SoftmaxCrossEntropy(),
+        RULES[settings.optimizer](),
+        learning_rate(settings, len(dataset.x_train)),
+        settings,
+        (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
+    )
+    return STRATEGIES[settings.strategy](recipe)
 
 
 def train(comm, settings: Settings) -> Result:
@@ -174,5 +235,4 @@ def train(comm, settings: Settings) -> Result:
         evaluate_every=settings.evaluate_every,
         report=comm.report,
     )
-    params = {p.name: to_numpy(p.data).copy() for p in strategy.model.params} if comm.rank == 0 else None
-    return Result(history, params)
+    return Result(history, strategy.gather_params())

@@ -14,11 +14,12 @@ _NAMES = {
     "World": "base",
     "LocalWorld": "local",
     "EngineWorld": "engines",
+    "Hosts": "hosts",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
     "launch": "launching",
 }
-__all__ = ["EngineWorld", "LocalWorld", "MPIWorld", "RankTimeoutError", "World", "launch"]
+__all__ = ["EngineWorld", "Hosts", "LocalWorld", "MPIWorld", "RankTimeoutError", "World", "launch"]
 
 
 def __getattr__(name):

@@ -16,6 +16,7 @@ import psutil
 
 from . import reaper
 from .deaths import exit_statuses
+from .hosts import Hosts
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
@@ -39,7 +40,7 @@ def died(error: BaseException) -> bool:
 
 
 class Cluster:
-    """A controller and `n` engines on this machine.
+    """A controller on this machine, and `n` engines here or on other hosts.
 
     Parameters
     ----------
@@ -48,6 +49,8 @@ class Cluster:
         Start the engines under mpiexec.
     threads : int, optional
         BLAS threads of each engine.
+    hosts : Hosts, optional
+        Where the engines are started; on this machine by default.
 
     Attributes
     ----------
@@ -58,9 +61,17 @@ class Cluster:
         Profile and logs; removed by `stop`.
     """
 
-    def __init__(self, n: int, mpi: bool = True, threads: int | None = None):
-        self.n, self.mpi, self.client = n, mpi, None
+    def __init__(self, n: int, mpi: bool = True, threads: int | None = None, hosts: Hosts | None = None):
+        self.n, self.mpi, self.hosts, self.client = n, mpi, hosts, None
         self._environment = thread_settings(n, threads) | mpi_settings()
+        self._mpi_arguments = []
+        if mpi and is_hydra(find_mpiexec()):
+            self._mpi_arguments.append("-print-all-exitcodes")
+        if hosts is not None:
+            if not self._mpi_arguments:
+                raise ValueError("EngineWorld: engines on several hosts need mpi=True and MPICH's mpiexec")
+            self._mpi_arguments += hosts.mpiexec_arguments(n)
+            self._environment |= hosts.environment
         self._ipp = self._controller = self._set = None
         self.ids: list[int] = []
         self._spent: set[str] = set()  # engines that are gone, which ipyparallel may list for some seconds more
@@ -84,7 +95,7 @@ class Cluster:
         config.EngineLauncher.environment = environment
         if self.mpi:
             config.MPIEngineSetLauncher.mpi_cmd = [find_mpiexec()]
-            config.MPIEngineSetLauncher.mpi_args = ["-print-all-exitcodes"] if is_hydra(find_mpiexec()) else []
+            config.MPIEngineSetLauncher.mpi_args = self._mpi_arguments
         config.MPIEngineSetLauncher.stop_seconds_until_kill = 1
         log = logging.getLogger("distlearn.cluster")
         log.setLevel(logging.CRITICAL)
@@ -97,6 +108,7 @@ class Cluster:
             profile_dir=str(self.folder / "profile"),
             shutdown_atexit=False,
             send_engines_connection_env=True,
+            **({} if self.hosts is None else {"controller_ip": self.hosts.here}),
             controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
         )
         self._ipp.start_controller_sync()
@@ -114,6 +126,11 @@ class Cluster:
                 raise RuntimeError(f"{self.n} engines did not start. Their last words:\n{self.log_tail(1500)}")
             time.sleep(0.02)
         self.ids = fresh
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the engines are processes of this machine, which can be watched and killed by their ids."""
+        return self.hosts is None or self.hosts.one_machine
 
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:

@@ -48,6 +48,8 @@ class EngineWorld:
         BLAS threads of each engine; by default the cores are shared out, unless OMP_NUM_THREADS is set.
     strict : bool
         Find mistakes: see `MPIComm`.
+    hosts : Hosts, optional
+        Machines on which the engines are started; this one by default.
 
     Attributes
     ----------
@@ -66,18 +68,20 @@ class EngineWorld:
     [[0, 1], [0, 1]]
     """
 
-    def __init__(self, engines=4, *, mpi=True, timeout=None, progress=True, threads=None, strict=False):
+    def __init__(self, engines=4, *, mpi=True, timeout=None, progress=True, threads=None, strict=False, hosts=None):
         self.mpi, self.timeout, self.progress, self.strict = mpi, timeout, progress, strict
         self.trace = Trace()
         self._dead = ""  # why the engines must be started anew
         self._closed = False
         self._cluster = self._group = None
         if hasattr(engines, "client"):
-            if threads is not None:
-                raise ValueError("EngineWorld: threads can be chosen only for engines that EngineWorld starts")
+            if threads is not None or hosts is not None:
+                raise ValueError(
+                    "EngineWorld: threads and hosts can be chosen only for engines that EngineWorld starts"
+                )
             self._group = Group(engines, mpi)
         elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
-            self._cluster = Cluster(engines, mpi, threads)
+            self._cluster = Cluster(engines, mpi, threads, hosts)
             self._meet()
         else:
             raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more, or a view on engines")

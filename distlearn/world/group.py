@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import sys
 import time
@@ -48,6 +49,7 @@ class Group:
 
     def __init__(self, view, mpi: bool, cluster: Cluster | None = None):
         self.client, self.mpi, self.cluster = view.client, mpi, cluster
+        self._is_local = cluster is not None and cluster.is_local  # then process ids mean something here
         self._key = uuid.uuid4().hex
         self._number, self._orderly = 0, deque()
         targets = view.targets if isinstance(view.targets, list) else [view.targets]
@@ -66,7 +68,7 @@ class Group:
         self._call(self.ids, lambda rank: (remote.join, self._key, rank, members, paths, self._stack_file(rank)))
         self.view = self.client.direct_view(self.ids)
         self._identities = [identity(self.client, i) for i in self.ids]
-        self._deaths = Deaths(self.pids) if cluster is not None else None
+        self._deaths = Deaths(self.pids) if self._is_local else None
 
     @property
     def size(self) -> int:
@@ -106,7 +108,7 @@ class Group:
         """Start a launch on every rank; return the handles by rank."""
         self._number += 1
         free = [self._orderly.popleft() for _ in range(len(self._orderly) - KEPT_COPIES)]
-        cwd = os.getcwd() if self.cluster is not None else None
+        cwd = os.getcwd() if self._is_local else None
         order = {"number": self._number, "free": free, "size": self.size, "cwd": cwd, "options": options}
         return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
 
@@ -129,10 +131,16 @@ class Group:
     def first_dead(self, reported: list[int]) -> tuple[int, str]:
         """Return which rank died first, and how; `reported` are those known to be dead, in the order of the news."""
         if self.cluster is None:
-            return reported[0], f"({self.pids[reported[0]]}) died"
+            return reported[0], f"({self.pids[reported[0]]}) {self._gone(reported[0])}"
         statuses = self.cluster.exit_statuses()
-        rank = choose_first(self._deaths.order, reported, statuses)
-        return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank] if statuses else None)}"
+        rank = choose_first(self._deaths.order if self._deaths else [], reported, statuses)
+        return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank]) if statuses else self._gone(rank)}"
+
+    def _gone(self, rank: int) -> str:
+        """Say what became of a rank of which no more is known than that it is gone."""
+        if self.nodes[rank] == platform.node():
+            return how_it_ended(None)
+        return f"on {self.nodes[rank]} {how_it_ended(None)}, or cannot be reached"
 
     def close(self) -> None:
         """Stop watching."""
@@ -141,7 +149,7 @@ class Group:
 
     def interrupt(self, ranks) -> None:
         """Send SIGINT to ranks: directly where their process is ours, else through their nannies."""
-        if self.cluster is None:
+        if not self._is_local:
             targets = [self.ids[rank] for rank in ranks if self.ids[rank] in self.client.ids]
             if targets:
                 self.client.send_signal(signal.SIGINT, targets=targets, block=False)
@@ -152,7 +160,7 @@ class Group:
 
     def ask_stacks(self, ranks) -> None:
         """Make ranks that do not react to SIGINT write down where they are."""
-        if self.cluster is not None and hasattr(signal, "SIGUSR1"):
+        if self._is_local and hasattr(signal, "SIGUSR1"):
             for rank in ranks:
                 with contextlib.suppress(OSError):
                     os.kill(self.pids[rank], signal.SIGUSR1)
@@ -160,7 +168,7 @@ class Group:
     def lives(self, rank: int) -> bool:
         """Say whether the process of a rank is still there, though it was reported dead because it does not react."""
         try:
-            return self.cluster is not None and psutil.Process(self.pids[rank]).status() != psutil.STATUS_ZOMBIE
+            return self._is_local and psutil.Process(self.pids[rank]).status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
 
@@ -173,6 +181,8 @@ class Group:
                 outcome.frames = frames
             if psutil.Process(self.pids[rank]).status() == psutil.STATUS_STOPPED:
                 outcome.error = f"is stopped (process {self.pids[rank]}, SIGSTOP)"
+            elif self.nodes[rank] != platform.node():
+                outcome.error = f"runs on {self.nodes[rank]}, from where nothing comes any more: is the network cut?"
         return outcome
 
     def kill(self) -> bool:
@@ -182,7 +192,7 @@ class Group:
         return self.cluster is not None
 
     def _stack_file(self, rank: int) -> str | None:
-        if self.cluster is None or self.cluster.folder is None:
+        if not self._is_local or self.cluster.folder is None:
             return None
         return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt")
 

@@ -126,8 +126,8 @@ def sweep() -> list[Path]:
         except (OSError, ValueError):  # being made, or being removed
             if time.time() - folder.stat().st_mtime < 60:
                 continue
-            owner = {"pid": -1, "created": 0.0, "where": here()}
-        if not is_alive(owner):
+            owner = None
+        if owner is None or not is_alive(owner):
             kill_marked(folder)
             shutil.rmtree(folder, ignore_errors=True)
             swept.append(folder)

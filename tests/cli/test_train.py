@@ -117,6 +117,19 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert "60 passes" in result.output
 
 
+def test_large_batches_and_strategies_by_option(call, tmp_path):
+    result = call("--preset", "large-batch", "--data", "digits", "--epochs", 2, "--out", "out")
+    assert result.exit_code == 0, result.output
+    settings = read(tmp_path / "out")["settings"]
+    assert (settings["batch_size"], settings["reference_batch"], settings["warmup_epochs"]) == (4096, 128, 3.0)
+    assert f"learning rate {0.01 * 1293 / 128:g} after 3 epochs, batch all" in result.output
+    options = ("--strategy", "local_sgd", "--average-every", 3, "--world", "sim", "--size", 2)
+    result = call(*SMALL, *options, "--out", "averaged")
+    assert result.exit_code == 0, result.output
+    assert ", local_sgd" in result.output
+    assert read(tmp_path / "averaged")["settings"]["average_every"] == 3
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("preset", ["fashion-sigmoid", "fashion-sigmoid-full"])
 def test_presets_on_real_images(call, tmp_path, preset):

@@ -15,6 +15,7 @@ def test_it_looks_like_an_array():
     for key in (slice(1, 3), slice(-2, None), slice(9, 2), 2, (slice(None), 1), (0, 0), ..., None):
         assert x[key].shape == y[key].shape
     assert x.reshape(3, -1).shape == x.reshape((3, 8)).shape == (3, 8)
+    assert x.T.shape == x.swapaxes(0, 1).shape == (4, 6)
     assert [row.shape for row in x] == [(4,)] * 6
     assert x.astype("f4").dtype == np.float32
     x[1:3] = 5.0
@@ -31,6 +32,21 @@ def test_arithmetic_gives_phantoms_of_the_right_shape_and_dtype():
     assert repr(np.concatenate([x, x])) == "Phantom((6, 1), float32)"
     assert repr(np.empty_like(x)) == "Phantom((3, 1), float32)"
     assert np.add(x, x, out=x) is x
+
+
+def test_products_have_the_shape_of_products():
+    x, y = Phantom((5, 3, 4)), Phantom((4, 7))
+    assert (x @ y).shape == (5, 3, 7)
+    assert (np.ones(4, "f4") @ y).shape == (7,)
+    assert np.matmul(y.T, y, out=(out := Phantom((7, 7)))) is out
+    with pytest.raises(ValueError, match=r"shapes \(7, 4\) and \(7, 4\) do not fit"):
+        y.T @ y.T
+
+
+def test_a_single_one_is_a_number_that_nobody_knows():
+    assert np.isnan(float(Phantom(1)))
+    with pytest.raises(TypeError, match="not a single number"):
+        float(Phantom(2))
 
 
 def test_its_values_cannot_be_read():

@@ -11,7 +11,7 @@ from distlearn.backend import has_gpu
 from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.data import Dataset, load
 from distlearn.testing import assert_same_params
-from distlearn.train import DivergedError, Settings, build, evaluate, fit, train
+from distlearn.train import STRATEGIES, DivergedError, Settings, build, evaluate, fit, train
 
 FAST = Settings(data="digits", hidden=(16, 12), dtype="float64", epochs=2, batch_size=100, n_train=350)
 
@@ -44,6 +44,24 @@ def test_other_widths_and_batches(hidden, batch, activation):
     settings = FAST.but(hidden=hidden, batch_size=batch, activation=activation, n_train=90, epochs=1, optimizer="sgd")
     want = SimWorld(1).run(train, settings)[0]
     assert_same_params(SimWorld(4).run(train, settings)[0].params, want.params)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved", "F1 F0 B1 B0\nF0 F1 B1 B0"])
+def test_a_pipeline_with_any_schedule_gives_the_same(schedule):
+    settings = FAST.but(hidden=(16, 14, 12), schedule=schedule, n_microbatches=2)
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    results = SimWorld(2, Network(1e-5, 1e8), Roofline(1e9)).run(train, settings.but(strategy="pipeline"))
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.history.losses, want.history.losses, atol=1e-12)
+        assert result.history.last.test_accuracy == want.history.last.test_accuracy
+
+
+def test_pipedream_learns_with_late_gradients():
+    settings = Settings(data="digits", strategy="pipeline", schedule="pipedream", epochs=12, lr=0.02)
+    results = SimWorld(3).run(train, settings)
+    assert results[0].history.last.test_accuracy > 0.93
+    assert results[0].history.losses == results[2].history.losses
 
 
 def test_history_adds_up():
@@ -92,6 +110,23 @@ def test_evaluate_counts_right_answers_on_every_rank():
         assert math.isnan(none)
 
 
+@pytest.mark.parametrize("n", [2, 4, 7])
+def test_all_ranks_predict_equally_often(n):
+    """Else ranks that predict together, layer by layer, would wait for each other for ever."""
+    data = load("digits")
+
+    def program(comm):
+        strategy, calls = build(comm, Settings(), data), []
+        predict = strategy.predict
+        strategy.predict = lambda x: calls.append(len(x)) or predict(x)
+        return evaluate(strategy, data.x_test[:n], data.y_test[:n], batch_size=2), len(calls), min(calls)
+
+    accuracies, calls, smallest = zip(*SimWorld(3).run(program), strict=True)
+    assert len(set(accuracies)) == 1
+    assert set(calls) == {-(-n // 6)}
+    assert min(smallest) >= 1
+
+
 def test_divergence_is_noticed_at_once():
     with np.errstate(all="ignore"), pytest.raises(RankError, match=r"loss became .* at step") as caught:
         SimWorld(2).run(train, FAST.but(lr=1e38, hidden=(), dtype="float32"))
@@ -128,6 +163,18 @@ def test_bad_settings_are_named(changes, message):
 def test_an_unknown_data_set_is_named():
     with pytest.raises(RankError, match="imagenet"):
         SimWorld(1).run(train, Settings(data="imagenet"))
+
+
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"serial", "one_weird_trick"}))  # it needs convolutions
+def test_every_strategy_trains_the_digits(strategy):
+    """From the table alone, with what `Settings` has as defaults; on one rank it is serial training."""
+    settings = FAST.but(strategy=strategy, optimizer="sgd")
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    assert_same_params(SimWorld(1).run(train, settings)[0].params, want.params)
+    (first, *others) = SimWorld(3).run(train, settings)
+    assert first.history.last.loss < first.history.epochs[0].loss
+    assert list(first.params) == list(want.params)
+    assert [r.params for r in others] == [None, None]
 
 
 def test_serial_on_two_ranks_is_refused():
@@ -167,9 +214,11 @@ def test_a_missing_gpu_is_named():
 
 
 @pytest.mark.gpu
-def test_a_gpu_gives_the_same_numbers():
-    want = SimWorld(1).run(train, FAST)[0]
-    assert_same_params(SimWorld(2).run(train, FAST.but(device="gpu"))[0].params, want.params, tol=1e-9)
+@pytest.mark.parametrize("strategy", ["data", "data_naive", "local_sgd", "zero1", "zero2", "zero3"])
+def test_a_gpu_gives_the_same_numbers(strategy):
+    settings = FAST.but(strategy=strategy, average_every=1, optimizer="sgd", accumulate=2, check_every=3)
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    assert_same_params(SimWorld(2).run(train, settings.but(device="gpu"))[0].params, want.params, tol=1e-9)
 
 
 def test_the_update_takes_time_in_the_simulator():

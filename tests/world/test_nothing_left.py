@@ -98,6 +98,16 @@ def test_living_clusters_are_not_swept(tmp_path, monkeypatch):
         assert reaper.sweep() == ([] if "where" in change else [folder])
 
 
+def test_a_folder_without_an_owner_is_left_for_a_minute_and_swept_then(tmp_path, monkeypatch):
+    monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
+    folder = tmp_path / "cluster-half-removed"
+    folder.mkdir()
+    assert reaper.sweep() == []
+    os.utime(folder, (0, 0))
+    assert reaper.sweep() == [folder]
+    assert not folder.exists()
+
+
 def test_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reaper.tempfile, "gettempdir", lambda: str(tmp_path))
     reaper.clusters_folder()

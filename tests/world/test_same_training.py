@@ -13,12 +13,23 @@ from distlearn.world import EngineWorld, launch
 
 FAST = Settings(data="digits", hidden=(17, 12), dtype="float64", epochs=2, batch_size=97, n_train=350, cap_bytes=3000)
 UNEVEN = FAST.but(batch_size=50, n_train=333, activation="sigmoid", optimizer="sgd", overlap=False)
-SETTINGS = {"overlapped": FAST, "uneven": UNEVEN}
+SETTINGS = {
+    "overlapped": FAST,
+    "uneven": UNEVEN,
+    "accumulated": FAST.but(accumulate=3, check_every=2),
+    "naive": FAST.but(strategy="data_naive"),
+    "tensor": FAST.but(strategy="tensor"),
+    "averaged": UNEVEN.but(strategy="local_sgd", average_every=1),
+    "pipeline": UNEVEN.but(strategy="pipeline", n_microbatches=3, activation="tanh", hidden=(17, 12, 9)),
+    **{f"zero{stage}": FAST.but(strategy=f"zero{stage}", optimizer="adam", lr=0.01) for stage in (1, 2, 3)},
+}
+"""Every one of them gives on any number of ranks what serial training gives."""
 
 
 @pytest.fixture(scope="module")
 def serial():
-    return {name: SimWorld(1).run(train, settings)[0] for name, settings in SETTINGS.items()}
+    serial = {name: settings.but(strategy="serial") for name, settings in SETTINGS.items()}
+    return {name: SimWorld(1).run(train, settings)[0] for name, settings in serial.items()}
 
 
 @pytest.mark.mpi

@@ -1,0 +1,53 @@
+"""When a simulated rank's communication lane is free: one collective at a time, whenever there is room."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+
+
+class Lane:
+    """Stretches of time in which a rank is busy with collectives.
+
+    A collective is placed when its last rank has joined it, which on the simulator can come after a later one has been
+    placed: ranks run ahead of each other in virtual time. So there can be room before what is there already.
+    """
+
+    __slots__ = ("_busy",)
+
+    def __init__(self):
+        self._busy: list[tuple[float, float]] = []  # disjoint, in order
+
+    def next_free(self, start: float, seconds: float) -> float:
+        """Return the first moment from `start` on from which the lane is free for so long."""
+        i = bisect_right(self._busy, (start, float("inf"))) - 1
+        for low, high in self._busy[max(i, 0) :]:
+            if low >= start + seconds:
+                break
+            if high > start:
+                start = high
+        return start
+
+    def last_end(self, moment: float) -> float:
+        """Return when the last stretch ends that begins before a moment; 0 if there is none."""
+        i = bisect_right(self._busy, (moment,)) - 1
+        return self._busy[i][1] if i >= 0 else 0.0
+
+    def take(self, start: float, end: float) -> None:
+        """Note that the lane is busy from `start` to `end`."""
+        if not end > start:
+            return
+        i = bisect_right(self._busy, (start, float("inf")))
+        if i and self._busy[i - 1][1] == start:
+            start = self._busy.pop(i - 1)[0]
+        insort(self._busy, (start, end))
+
+
+def first_common(lanes, start: float, seconds: float) -> float:
+    """Return the first moment from `start` on from which all lanes are free for so long."""
+    while True:
+        moved = start
+        for lane in lanes:
+            moved = lane.next_free(moved, seconds)
+        if moved == start:
+            return start
+        start = moved

@@ -1,0 +1,150 @@
+"""Real ranks with a straggler, beside the simulation that is calibrated from their run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..comm import Network
+from ..comm.protocol import ignore_report
+from ..parallel.param_server import Run, Speeds, asp
+from .compare import ON_FOUR
+from .task import Task, program, run_policy
+
+
+@dataclass
+class Pair:
+    """The same training twice.
+
+    Attributes
+    ----------
+    real, simulated : dict of str to Run
+        By policy.
+    network : Network
+        What a message between real ranks cost while they trained: beta from a ping-pong, alpha from the run.
+    speeds : Speeds
+        How long the real workers' steps took.
+    """
+
+    real: dict[str, Run]
+    simulated: dict[str, Run]
+    network: Network
+    speeds: Speeds
+
+    def ratios(self) -> dict[str, float]:
+        """Return simulated / real gradients per second, by policy: 1 if the simulation is right."""
+        return {
+            name: (self.simulated[name].samples_per_second / run.samples_per_second) for name, run in self.real.items()
+        }
+
+
+def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
+    """Fit speeds to the spans of a real run: each worker's mean, and how much steps vary.
+
+    Parameters
+    ----------
+    trace : Trace
+        With a span "gradient" for every step.
+    servers, workers : int
+    seed : int
+        Of the speeds that are returned.
+
+    Returns
+    -------
+    speeds : Speeds
+        Log-normal; the quickest worker's mean is `seconds`, the others' are in `slow`.
+
+    Examples
+    --------
+    >>> from distlearn.trace import Span, Trace
+    >>> spans = [Span(1, "compute", "gradient", t, t + 1.0) for t in range(5)]
+    >>> spans += [Span(2, "compute", "gradient", t, t + 4.0) for t in range(0, 20, 4)]
+    >>> calibrate(Trace(spans), 1, 2)
+    Speeds(2, 1 s, lognormal 0, slow={1: 4.0})
+    """
+    took = [np.array([s.seconds for s in trace.select(rank=servers + w, name="gradient")]) for w in range(workers)]
+    for worker, seconds in enumerate(took):
+        if not len(seconds):
+            raise ValueError(
+                f"calibrate: the trace has no span 'gradient' of worker {worker} (rank {servers + worker})"
+            )
+    means = np.array([seconds.mean() for seconds in took])
+    base = float(means.min())
+    shape = float(np.median([np.log(seconds).std() for seconds in took]))
+    slow = {w: float(mean / base) for w, mean in enumerate(means) if mean > base}
+    return Speeds(workers, base, law="lognormal", shape=shape, slow=slow, seed=seed)
+
+
+def real_beside_simulated(
+    world,
+    task: Task,
+    *,
+    pace: Speeds | None = None,
+    policies=ON_FOUR,
+    steps=40,
+    servers=1,
+    seed=0,
+    report=None,
+) -> Pair | None:
+    """Train on real ranks, some of them servers; calibrate the simulator from the asynchronous run; train there, too.
+
+    Parameters
+    ----------
+    world : World
+        Such as `EngineWorld(5)`: a server and four workers.
+    task : Task
+        Travels to the ranks.
+    pace : Speeds, optional
+        What every step is made longer by; by default 20 ms, and 80 ms on worker 0, so that sleeping takes most of the
+        time and ranks that share cores do not matter.
+    policies : sequence of Policy
+        ASP among them: from its run the simulator is calibrated, because nobody waits in it.
+    steps : int
+        Gradients of each worker, on average.
+    servers : int
+    seed : int
+    report : callable, optional
+
+    Returns
+    -------
+    pair : Pair or None
+        Under mpiexec on rank 0, and None elsewhere.
+    """
+    report, workers = report or ignore_report, world.size - servers
+    pace = Speeds(workers, 0.02, slow={0: 4.0}, seed=seed) if pace is None else pace
+    policies = sorted(policies, key=lambda policy: policy != asp())
+    if not policies or policies[0] != asp():
+        raise ValueError(
+            f"real_beside_simulated: policies are {', '.join(map(str, policies))}, expected ASP among them"
+        )
+    network = Network.fit(world, algorithms=()).network
+    options = {"steps": steps, "seed": seed, "servers": servers}
+    real, trace = {}, None
+    for i, policy in enumerate(policies):
+        real[str(policy)] = world.run(_on_one_thread, task, policy, pace=pace, **options)[0]
+        trace = trace or world.trace  # the asynchronous run's
+        report(i + 1, len(policies), policy=str(policy))
+    if getattr(world, "rank", 0):
+        return None
+    speeds = calibrate(trace, servers, workers, seed)
+    network = _slowed(network, trace, real[str(policies[0])])
+    simulated = {str(policy): run_policy(task, policy, speeds, network=network, **options) for policy in policies}
+    return Pair(real, simulated, network, speeds)
+
+
+def _slowed(network: Network, trace, run: Run) -> Network:
+    """Raise the latency until an exchange takes as long as in a run: servers that wait for a core answer late.
+
+    An exchange is a message each way, one after the other.
+    """
+    took = float(np.median([span.seconds for span in trace.select(name="exchange")]))
+    nbytes = sum(value.nbytes for value in run.params.values())
+    return Network(max(network.alpha, took / 2 - nbytes / network.beta), network.beta)
+
+
+def _on_one_thread(comm, task, policy, **options):
+    """Train with one BLAS thread per rank."""
+    with threadpool_limits(1):
+        return program(comm, task, policy, **options)

@@ -1,0 +1,213 @@
+"""What is trained in the experiments, and how fast its workers are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ..comm import Network, SimWorld
+from ..data import Dataset, available, load
+from ..nn import MLP, SoftmaxCrossEntropy
+from ..optim import SGD, Momentum
+from ..parallel import EASGD, Hogwild
+from ..parallel.param_server import ParameterServer, Run, Speeds, constant
+
+SCENARIOS = ("even", "straggler", "heavy tail")
+"""All workers alike up to 10 %; worker 0 four times as slow; every step of everybody Pareto with tail index 1.5."""
+
+NETWORK = Network(alpha=1e-3, beta=1e8)
+"""Of the simulated runs, whose steps take a second: messages of 0.1 MB take 2 ms."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A small network, its data, and a learning rate *per gradient*.
+
+    An update that is the mean of k gradients gets k times the rate (the linear scaling rule), so that every policy adds
+    up the same gradients with the same weight, and differs in nothing but staleness, waiting and drops.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    hidden : tuple of int
+        Widths of the hidden layers.
+    batch : int
+        Samples of one worker's gradient.
+    lr : float
+        Learning rate of one gradient.
+    momentum : float
+        Of the velocity on the server.
+
+    References
+    ----------
+    P. Goyal et al. (2017), Accurate, large minibatch SGD, arXiv:1706.02677, section 2.1 (linear scaling).
+    """
+
+    dataset: Dataset
+    hidden: tuple[int, ...] = (32,)
+    batch: int = 16
+    lr: float = 0.02
+    momentum: float = 0.0
+
+    def but(self, **changes) -> Task:
+        """Return the same task with some settings changed."""
+        return replace(self, **changes)
+
+
+def digits_task(**changes) -> Task:
+    """Return the task on scikit-learn's 8 x 8 digits: always at hand, and quick."""
+    return Task(load("digits"), **({"lr": 0.05} | changes))
+
+
+def mnist_task(n_train: int = 8000, n_test: int = 1000, **changes) -> Task:
+    """Return the task on MNIST where it is at hand (DISTLEARN_DATA, or loaded before), else `digits_task`.
+
+    Parameters
+    ----------
+    n_train, n_test : int
+        Samples to use.
+    **changes
+        Other settings of the `Task`.
+    """
+    where = {found.name: found.origin for found in available()}
+    if where.get("mnist") not in ("folder", "cache"):
+        return digits_task(**changes)
+    return Task(load("mnist").take(n_train, n_test), **changes)
+
+
+def scenario_speeds(scenario: str, workers: int, seed: int = 0, seconds: float = 1.0) -> Speeds:
+    """Return the speeds of a scenario of `SCENARIOS`.
+
+    Parameters
+    ----------
+    scenario : str
+    workers : int
+    seed : int
+    seconds : float
+        Mean of a worker that is not a straggler [s].
+    """
+    if scenario not in SCENARIOS:
+        raise ValueError(f"scenario_speeds: {scenario!r}, expected one of {', '.join(SCENARIOS)}")
+    if scenario == "heavy tail":
+        return Speeds(workers, seconds, law="pareto", seed=seed)
+    return Speeds(workers, seconds, slow={0: 4.0} if scenario == "straggler" else None, seed=seed)
+
+
+def program(
+    comm, task: Task, policy, *, steps=None, seconds=np.inf, seed=0, pace=None, rate=constant, points=25, servers=1
+):
+    """Train on a communicator of any world; return the run on rank 0.
+
+    Parameters
+    ----------
+    comm : Communicator
+    task : Task
+    policy : Policy
+    steps : int, optional
+        Gradients of each worker, on average.
+    seconds : float, optional
+        Begin no step later [s].
+    seed : int
+        Of weights and samples.
+    pace : callable, optional
+        Extra seconds of each step.
+    rate : Rate
+    points : int
+        Of the curve, about.
+    servers : int
+    """
+    workers = comm.size - servers
+    quorum = policy.quorum(workers)
+    updates = (steps or 100) * workers // quorum
+    model = MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed)
+    server = ParameterServer(
+        comm,
+        model,
+        SoftmaxCrossEntropy(),
+        Momentum(task.momentum) if task.momentum else SGD(),
+        task.lr * quorum,
+        policy,
+        servers=servers,
+        rate=rate,
+        pace=pace,
+        every=max(1, updates // points) if points else 0,
+    )
+    return server.train(task.dataset, batch_size=task.batch * workers, steps=steps, seconds=seconds, seed=seed)
+
+
+def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, network=NETWORK, **options) -> Run:
+    """Train once on simulated ranks.
+
+    Parameters
+    ----------
+    task : Task
+    policy : Policy
+    speeds : Speeds
+        Of the workers; says how many there are.
+    steps : int
+        Gradients of each worker, on average.
+    seed : int
+        Of weights and samples.
+    network : Network
+    **options
+        `rate`, `points`, `servers`, `seconds`.
+
+    Returns
+    -------
+    run : Run
+
+    Examples
+    --------
+    >>> from distlearn.parallel.param_server import asp
+    >>> run = run_policy(digits_task(), asp(), scenario_speeds("straggler", 8), steps=10)
+    >>> run.updates, bool(run.staleness.max() > 7)
+    (80, True)
+    """
+    world = SimWorld(speeds.workers + options.get("servers", 1), network)
+    with (
+        threadpool_limits(1),
+        np.errstate(all="ignore"),
+    ):  # small products are slower on several cores; runs may diverge
+        return world.run(program, task, policy, steps=steps, seed=seed, pace=speeds, **options)[0]
+
+
+def run_other(task: Task, method, speeds: Speeds, *, steps: int, seed=0, period=4, points=25, network=NETWORK) -> Run:
+    """Train once on simulated ranks with `EASGD` or `Hogwild`.
+
+    Parameters
+    ----------
+    task : Task
+    method : EASGD or Hogwild
+        The class.
+    speeds : Speeds
+    steps : int
+        Gradients of each worker, on average.
+    seed : int
+    period : int
+        EASGD's.
+    points : int
+        Of the curve, about.
+    network : Network
+
+    Returns
+    -------
+    run : Run
+    """
+    workers = speeds.workers
+
+    def train(comm):
+        model = MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed)
+        if method is EASGD:
+            every = max(1, steps * workers // period // points)
+            part = EASGD(
+                comm, model, SoftmaxCrossEntropy(), SGD(), task.lr * workers, period=period, pace=speeds, every=every
+            )
+        else:
+            part = Hogwild(comm, model, SoftmaxCrossEntropy(), task.lr, pace=speeds, every=max(1, steps // points))
+        return part.train(task.dataset, batch_size=task.batch * workers, steps=steps, seed=seed)
+
+    world = SimWorld(workers + (method is EASGD), network)
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        return world.run(train)[0]

@@ -1,0 +1,165 @@
+"""Hybrid parallelism: data x pipeline x tensor parallelism on one mesh of ranks.
+
+mesh(comm, dp=2, pp=2, tp=2)               tp: the ranks that hold one stage's layers together
+                                           pp: the stages, one behind the other
+    batch, first half      second half     dp: the copies of all that, each with its part of the batch
+pp 0   [ 0 | 1 ]             [ 4 | 5 ]
+          |                     |          rank 0 sums the gradients of its parameters with rank 4, 1 with 5, ...
+pp 1   [ 2 | 3 ]             [ 6 | 7 ]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import get_xp, to_numpy
+from ..comm.mesh import mesh
+from ..data import Batch
+from ..nn import Sequential
+from ..nn.base import Param
+from .codecs import Codec
+from .data import DataParallel
+from .pipeline import Pipeline
+from .stages import layer_costs
+from .tensor import parallelize, part_optimizer, places_of, put_together, summed_length
+
+
+class Hybrid(DataParallel):
+    r"""Data, pipeline and tensor parallelism at once: a `DataParallel` whose model is a `Pipeline` of tensor-parallel
+    stages.
+
+    The layers are dealt along tp (`parallelize`), then cut into stages along pp, and the gradients of what a rank holds
+    are summed along dp, bucket by bucket while the last micro-batch's backward goes on. With axes of length 1 it is any
+    of the three alone, or two of them. Put tp where the network is fastest: on neighbouring ranks, as `mesh` does.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The serial model, the same on every rank; rank 0's parameters are broadcast. It gives its layers away: do not
+        train it any more.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
+    optimizer : Optimizer
+        Says which rule, learning rate and clipping; it is made anew for this rank's parameters.
+    dp, pp, tp : int
+        Lengths of the axes; their product is the number of ranks, and one of them may be -1: what is left.
+    schedule : str, callable, list or Schedule
+        Of the pipeline, see `Pipeline`.
+    n_microbatches : int, optional
+        Pieces that a rank's part of the batch is cut into; by default 4 for every stage, and 1 without a pipeline.
+    stages : list of slice or list of float, optional
+        The layers of each stage of the parallelized model, or the cost of each of its layers; balanced by default.
+    shape : tuple of int, optional
+        Of a batch of inputs: then stages are balanced by operations, else by their numbers of parameters.
+    cap_bytes, overlap, compress
+        Of the sum along dp, as in `DataParallel`.
+
+    Attributes
+    ----------
+    mesh : Mesh
+        Of the axes dp, pp and tp.
+    pipeline : Pipeline
+        This rank's, along pp.
+    rank, size : int
+        Along dp: which part of the batch this rank takes.
+
+    Notes
+    -----
+    Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
+    the activations and gradients at both ends of a stage (where a cut lies between dealt layers, the rank's part of
+    them alone); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
+    (pp tp) of parameters, gradients and optimizer state.
+
+    References
+    ----------
+    D. Narayanan et al. (2021), Efficient large-scale language model training on GPU clusters using Megatron-LM, SC,
+    section 3. A. Krizhevsky (2014), One weird trick (why not every layer wants the same kind of parallelism).
+    """
+
+    def __init__(
+        self,
+        comm,
+        model: Sequential,
+        loss,
+        optimizer,
+        *,
+        dp: int = 1,
+        pp: int = 1,
+        tp: int = 1,
+        schedule="1f1b",
+        n_microbatches: int | None = None,
+        stages=None,
+        shape=None,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
+        compress: Codec | None = None,
+    ):
+        self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
+        for p in model.params:
+            comm.broadcast(p.data)
+        self.names = [p.name for p in model.params]
+        model = parallelize(model, self.mesh.tp)
+        self._places = places_of(model)
+        optimizer = part_optimizer(optimizer, model, self.mesh.tp)
+        self.pipeline = Pipeline(
+            self.mesh.pp,
+            model,
+            loss,
+            optimizer,
+            schedule=schedule,
+            n_microbatches=1 if n_microbatches is None and self.mesh.pp.size == 1 else n_microbatches,
+            stages=self._costs(model, shape) if stages is None else stages,
+        )
+        self.pipeline.optimizer.total = self._norm
+        self._nothing = [] if any(not p.frozen for p in self.pipeline.params) else [_empty_like(model)]
+        held = _Held(self.pipeline.params + self._nothing)
+        options = {"cap_bytes": cap_bytes, "overlap": overlap, "compress": compress}
+        super().__init__(self.mesh.dp, held, loss, self.pipeline.optimizer, **options)
+
+    def _costs(self, model, shape) -> list[float]:
+        """Return the cost of every layer: that of the rank along tp that has most to do, so that all cut alike."""
+        costs = [sum(p.size for p in layer.params) for layer in model.layers]
+        if shape is not None:
+            costs = layer_costs(model, shape)
+        costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
+        return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
+
+    def _learn(self, x, y, n, on_grad=None):
+        last, held_back = self.buckets[-1], list(self._nothing)
+
+        def start(p):  # the last bucket waits for the loss, which the pipeline knows when all is done
+            held_back.append(p) if self._bucket_of.get(id(p)) is last else on_grad(p)
+
+        last.extra[0] += self.pipeline.accumulate(Batch(x, y, n), start)
+        for p in held_back:
+            on_grad(p)
+
+    def _norm(self, params) -> float:
+        """Return the length of the whole model's gradient: every parameter counts once."""
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
+        return summed_length(mine, [self.mesh.pp, self.mesh.tp], self.buckets[-1].flat)
+
+    def predict(self, x):
+        """Return the model's output for `x`; the ranks of one copy of the model must call together."""
+        return self.pipeline.predict(x)
+
+    def gather_params(self):
+        """Return the parameters in their serial shapes on rank 0, None elsewhere: along pp, then along tp."""
+        if self.mesh.dp.rank:
+            return None
+        arrays = self.pipeline.gather_params()
+        return None if arrays is None else put_together(arrays, self._places, self.mesh.tp, self.names)
+
+
+class _Held:
+    """What `DataParallel` asks of a model: its parameters."""
+
+    def __init__(self, params):
+        self.params = params
+
+
+def _empty_like(model) -> Param:
+    """A parameter of no elements, so that a stage without parameters has a bucket that carries the loss."""
+    like = model.params[0].data
+    return Param(get_xp(like).empty(0, like.dtype), "nothing")

@@ -1,0 +1,89 @@
+"""What workers and servers say to each other; arrays follow by themselves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+HEADER_BYTES = 32
+"""A reply begins with a header: version and leave to go on (int64), loss (float64), and 8 bytes to spare."""
+
+
+class Push(NamedTuple):
+    """From a worker to every server: a gradient; this server's share of it follows as an array."""
+
+    worker: int
+    step: int
+    used: int
+    rows: int
+    loss: float
+
+
+class Leave(NamedTuple):
+    """From a worker to the lead: it will send no more."""
+
+    worker: int
+
+
+class Order(NamedTuple):
+    """From the lead to the other servers: what to do about an arrival. All execute the same orders in the same order.
+
+    Then all shares have the same version at all times, and how many servers there are changes no number.
+    """
+
+    arrived: int | None
+    """The worker whose gradient this is about; None where one left."""
+    step: int
+    taken: bool
+    merged: tuple[tuple[int, int, float], ...]
+    """(worker, step, weight) of the gradients that make the new version."""
+    version: int
+    """After the order."""
+    released: tuple[tuple[int, bool], ...]
+    """(worker, go on?): who gets the parameters now."""
+    loss: float
+    """Of the newest update."""
+    end: bool
+    """Whether this is the last order."""
+
+
+class Reply:
+    """A server's answer to a worker, header and share of the parameters in one message.
+
+    Parameters
+    ----------
+    n : int
+        Length of the share.
+    dtype : dtype
+    """
+
+    def __init__(self, n: int, dtype):
+        self.buffer = np.zeros(HEADER_BYTES + n * np.dtype(dtype).itemsize, np.uint8)
+        self._ints = self.buffer[:16].view(np.int64)
+        self._loss = self.buffer[16:24].view(np.float64)
+        self.share = self.buffer[HEADER_BYTES:].view(dtype)
+
+    @classmethod
+    def of(cls, share, version: int, go: bool, loss: float) -> Reply:
+        """Write a reply that holds a copy of `share`."""
+        reply = cls(share.size, share.dtype)
+        reply._ints[:] = version, go
+        reply._loss[0] = loss
+        reply.share[...] = share
+        return reply
+
+    @property
+    def version(self) -> int:
+        """The version of the parameters in it."""
+        return int(self._ints[0])
+
+    @property
+    def go(self) -> bool:
+        """Whether the worker shall do another step."""
+        return bool(self._ints[1])
+
+    @property
+    def loss(self) -> float:
+        """Of the newest update."""
+        return float(self._loss[0])

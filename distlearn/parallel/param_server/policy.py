@@ -1,0 +1,206 @@
+"""Policies: when a worker may start its next step, and what the server does with a gradient that arrives.
+
+A policy is a small object without state. Four questions decide everything, and they are asked by the real server, by
+the client that serves engines, and (with arrays of workers) by the event simulation:
+
+============================  =======  ==========  =================  =============  ==============
+                              ASP      SSP(s)      soft-sync(k)       BSP            backup(gamma)
+============================  =======  ==========  =================  =============  ==============
+how many gradients an update  1        1           workers // k       all            ceil(gamma n)
+is a stale gradient taken?    yes      yes         yes                there is none  no
+does its worker wait for it?  no       no          no                 yes            yes
+how far ahead may one start?  any far  s steps     any far            (it waits)     (it waits)
+============================  =======  ==========  =================  =============  ==============
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+
+class Policy(Protocol):
+    """What the server asks; `takes` and `may_start` also answer for whole arrays."""
+
+    name: str
+    waits: bool
+    """Whether a worker whose gradient was taken waits until it is in an update."""
+
+    def quorum(self, workers: int) -> int:
+        """Return how many gradients make an update, with so many workers in training."""
+
+    def takes(self, staleness):
+        """Say whether a gradient is taken that was computed `staleness` versions ago; else it is dropped."""
+
+    def may_start(self, lead):
+        """Say whether a worker may start that has done `lead` steps more than the slowest one."""
+
+
+@dataclass(frozen=True)
+class ASP:
+    """Asynchronous: every gradient is an update of its own, at once, and nobody waits.
+
+    References
+    ----------
+    J. Dean et al. (2012), Large scale distributed deep networks, NeurIPS, section 4.1 (Downpour SGD).
+    """
+
+    waits: ClassVar[bool] = False
+    name: ClassVar[str] = "ASP"
+
+    def quorum(self, workers):
+        """Return 1."""
+        return 1
+
+    def takes(self, staleness):
+        """Say yes: late gradients count like all others."""
+        return staleness >= 0
+
+    def may_start(self, lead):
+        """Say yes."""
+        return lead >= 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class SSP(ASP):
+    """Stale synchronous: asynchronous, but nobody starts who is more than `bound` steps ahead of the slowest.
+
+    Parameters
+    ----------
+    bound : int
+        s, 0 or more. During one step of a worker every other one can finish 2 s + 1 steps at most (from s behind to s
+        ahead), so staleness is (2 s + 1) (workers - 1) at most. SSP(0) moves in lockstep, like BSP, but each of its
+        gradients is an update of its own.
+
+    References
+    ----------
+    Q. Ho et al. (2013), More effective distributed ML via a stale synchronous parallel parameter server, NeurIPS,
+    section 2.
+    """
+
+    bound: int = 0
+
+    def __post_init__(self):
+        if not (hasattr(self.bound, "__index__") and self.bound >= 0):
+            raise ValueError(f"ssp: bound is {self.bound!r}, expected a whole number of steps, 0 or more")
+
+    @property
+    def name(self) -> str:
+        """Such as "SSP(4)"."""
+        return f"SSP({self.bound})"
+
+    def may_start(self, lead):
+        """Say whether the worker is not too far ahead."""
+        return lead <= self.bound
+
+
+@dataclass(frozen=True)
+class SoftSync(ASP):
+    """Soft synchronous: an update once a share of the gradients is in, but nobody waits for it.
+
+    Parameters
+    ----------
+    splits : int
+        k: an update is the mean of workers // k gradients, so that an ordinary one is about k versions stale.
+
+    References
+    ----------
+    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: its
+    "n-softsync protocol".
+    """
+
+    splits: int = 1
+
+    def __post_init__(self):
+        if not (hasattr(self.splits, "__index__") and self.splits >= 1):
+            raise ValueError(f"softsync: splits is {self.splits!r}, expected a whole number, 1 or more")
+
+    @property
+    def name(self) -> str:
+        """Such as "soft-sync(1)"."""
+        return f"soft-sync({self.splits})"
+
+    def quorum(self, workers):
+        """Return the number of workers over the number of splits."""
+        return max(1, workers // self.splits)
+
+
+@dataclass(frozen=True)
+class BSP(ASP):
+    """Bulk synchronous: an update is the mean of all workers' gradients, and all wait for it. Equal to serial SGD.
+
+    References
+    ----------
+    L. G. Valiant (1990), A bridging model for parallel computation, CACM 33(8).
+    """
+
+    waits: ClassVar[bool] = True
+    name: ClassVar[str] = "BSP"
+
+    def quorum(self, workers):
+        """Return the number of workers."""
+        return workers
+
+
+@dataclass(frozen=True)
+class Backup(BSP):
+    """Synchronous with backup workers: an update once a share of the gradients is in; late ones are dropped.
+
+    Parameters
+    ----------
+    share : float
+        gamma, above 0 up to 1: ceil(gamma n) of n gradients make an update; the other workers are backups.
+
+    References
+    ----------
+    J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz (2016), Revisiting distributed synchronous SGD,
+    arXiv:1604.00981, algorithms 3 and 4.
+    """
+
+    share: float = 1.0
+
+    def __post_init__(self):
+        if not 0 < self.share <= 1:
+            raise ValueError(f"backup: share is {self.share!r}, expected a share of the gradients, 0 < share <= 1")
+
+    @property
+    def name(self) -> str:
+        """Such as "backup(0.9)"."""
+        return f"backup({self.share:.3g})"
+
+    def quorum(self, workers):
+        """Return the share of the workers, rounded up."""
+        return max(1, math.ceil(self.share * workers - 1e-9))  # 0.7 * 10 is a little more than 7
+
+    def takes(self, staleness):
+        """Take only gradients of the current version."""
+        return staleness == 0
+
+
+def asp() -> ASP:
+    """Return the asynchronous policy: apply every gradient when it arrives; see `ASP`."""
+    return ASP()
+
+
+def bsp() -> BSP:
+    """Return the bulk-synchronous policy: wait for everybody; see `BSP`."""
+    return BSP()
+
+
+def ssp(bound: int) -> SSP:
+    """Return the stale-synchronous policy: nobody is more than `bound` steps ahead; see `SSP`."""
+    return SSP(bound)
+
+
+def softsync(splits: int = 1) -> SoftSync:
+    """Return the soft-synchronous policy: collect workers / splits gradients, wait for none; see `SoftSync`."""
+    return SoftSync(splits)
+
+
+def backup(share: float) -> Backup:
+    """Return the policy with backup workers: go on once a share of the gradients is in; see `Backup`."""
+    return Backup(share)

@@ -1,0 +1,186 @@
+r"""Staleness-aware learning rates: how much an old gradient still counts.
+
+A rate is a function `rate(staleness, step) -> factor` on the learning rate; 1 for a fresh gradient. The factor
+multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
+learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
+
+Momentum lives on the server: each shard keeps the velocity of its share, so that one is moved by all workers'
+gradients. Asynchrony itself acts like momentum (`implicit_momentum`), so the explicit one wants to be smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Rate(Protocol):
+    """A factor on the learning rate."""
+
+    def __call__(self, staleness: int, step: int) -> float:
+        """Return the factor of a gradient of some staleness, in the update that ends version `step`."""
+
+
+def constant(staleness: int, step: int) -> float:
+    """Return 1: plain asynchronous SGD, in which an old gradient counts like a fresh one."""
+    return 1.0
+
+
+def inverse(staleness: int, step: int) -> float:
+    r"""Divide by the staleness: :math:`\alpha_\tau = \alpha / \tau` for :math:`\tau > 0`.
+
+    References
+    ----------
+    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI.
+
+    Examples
+    --------
+    >>> [inverse(staleness, 0) for staleness in (0, 1, 2, 4)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    return 1.0 / max(1, staleness)
+
+
+@dataclass(frozen=True)
+class Average:
+    r"""Divide by the mean staleness that is expected: :math:`\alpha / \langle\tau\rangle`, the same for all gradients.
+
+    Parameters
+    ----------
+    staleness : float
+        The mean; with n workers and ASP it is n - 1.
+
+    References
+    ----------
+    S. Gupta, W. Zhang, F. Wang (2016), Model accuracy and runtime tradeoff in distributed deep learning, ICDM.
+    """
+
+    staleness: float
+
+    def __post_init__(self):
+        _check("Average", "staleness", self.staleness)
+
+    def __call__(self, staleness, step):
+        return 1.0 / max(1.0, self.staleness)
+
+
+@dataclass(frozen=True)
+class Exponential:
+    r"""Let an old gradient fade: :math:`\alpha \, e^{-\beta \tau}`.
+
+    Parameters
+    ----------
+    beta : float
+        0 or more.
+
+    References
+    ----------
+    W. Chan, I. Lane (2014), Distributed asynchronous optimization of convolutional neural networks, Interspeech.
+    """
+
+    beta: float
+
+    def __post_init__(self):
+        _check("Exponential", "beta", self.beta)
+
+    def __call__(self, staleness, step):
+        return math.exp(-self.beta * staleness)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    r"""Fade slowly: :math:`\alpha \, (1 + \tau)^{-a}`.
+
+    Parameters
+    ----------
+    a : float
+        0 or more.
+
+    References
+    ----------
+    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
+    """
+
+    a: float = 0.5
+
+    def __post_init__(self):
+        _check("Polynomial", "a", self.a)
+
+    def __call__(self, staleness, step):
+        return (1.0 + staleness) ** -self.a
+
+
+@dataclass(frozen=True)
+class Hinge:
+    r"""Forgive a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`.
+
+    Parameters
+    ----------
+    a : float
+        How fast the rate falls, 0 or more.
+    b : int
+        The staleness that is forgiven.
+
+    References
+    ----------
+    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
+    """
+
+    a: float = 10.0
+    b: int = 4
+
+    def __post_init__(self):
+        _check("Hinge", "a", self.a)
+        _check("Hinge", "b", self.b)
+
+    def __call__(self, staleness, step):
+        return 1.0 if staleness <= self.b else 1.0 / (self.a * (staleness - self.b) + 1.0)
+
+
+def adadelay(staleness: int, step: int) -> float:
+    r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
+
+    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a plan :math:`c / \sqrt t`.
+
+    References
+    ----------
+    S. Sra, A. W. Yu, M. Li, A. J. Smola (2016), AdaDelay: delay adaptive distributed stochastic optimization, AISTATS.
+    """
+    return math.sqrt((step + 1) / (step + 1 + staleness))
+
+
+RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
+"""Rates without parameters, by name."""
+
+
+def implicit_momentum(workers: int) -> float:
+    r"""Return the momentum that asynchrony amounts to: :math:`1 - 1/n`.
+
+    With n workers whose gradients are geometrically stale, the expected path of asynchronous SGD with learning rate
+    :math:`\alpha` is that of SGD with this momentum and learning rate :math:`\alpha / n`.
+
+    Parameters
+    ----------
+    workers : int
+        n, 1 or more.
+
+    References
+    ----------
+    I. Mitliagkas, C. Zhang, S. Hadjis, C. Re (2016), Asynchrony begets momentum, with an application to deep learning,
+    Allerton.
+
+    Examples
+    --------
+    >>> implicit_momentum(1), implicit_momentum(10)
+    (0.0, 0.9)
+    """
+    if not workers >= 1:
+        raise ValueError(f"implicit_momentum: workers is {workers!r}, expected 1 or more")
+    return 1.0 - 1.0 / workers
+
+
+def _check(what: str, name: str, value) -> None:
+    """Raise unless a rate's parameter is a number of 0 or more."""
+    if not (value >= 0 and math.isfinite(value)):
+        raise ValueError(f"{what}: {name} is {value!r}, expected a number of 0 or more")

@@ -1,0 +1,174 @@
+"""The servers' side: a loop that receives, obeys, and answers.
+
+It cannot deadlock. A server blocks in two places only: while nobody has anything to say, and while it receives an
+array whose sending began before the message that announced it. It answers by `isend` to workers that have posted the
+receive before they asked; and the lead's orders go to servers that do nothing but receive. So every server comes back
+to its `recv_obj`, and the ledger sees to it that not all workers wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from ...comm.protocol import ANY
+from .ledger import Ledger
+from .messages import Leave, Order, Push
+from .record import Diary
+from .shard import Shard
+
+
+class Link:
+    """A server's connection to the workers: gradients in, answers out.
+
+    Parameters
+    ----------
+    comm : Communicator
+    servers : int
+        Ranks below are servers; worker w is rank servers + w.
+    shard : Shard
+    """
+
+    def __init__(self, comm, servers: int, shard: Shard):
+        self.comm, self.servers, self.shard = comm, servers, shard
+        self._sent = {}  # worker -> the answer under way
+
+    def gradient(self, push: Push):
+        """Receive this server's share of a gradient."""
+        self._settle(push.worker)
+        return self.comm.recv(self.shard.buffer(), self.servers + push.worker)
+
+    def answer(self, order: Order) -> None:
+        """Send the parameters to all whom the order releases."""
+        for worker, go in order.released:
+            message = self.shard.reply(order.version, go, order.loss)
+            self._settle(worker)
+            self._sent[worker] = (self.comm.isend(message, self.servers + worker), message)
+
+    def _settle(self, worker: int) -> None:
+        """Let go of the last answer to a worker; it has that when it speaks again."""
+        if worker in self._sent:
+            self._sent.pop(worker)[0].wait()
+
+    def close(self) -> None:
+        """Wait until every answer has arrived."""
+        for worker in list(self._sent):
+            self._settle(worker)
+
+
+class Lead:
+    """The head of the first server: keeps the ledger, and turns arrivals into orders.
+
+    Parameters
+    ----------
+    clock : Clock
+    report : callable
+        Gets `report(gradients so far, gradients in all, loss=, version=)` at every update.
+    workers : int
+    policy : Policy
+    rate : Rate
+        Factor of a gradient by its staleness.
+    tickets : int or None
+        Gradients to compute in all; None for as many as the workers like.
+    seconds : float
+        No new step begins after that time [s].
+
+    Attributes
+    ----------
+    diverged : bool
+        Whether a loss was no longer a finite number: no new step begins after that.
+    """
+
+    def __init__(self, clock, report, workers, policy, rate, tickets=None, seconds=math.inf):
+        self.clock, self.report, self.rate = clock, report, rate
+        self.ledger, self.diary = Ledger(policy, workers), Diary()
+        self.tickets, self.began = tickets, clock.now()
+        self._deadline = self.began + seconds
+        self._given = workers  # everybody's first step
+        self._loss = math.nan
+        self.diverged = False
+
+    def decide(self, push: Push) -> Order:
+        """Turn an arrival into an order."""
+        now, diary = self.clock.now(), self.diary
+        verdict = self.ledger.arrive(push.worker, push.used)
+        if not math.isfinite(push.loss):
+            self.diverged = True
+        if verdict.taken:
+            diary.takes(push, now)
+        else:
+            diary.drops(push, verdict.staleness, now)
+        return self._order(push.worker, push.step, verdict, now)
+
+    def let_go(self, worker: int) -> Order:
+        """Turn a farewell into an order."""
+        verdict = self.ledger.leave(worker)
+        return self._order(None, 0, verdict._replace(taken=False), self.clock.now())
+
+    def _order(self, arrived, step, verdict, now: float) -> Order:
+        """Say what the servers shall do."""
+        version = self.ledger.version
+        merged = self._weigh(verdict.merged, version, now)
+        released = tuple((worker, self._may_go_on(now)) for worker in verdict.released)
+        end = not self.ledger.active
+        return Order(arrived, step, verdict.taken, merged, version, released, self._loss, end)
+
+    def _weigh(self, merged, version: int, now: float):
+        """Weigh the gradients of an update by their samples, and by their staleness."""
+        if not merged:
+            return ()
+        pushes = [self.diary.push_of(held) for held in merged]
+        factors = [self.rate(version - 1 - push.used, version - 1) for push in pushes]
+        rows = sum(push.rows for push in pushes)
+        weights = [
+            f * (p.rows / max(1, rows) if len(pushes) > 1 else 1.0) for f, p in zip(factors, pushes, strict=True)
+        ]
+        self._loss = sum(p.rows * p.loss for p in pushes) / rows if rows else math.nan
+        for held, factor in zip(merged, factors, strict=True):
+            self.diary.applies(held, version, factor, now)
+        self.report(len(self.diary), self.tickets or len(self.diary), loss=self._loss, version=version)
+        return tuple((held.worker, held.step, weight) for held, weight in zip(merged, weights, strict=True))
+
+    def _may_go_on(self, now: float) -> bool:
+        """Give a ticket for one more step, if there is one."""
+        if self.diverged or now >= self._deadline or (self.tickets is not None and self._given >= self.tickets):
+            return False
+        self._given += 1
+        return True
+
+
+def lead(comm, servers: int, shard: Shard, head: Lead) -> None:
+    """Serve as the first server, until every worker has left: decide, tell the other servers, obey oneself."""
+    link = Link(comm, servers, shard)
+    while head.ledger.active:
+        message = comm.recv_obj(ANY)
+        if isinstance(message, Leave):
+            gradient, order = None, head.let_go(message.worker)
+        else:
+            gradient = link.gradient(message)
+            order = head.decide(message)
+        for server in range(1, servers):
+            comm.send_obj(order, server)
+        shard.obey(order, gradient, comm.clock)
+        link.answer(order)
+    link.close()
+
+
+def follow(comm, servers: int, shard: Shard) -> None:
+    """Serve as a server that is not the lead: execute its orders, each once the gradient that it is about is here."""
+    link = Link(comm, servers, shard)
+    orders: deque[Order] = deque()
+    gradients = {}  # by worker: it sends no other before it is answered
+    while True:
+        message = comm.recv_obj(ANY)
+        if isinstance(message, Push):
+            gradients[message.worker] = link.gradient(message)
+        else:
+            orders.append(message)
+        while orders and (orders[0].arrived is None or orders[0].arrived in gradients):
+            order = orders.popleft()
+            shard.obey(order, gradients.pop(order.arrived, None), comm.clock)
+            link.answer(order)
+            if order.end:
+                link.close()
+                return

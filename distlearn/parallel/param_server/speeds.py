@@ -1,0 +1,99 @@
+"""How long each worker's steps take: steady, with a straggler, or with a heavy tail."""
+
+from __future__ import annotations
+
+import numpy as np
+
+LAWS = ("constant", "lognormal", "pareto")
+
+
+class Speeds:
+    r"""The seconds that step k of worker w takes: the same in every world, whoever asks, in whatever order.
+
+    Parameters
+    ----------
+    workers : int
+    seconds : float
+        Mean of a worker that is not slowed down [s].
+    law : {"lognormal", "pareto", "constant"}
+        How steps vary from one to the next: log-normally, with standard deviation `shape` of the logarithm; as a Pareto
+        law with tail index `shape`, of which every so often a step takes very long; or not at all.
+    shape : float, optional
+        0.1 for "lognormal", 1.5 for "pareto".
+    slow : dict of int to float
+        Stragglers: worker, and the factor on all its steps.
+    seed : int
+
+    Examples
+    --------
+    >>> speeds = Speeds(4, seconds=2.0, law="constant", slow={3: 4.0})
+    >>> speeds(0, 7), speeds(3, 7), speeds.wave(7).tolist()
+    (2.0, 8.0, [2.0, 2.0, 2.0, 8.0])
+
+    Notes
+    -----
+    All laws have the mean `seconds`. The log-normal factor is :math:`e^{\sigma z - \sigma^2/2}`; the Pareto factor is
+    :math:`x_m u^{-1/a}` with :math:`x_m = (a - 1)/a`, of infinite variance for :math:`a \le 2`.
+    """
+
+    def __init__(self, workers: int, seconds: float = 1.0, *, law="lognormal", shape=None, slow=None, seed: int = 0):
+        if law not in LAWS:
+            raise ValueError(f"Speeds: law is {law!r}, expected one of {', '.join(LAWS)}")
+        self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
+        self.shape = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5}[law] if shape is None else shape
+        self._check()
+        self.slow = dict(slow or {})
+        self._scale = np.full(workers, float(seconds))
+        for worker, factor in self.slow.items():
+            if not 0 <= worker < workers or not factor > 0:
+                raise ValueError(
+                    f"Speeds: slow {{{worker!r}: {factor!r}}}, "
+                    f"expected workers from 0 to {workers - 1} and factors above 0"
+                )
+            self._scale[worker] *= factor
+        self._waves: dict[int, list[float]] = {}
+
+    def _check(self) -> None:
+        if not (hasattr(self.workers, "__index__") and self.workers >= 1):
+            raise ValueError(f"Speeds: workers is {self.workers!r}, expected a whole number, 1 or more")
+        if not self.seconds > 0:
+            raise ValueError(f"Speeds: seconds is {self.seconds!r}, expected a time above 0")
+        if not self.shape >= 0 or (self.law == "pareto" and not self.shape > 1):
+            raise ValueError(
+                f"Speeds: shape is {self.shape!r}, expected 0 or more, and above 1 for a Pareto law's mean"
+            )
+
+    def __repr__(self) -> str:
+        slow = f", slow={self.slow}" if self.slow else ""
+        return f"Speeds({self.workers}, {self.seconds:g} s, {self.law} {self.shape:g}{slow})"
+
+    def wave(self, step: int) -> np.ndarray:
+        """Return the seconds of step `step` of every worker, (workers,)."""
+        if self.law == "constant":
+            return self._scale
+        rng = np.random.default_rng([self.seed, step])
+        if self.law == "lognormal":
+            factor = np.exp(self.shape * rng.standard_normal(self.workers) - self.shape**2 / 2)
+        else:
+            factor = (self.shape - 1) / self.shape * (1 - rng.random(self.workers)) ** (-1 / self.shape)
+        return self._scale * factor
+
+    def table(self, steps: int) -> np.ndarray:
+        """Return the seconds of the first steps, (steps, workers)."""
+        return np.stack([self.wave(step) for step in range(steps)])
+
+    def __call__(self, worker: int, step: int) -> float:
+        """Return the seconds of one step."""
+        wave = self._waves.get(step)
+        if wave is None:
+            wave = self._waves[step] = self.wave(step).tolist()
+        return wave[worker]
+
+    def __getstate__(self):
+        """Travel without what can be drawn again."""
+        return self.__dict__ | {"_waves": {}}
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean seconds of a step, by worker."""
+        return self._scale.copy()

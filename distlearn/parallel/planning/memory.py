@@ -1,0 +1,61 @@
+"""What a rank must hold: parameters, gradients, the optimizer's memory, activations in flight."""
+
+from __future__ import annotations
+
+import math
+
+from ...nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
+from ...nn.base import nbytes
+from ...nn.memory import Memory
+from ...optim import Optimizer
+from ..tensor import Gather
+
+KEEP_NOTHING = (Flatten, Reshape, Identity, Gather, ReLU, Sigmoid, Tanh)
+"""Layers that save nothing, or their output, which is what the next layer saves."""
+
+
+def activation_bytes(model, shape: tuple[int, ...], itemsize: int = 4) -> int:
+    """Estimate what a model's layers save for backward: the input of each.
+
+    Parameters
+    ----------
+    model : Layer
+    shape : tuple of int
+        Of its input.
+    itemsize : int
+
+    Notes
+    -----
+    Exact for dense layers. Work buffers that a convolution or a pooling saves besides are left out.
+    """
+    inside = model.parts(shape)
+    if not inside:
+        return 0 if isinstance(model, KEEP_NOTHING) else itemsize * math.prod(shape)
+    return sum(activation_bytes(layer, s, itemsize) for layer, s in inside)
+
+
+def rank_memory(params, rule, activations: int) -> Memory:
+    """Add up what a rank with these parameters holds at the worst moment of a step.
+
+    Parameters
+    ----------
+    params : list of Param
+    rule : Rule
+        Of the optimizer.
+    activations : int
+        Bytes, of all micro-batches in flight.
+    """
+    own = list({id(p): p for p in params}.values())
+    states = Optimizer(own, rule, 0.0).states
+    held = sum(_size(state) for state in states)
+    learned = sum(p.nbytes for p in own if not p.frozen)
+    return Memory(sum(p.nbytes for p in own), learned, held, activations)
+
+
+def _size(state) -> int:
+    """Bytes of one parameter's state: none, an array, or several; phantoms have no address to look at."""
+    if state is None:
+        return 0
+    if isinstance(state, tuple):
+        return sum(map(_size, state))
+    return state.nbytes if hasattr(state, "nbytes") else nbytes(state)

@@ -1,0 +1,41 @@
+"""Names that stand for things: of models, networks and graphics cards."""
+
+from __future__ import annotations
+
+from ...comm import Network, Roofline
+from ...nn.base import Layer
+from ...nn.models import model_named
+
+
+def model_and_sample(model, sample=None):
+    """Return a model, built without numbers if it is a name, and the shape of a sample of its input.
+
+    Parameters
+    ----------
+    model : str or Layer
+    sample : tuple of int, optional
+        Known for models by name.
+    """
+    if isinstance(model, str):
+        known = model_named(model)
+        return known.build(seed=None), known.sample if sample is None else tuple(sample)
+    if not isinstance(model, Layer):
+        raise TypeError(f"the model is {model!r}, expected a model or the name of one")
+    if sample is None:
+        raise ValueError(f"the shape of a sample is None, expected that of the input of this {type(model).__name__}")
+    return model, tuple(sample)
+
+
+def name_of(model) -> str:
+    """What to call a model in a title."""
+    return model if isinstance(model, str) else type(model).__name__
+
+
+def network_of(network):
+    """Return a network, looked up among the presets if it is a name."""
+    return Network.preset(network) if isinstance(network, str) else network
+
+
+def compute_of(compute):
+    """Return a compute model: the roofline, if it is a card or the name of one."""
+    return compute if hasattr(compute, "seconds") else Roofline.of(compute)

@@ -1,0 +1,41 @@
+"""Pipeline schedules: which rank runs which micro-batch forward and backward, in which order.
+
+    generator or text --> make_schedule --> Schedule --+--> check_schedule   is it right? who would wait for ever?
+    (gpipe, "F0 F1 B0 B1")                             +--> simulate         how long, how large is the bubble?
+                                                       +--> Pipeline         train with it
+
+A schedule is a list of `Action`s for every rank, and whoever takes a schedule takes any of its forms, so one that a
+student wrote goes through the same checker, simulator, drawing and executor as the library's own.
+"""
+
+from .action import Action, format, parse
+from .check import Finding, Report, check_schedule
+from .orders import SCHEDULES, gpipe, interleaved, one_f_one_b, pipedream
+from .play import Deadlock, Waiting
+from .schedule import Schedule, make_schedule
+from .simulate import Simulated, ideal_bubble, simulate
+from .traces import TimedAction, actions_of, measured_bubble
+
+__all__ = [
+    "SCHEDULES",
+    "Action",
+    "Deadlock",
+    "Finding",
+    "Report",
+    "Schedule",
+    "Simulated",
+    "TimedAction",
+    "Waiting",
+    "actions_of",
+    "check_schedule",
+    "format",
+    "gpipe",
+    "ideal_bubble",
+    "interleaved",
+    "make_schedule",
+    "measured_bubble",
+    "one_f_one_b",
+    "parse",
+    "pipedream",
+    "simulate",
+]

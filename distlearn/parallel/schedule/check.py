@@ -1,0 +1,206 @@
+"""Is a schedule right? Everything that is wrong with it, in words, with the place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from .action import Action
+from .play import Deadlock, play, play_blocking
+from .schedule import Schedule, make_schedule
+
+INCOMPLETE = ("missing", "twice", "unknown", "placement")
+"""Problems of schedules that cannot even be tried."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with a schedule."""
+
+    problem: str
+    """"missing", "twice", "unknown", "placement", "order", "deadlock" or "in flight"."""
+    message: str
+    rank: int | None = None
+    position: int | None = None
+    """In the rank's order, from 0."""
+    action: Action | None = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What `check_schedule` found.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    findings : list of Finding
+        Empty if the schedule is right.
+    in_flight : list of int
+        By rank: the largest number of micro-batches whose activations are held at one time.
+    """
+
+    schedule: Schedule
+    findings: list[Finding]
+    in_flight: list[int]
+
+    @cached_property
+    def blocking(self) -> Deadlock | None:
+        """Who would wait for whom if every send blocked until it is received; None if nobody would wait for ever."""
+        return None if any(f.problem in INCOMPLETE for f in self.findings) else play_blocking(self.schedule)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def require(self) -> Schedule:
+        """Return the schedule, or raise ValueError with all that is wrong."""
+        if self.findings:
+            raise ValueError(str(self))
+        return self.schedule
+
+    def __str__(self) -> str:
+        s = self.schedule
+        head = f"{s.n_ranks} ranks, {s.n_stages} stages, {s.n_microbatches} micro-batches"
+        if self.findings:
+            return "\n".join([f"wrong schedule ({head}):", *(f"  {f}" for f in self.findings)])
+        sends = "also with blocking sends" if self.blocking is None else "but not with blocking sends"
+        return f"right ({head}), {sends}; in flight by rank: {', '.join(map(str, self.in_flight))}"
+
+    __repr__ = __str__  # what a notebook shows
+
+
+def check_schedule(
+    schedule,
+    n_ranks: int | None = None,
+    n_microbatches: int | None = None,
+    *,
+    max_in_flight: int | list[int] | None = None,
+    blocking: bool = False,
+    **options,
+) -> Report:
+    """Look for everything that is wrong with a pipeline schedule.
+
+    Every micro-batch must go forward and backward once on every stage, forward first; every stage must be on one rank;
+    and there must be an order in which all ranks can do what they have to: activations come from the stage before,
+    gradients from the stage behind, and two ranks that wait for each other wait for ever.
+
+    Parameters
+    ----------
+    schedule : str, callable, list or Schedule
+        Any form that `make_schedule` takes.
+    n_ranks, n_microbatches : int, optional
+        Needed for names and generators.
+    max_in_flight : int or list of int, optional
+        Micro-batches whose activations a rank has room for (per rank, if they differ).
+    blocking : bool
+        Also require that plain blocking calls would do: receive, compute, send, where a send returns when it is
+        received. 1F1B fails this (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
+    **options
+        Go to the generator: `n_virtual=3`.
+
+    Returns
+    -------
+    report : Report
+
+    Examples
+    --------
+    >>> print(check_schedule("1f1b", 2, 3))
+    right (2 ranks, 2 stages, 3 micro-batches), but not with blocking sends; in flight by rank: 2, 1
+    >>> print(check_schedule(["F0 B0 F1 B1", "F0 F1 B0 B1"]))
+    wrong schedule (2 ranks, 2 stages, 2 micro-batches):
+      deadlock: rank 0 at position 1 (B0) waits for B0, which is rank 1's position 2, behind F1; \
+rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
+    """
+    made = make_schedule(schedule, n_ranks, n_microbatches, **options)
+    findings = [*_placement(made), *_counts(made)]
+    if not findings:  # else every rank would wait for what is missing, and say so
+        findings += _order(made)
+        _, deadlock = play(made)
+        if deadlock is not None and not findings:
+            findings.append(_deadlock("deadlock", deadlock))
+        stuck = play_blocking(made) if blocking and not findings else None
+        if stuck is not None:
+            findings.append(_deadlock("deadlock with blocking sends", stuck))
+    in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]
+    if max_in_flight is not None:
+        findings += _memory(made, in_flight, max_in_flight)
+    return Report(made, findings, in_flight)
+
+
+def _deadlock(what: str, deadlock: Deadlock) -> Finding:
+    """A deadlock, told from the ranks that wait in a circle; the others wait for those."""
+    told = [w for w in deadlock.waiting if w.rank in deadlock.cycle] or deadlock.waiting
+    first = told[0]
+    message = f"{what}: " + "; ".join(w.what for w in told)
+    return Finding("deadlock", message, first.rank, first.position, first.action)
+
+
+def _placement(schedule: Schedule):
+    """Stages that no rank has, or more than one."""
+    for stage in range(schedule.n_stages):
+        ranks = schedule.ranks_of.get(stage, [])
+        if len(ranks) != 1:
+            on = f"on ranks {', '.join(map(str, ranks))}" if ranks else "on no rank"
+            yield Finding("placement", f"stage {stage} is {on}, expected it on one")
+
+
+def _counts(schedule: Schedule):
+    """Actions that are missing, there twice, or for micro-batches that do not exist."""
+    for rank, order in enumerate(schedule.orders):
+        places = defaultdict(list)
+        for position, action in enumerate(order):
+            places[action].append(position)
+        for action, found in places.items():
+            shown = schedule.short(action)
+            if action.microbatch >= schedule.n_microbatches:
+                message = f"there are micro-batches 0 to {schedule.n_microbatches - 1}"
+                yield Finding(
+                    "unknown", f"rank {rank}, position {found[0]} ({shown}): {message}", rank, found[0], action
+                )
+            if len(found) > 1:
+                message = f"rank {rank}, position {found[1]} ({shown}): was there at position {found[0]} already"
+                yield Finding("twice", message, rank, found[1], action)
+        for stage in schedule.stages_of(rank) or [rank]:
+            for kind in ("F", "B"):
+                wanted = (Action(kind, i, stage) for i in range(schedule.n_microbatches))
+                absent = [schedule.short(a) for a in wanted if a not in places]
+                if absent:
+                    names = ", ".join(map(str, absent[:6])) + (f" and {len(absent) - 6} more" * (len(absent) > 6))
+                    yield Finding("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
+
+
+def _order(schedule: Schedule):
+    """Backward before forward."""
+    for rank, order in enumerate(schedule.orders):
+        place = {action: position for position, action in enumerate(order)}
+        for action, position in place.items():
+            if action.kind == "B" and place[action._replace(kind="F")] > position:
+                forward = action._replace(kind="F")
+                message = (
+                    f"rank {rank}, position {position} ({schedule.short(action)}): backward before forward, "
+                    f"{schedule.short(forward)} is at position {place[forward]}"
+                )
+                yield Finding("order", message, rank, position, action)
+
+
+def _memory(schedule: Schedule, in_flight: list[int], limit):
+    """Ranks that hold the activations of too many micro-batches."""
+    limits = [limit] * schedule.n_ranks if isinstance(limit, int) else list(limit)
+    if len(limits) != schedule.n_ranks:
+        raise ValueError(f"check_schedule: {len(limits)} limits in max_in_flight for {schedule.n_ranks} ranks")
+    for rank, (most, room) in enumerate(zip(in_flight, limits, strict=True)):
+        if most > room:
+            held = list(accumulate(1 if a.kind == "F" else -1 for a in schedule.orders[rank]))
+            position = next(i for i, n in enumerate(held) if n > room)
+            action = schedule.orders[rank][position]
+            message = (
+                f"rank {rank}, position {position} ({schedule.short(action)}): {held[position]} micro-batches in "
+                f"flight, there is room for {room} (the most is {most})"
+            )
+            yield Finding("in flight", message, rank, position, action)

@@ -1,0 +1,49 @@
+"""Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
+
+- how an axis is dealt: `cut`; what every layer here has in common: `layer`
+- layers: `units` (neurons, filters), `groups`, `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
+- from a serial model to these: `rewrite` (`parallelize`), `chain`, `ties`, `sequence`; what it costs: `account`
+- training: `strategy`
+"""
+
+from .account import Account, account
+from .cut import Cut
+from .groups import GroupConv2d
+from .layer import Place, TensorLayer, Traffic, gather_params, places_of, put_together
+from .local import Gather, ShardDropout, ShardNorm
+from .paths import PathParallel
+from .rewrite import parallelize
+from .rows import RowLinear
+from .sequence import TensorSequential
+from .stack import StackParallel
+from .strategy import PartOptimizer, TensorParallel, part_optimizer, summed_length
+from .twins import SiameseParallel
+from .units import ColumnLinear, FilterConv2d
+
+__all__ = [
+    "Account",
+    "ColumnLinear",
+    "Cut",
+    "FilterConv2d",
+    "Gather",
+    "GroupConv2d",
+    "PartOptimizer",
+    "PathParallel",
+    "Place",
+    "RowLinear",
+    "ShardDropout",
+    "ShardNorm",
+    "SiameseParallel",
+    "StackParallel",
+    "TensorLayer",
+    "TensorParallel",
+    "TensorSequential",
+    "Traffic",
+    "account",
+    "gather_params",
+    "parallelize",
+    "part_optimizer",
+    "places_of",
+    "put_together",
+    "summed_length",
+]

@@ -1,0 +1,116 @@
+"""A path of a block per rank: the paths of an Inception module do not see each other."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+
+from ...nn import Conv2d, Linear, Parallel
+from ...nn.base import describe, walk
+from .cut import Cut
+from .layer import Place
+from .units import Units
+
+
+class PathParallel(Units):
+    r"""Parallel block whose paths are dealt to ranks: each runs its own from the whole input.
+
+    .. math:: Y = [f_1(X), f_2(X), \dots], \qquad dX = \sum_r \sum_{k \in P_r} f_k'(X)^\top dY_k
+
+    Made by `PathParallel.of`, which deals the costliest path first, each to the rank with the least to do so far (the
+    LPT rule: the busiest rank has at most 4/3 of the best possible).
+
+    Notes
+    -----
+    Shapes: (batch, ..., c), the same on every rank, to (batch, ..., width), the outputs of this rank's paths; with
+    `gather_output` to (batch, ..., c_1 + c_2 + ...). A rank holds the parameters of its own paths alone. At s bytes a
+    value: forward nothing, or, to put the outputs together, one all-gather of p rows w s bytes, where w is the width of
+    the widest rank; backward one all-reduce of the input's size.
+
+    References
+    ----------
+    C. Szegedy et al. (2015), Going deeper with convolutions, CVPR, figure 2. R. L. Graham (1969), Bounds on
+    multiprocessing timing anomalies, SIAM Journal on Applied Mathematics 17(2), theorem 2 (LPT).
+    """
+
+    how = "paths over ranks"
+
+    @classmethod
+    def of(cls, block: Parallel, comm, *, shape=None, gather_output: bool = False) -> PathParallel:
+        """Take this rank's paths of a serial block.
+
+        Parameters
+        ----------
+        block : Parallel
+        comm : Communicator
+        shape : tuple of int, optional
+            Of the block's input, batch included, by which costs are compared; by default images of 28 x 28: the ratio
+            of convolutions' costs does not depend on it.
+        gather_output : bool
+        """
+        paths = block.layers
+        if len(paths) < comm.size:
+            raise ValueError(
+                f"{describe(block)}: {len(paths)} paths cannot be dealt to {comm.size} ranks, "
+                "expected at least one for each"
+            )
+        shape = nominal_shape(block) if shape is None else shape
+        dealt = deal_by_cost([path.flops(shape) + path.backward_flops(shape) for path in paths], comm.size)
+        ends = np.cumsum([0, *(path.output_shape(shape)[-1] for path in paths)])
+        channels = [np.arange(a, b) for a, b in pairwise(ends)]
+        layer = cls(comm, Cut([np.concatenate([channels[k] for k in own]) for own in dealt]), gather_output)
+        layer.paths = dealt[comm.rank]
+        layer.local, layer.name = copy.copy(block), block.name
+        layer.local.layers = [paths[k] for k in layer.paths]
+        layer.local.params = layer.params = _params_of(layer.local.layers)
+        layer.places = {p.name: Place() for p in layer.params}
+        return layer
+
+    @property
+    def children(self):
+        return self.local.layers
+
+    def parts(self, shape):
+        return self.local.parts(shape)
+
+    def eval(self):
+        view = copy.copy(self)
+        view.local = self.local.eval()
+        return view
+
+    def __repr__(self):
+        return f"PathParallel(paths {', '.join(map(str, self.paths))})"
+
+
+def deal_by_cost(costs, size: int) -> list[list[int]]:
+    """Deal jobs to ranks: the costliest first, each to the rank with the least so far; in a rank they keep their order.
+
+    Examples
+    --------
+    >>> deal_by_cost([3, 9, 4, 5], 2)
+    [[0, 1], [2, 3]]
+    """
+    loads, dealt = [(0, 0, rank) for rank in range(size)], [[] for _ in range(size)]
+    for job in sorted(range(len(costs)), key=lambda k: (-costs[k], k)):
+        load, count, rank = min(loads)
+        loads[rank] = (load + costs[job], count + 1, rank)
+        dealt[rank].append(job)
+    return [sorted(own) for own in dealt]
+
+
+def nominal_shape(block) -> tuple[int, ...]:
+    """Return the shape of one input that a block takes; images are 28 x 28 and have the channels that it needs."""
+    for layer in walk(block):
+        if isinstance(layer, Conv2d):
+            return (1, 28, 28, layer.c_in)
+        if isinstance(layer, Linear):
+            return (1, layer.d_in)
+    raise ValueError(f"{describe(block)}: cannot tell the shape of its input, pass shape=")
+
+
+def _params_of(layers) -> list:
+    """Return the parameters of some layers, each once, in order."""
+    found = {id(p): p for layer in layers for p in layer.params}
+    return list(found.values())

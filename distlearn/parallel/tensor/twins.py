@@ -1,0 +1,125 @@
+"""A branch of a Siamese network per rank: two ranks, one set of weights."""
+
+from __future__ import annotations
+
+import math
+
+from ...backend import get_xp
+from ...nn import BatchNorm, Dropout, Siamese
+from ...nn.base import Param, describe, walk
+from ..bucket import make_buckets
+from .layer import TensorLayer, Traffic
+
+
+class SiameseParallel(TensorLayer):
+    r"""Siamese network with a branch per rank: rank 0 sees the first image of every pair, rank 1 the second.
+
+    .. math:: Y = [f(X_{:,0}),\; f(X_{:,1})], \qquad dW = dW^{(0)} + dW^{(1)}
+
+    Both ranks hold the weights, which are tied: each finds the gradient that its branch gives, and the two are summed,
+    so both ranks update alike. Both outputs go to both ranks, as `ContrastiveLoss` compares them.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Of two ranks (one rank does both branches). For more, put `Siamese` pairs on a data-parallel axis.
+    siamese : Siamese
+        The serial layer.
+
+    Notes
+    -----
+    Shapes: (batch, 2, ...), the same on both ranks, to (batch, 2, ...). At s bytes a value: forward one all-gather of
+    the output's size; backward one all-reduce of all weights' bytes for every dtype among them, and, if somebody needs
+    dX, one all-gather of the input's size. A layer that looks at more than its own sample (BatchNorm) or draws random
+    numbers (Dropout) would do so for one branch alone, which the serial layer does for both at once: refused.
+
+    References
+    ----------
+    J. Bromley, I. Guyon, Y. LeCun, E. Säckinger, R. Shah (1993), Signature verification using a "siamese" time delay
+    neural network, NIPS.
+    """
+
+    how = "a branch per rank, gradients summed"
+
+    def __init__(self, comm, siamese: Siamese):
+        super().__init__(comm)
+        self.body, self.name = siamese.layers[0], siamese.name
+        if comm.size > 2:
+            raise ValueError(f"{describe(siamese)}: two branches cannot be dealt to {comm.size} ranks, expected 1 or 2")
+        for layer in walk(self.body):
+            if isinstance(layer, (BatchNorm, Dropout)):
+                raise ValueError(
+                    f"SiameseParallel: {describe(layer)} would not see both branches at once, as in Siamese"
+                )
+        self.serial = siamese
+        self.params = [Param(p.data, p.name, p.frozen) for p in self.body.params]  # the same data, other gradients
+        self.learned = [p for p in self.body.params if not p.frozen]
+        self.buckets = make_buckets(self.learned) if self.learned else []
+
+    @classmethod
+    def of(cls, siamese: Siamese, comm) -> SiameseParallel:
+        """Take this rank's branch of a serial layer."""
+        return cls(comm, siamese)
+
+    def forward(self, x):
+        self.output_shape(x.shape)
+        with self.span("forward", x):
+            if self.comm.size == 1:
+                y, saved = self.serial.forward(x)
+                return y, (saved, x)
+            y, saved = self.body.forward(get_xp(x).ascontiguousarray(x[:, self.comm.rank]))
+        return self._both(y), (saved, x)
+
+    def backward(self, dy, saved):
+        saved, x = saved
+        for bucket in self.buckets:
+            bucket.clear()
+        with self.span("backward", x):
+            if self.comm.size == 1:
+                dx = self.serial.backward(dy, saved)
+            else:
+                dx = self.body.backward(get_xp(dy).ascontiguousarray(dy[:, self.comm.rank]), saved)
+        self._add_gradients()
+        return dx if dx is None or self.comm.size == 1 else self._both(dx)
+
+    def _both(self, x):
+        """Exchange the branches' results: (batch, ...) to (batch, 2, ...)."""
+        xp = get_xp(x)
+        return xp.ascontiguousarray(self.comm.all_gather(xp.ascontiguousarray(x)).swapaxes(0, 1))
+
+    def _add_gradients(self):
+        """Sum what this pass gave over ranks, and add it to what the optimizer sees."""
+        for bucket in self.buckets:
+            bucket.settle()
+            if self.comm.size > 1:
+                self.comm.all_reduce(bucket.flat)
+        shared = [p for p in self.params if not p.frozen]
+        for mine, theirs in zip(self.learned, shared, strict=True):
+            theirs.grad += mine.grad
+
+    @property
+    def children(self):
+        return [self.body]
+
+    def output_shape(self, shape):
+        return self.serial.output_shape(shape)
+
+    def flops(self, shape):
+        return self.serial.flops(shape) // self.comm.size
+
+    def backward_flops(self, shape):
+        return self.serial.backward_flops(shape) // self.comm.size
+
+    def bytes_moved(self, shape, itemsize=4):
+        return self.serial.bytes_moved(shape, itemsize) // self.comm.size
+
+    def traffic(self, shape, itemsize=4):
+        if self.comm.size == 1:
+            return [], []
+        backward = [Traffic("all_reduce", bucket.flat.nbytes) for bucket in self.buckets]
+        if all(getattr(layer, "input_gradient", True) for layer in walk(self.body)):
+            backward.append(Traffic("all_gather", itemsize * math.prod(shape)))
+        return [Traffic("all_gather", itemsize * math.prod(self.output_shape(shape)))], backward
+
+    def __repr__(self):
+        return f"SiameseParallel({self.body!r})"

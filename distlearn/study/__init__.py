@@ -1,0 +1,25 @@
+"""Questions to the simulator that one call answers: where scaling stalls, what helps, which layout is the fastest."""
+
+from .curve import Curve, Point
+from .layouts import Step, Tested, check_plan, simulate_layout
+from .remedies import remedies, without_dense
+from .scaling import scaling_curve, simulate_step, stall_study
+from .two_networks import LECTURE, Facts, facts, two_networks
+
+__all__ = [
+    "LECTURE",
+    "Curve",
+    "Facts",
+    "Point",
+    "Step",
+    "Tested",
+    "check_plan",
+    "facts",
+    "remedies",
+    "scaling_curve",
+    "simulate_layout",
+    "simulate_step",
+    "stall_study",
+    "two_networks",
+    "without_dense",
+]

@@ -1,0 +1,118 @@
+"""How a model scales: training steps on more and more nodes, and where that stalls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..nn.table import Table, quantity, seconds
+
+
+class Point(NamedTuple):
+    """A training step on some nodes. Times are those of one iteration [s], on the node with the most images."""
+
+    nodes: int
+    batch: int
+    """Images of all nodes together."""
+    seconds: float
+    """From the start of the step to the end of the slowest node's."""
+    computing: float
+    communicating: float
+    """While any collective or message of the node is under way, overlapped with computing or not."""
+    exposed: float
+    """The part of it in which the node does nothing else."""
+
+    @property
+    def throughput(self) -> float:
+        """Images per second."""
+        return self.batch / self.seconds
+
+    @property
+    def share(self) -> float:
+        """Share of the iteration in which nodes do nothing but wait for the network."""
+        return 1 - self.computing / self.seconds
+
+
+@dataclass(frozen=True, repr=False)
+class Curve:
+    """How one model scales over one network.
+
+    Attributes
+    ----------
+    model : str
+    scaling : {"weak", "strong"}
+        Weak: a fixed batch for each node; strong: a fixed batch for all of them together.
+    batch : int
+        The one that is fixed.
+    network : str
+    remedy : str
+        What was changed to make it scale better; "" for nothing.
+    alone : Point
+        One node.
+    points : tuple of Point
+    """
+
+    model: str
+    scaling: str
+    batch: int
+    network: str
+    remedy: str
+    alone: Point
+    points: tuple[Point, ...]
+
+    def efficiency(self, point: Point) -> float:
+        """Return the share of `point.nodes` times one node's throughput that is reached."""
+        return point.throughput / (point.nodes * self.alone.throughput)
+
+    def stall(self, least: float = 0.5) -> int | None:
+        """Return the first number of nodes whose efficiency is below `least`, or None if there is none.
+
+        Below 0.5 more than half of what the nodes could do is lost: two clusters of half the size, each with a training
+        run of its own, would do more.
+        """
+        return next((p.nodes for p in self.points if self.efficiency(p) < least), None)
+
+    @property
+    def best(self) -> Point:
+        """The most images per second; with strong scaling also the shortest iteration."""
+        return max([self.alone, *self.points], key=lambda p: p.throughput)
+
+    @property
+    def label(self) -> str:
+        """What sets the curve apart, for a legend."""
+        words = f"{self.batch} images" + (" per node" if self.scaling == "weak" else " in all")
+        return f"{words}, {self.remedy}" if self.remedy else words
+
+    def finding(self) -> str:
+        """Say in a sentence where it stalls."""
+        stall, last = self.stall(), self.points[-1]
+        if stall is None:
+            text = f"keeps {self.efficiency(last):.0%} of the speed up to {last.nodes:,} nodes"
+        else:
+            text = f"stalls at {stall:,} nodes"
+        if self.best.nodes < last.nodes:
+            text += f", is fastest on {self.best.nodes:,}"
+        return f"{self.model} with {self.label} {text}"
+
+    def table(self) -> Table:
+        """Return the points as a table."""
+        header = ["nodes", "batch", "iteration", "computing", "communicating", "exposed", "images/s", "efficiency"]
+        rows = [
+            [
+                f"{p.nodes:,}",
+                f"{p.batch:,}",
+                *(seconds(t) for t in (p.seconds, p.computing, p.communicating, p.exposed)),
+                quantity(p.throughput),
+                f"{self.efficiency(p):.0%}",
+            ]
+            for p in self.points
+        ]
+        return Table(header, rows, f"{self.finding()} ({self.network})")
+
+    def __str__(self):
+        return str(self.table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        return self.table()._repr_html_()

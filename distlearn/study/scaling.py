@@ -1,0 +1,199 @@
+"""Where scaling stalls: a training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
+
+A point of a curve is a step of `DataParallel` on so many simulated nodes of one card each: the time line is that of its
+buckets and its overlap, on a model without numbers (`distlearn.parallel.phantom`). So AlexNet at its real size runs on
+1,024 nodes in a few seconds, and on 4,096 in some ten.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..comm import SimWorld
+from ..optim import Momentum, Optimizer
+from ..parallel.codecs import Codec
+from ..parallel.data import DataParallel
+from ..parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
+from ..parallel.planning.named import compute_of, model_and_sample, name_of, network_of
+from .curve import Curve, Point
+
+CAP_BYTES = 25 << 20
+"""Size of a bucket: PyTorch's default."""
+
+
+def simulate_step(
+    model,
+    nodes: int,
+    network,
+    *,
+    batch: int,
+    sample: tuple[int, ...] | None = None,
+    compute="V100",
+    codec: Codec | None = None,
+    cap_bytes: float = CAP_BYTES,
+    overlap: bool = True,
+) -> Point:
+    """Simulate one data-parallel training step.
+
+    Parameters
+    ----------
+    model : str or Sequential
+        A name such as "alexnet", or any model.
+    nodes : int
+        Each a rank of its own.
+    network : Network or str
+        A name is that of a preset. Collectives cost what its `all_reduce` says: a ring, and rings of rings on a
+        `HierarchicalNetwork`.
+    batch : int
+        Images of all nodes together, at least one each.
+    sample : tuple of int, optional
+        Shape of an image; known for models by name.
+    compute : str, Card or ComputeModel
+        A name is that of a card, at its roofline.
+    codec : Codec, optional
+        What goes over the wire. Every message is simulated then: nodes (nodes - 1) for each bucket and phase, so that
+        64 nodes take a second and 256 some 20. Encoding counts as free.
+    cap_bytes : float
+        Size of a bucket [bytes].
+    overlap : bool
+        Communicate while backward goes on.
+
+    Returns
+    -------
+    point : Point
+
+    Notes
+    -----
+    SGD with momentum. Spans take the longer of computing and moving by the roofline; communication does not slow
+    computing down.
+    """
+    model, sample = model_and_sample(model, sample)
+    if not nodes <= batch:
+        raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
+    world = SimWorld(nodes, network_of(network), compute_of(compute))
+    outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
+
+    def program(comm):
+        own = phantom_model(outline)
+        optimizer = Optimizer(own.params, Momentum(), 0.01)
+        strategy = DataParallel(
+            comm, own, phantom_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec
+        )
+        part = phantom_batch(batch, sample, comm.rank, comm.size)
+        comm.barrier()
+        began = comm.clock.now()
+        strategy.step(part)
+        return began, comm.clock.now()
+
+    times = world.run(program)
+    began, ended = times[0][0], max(end for _, end in times)
+    step = world.trace.window(began)
+    seconds, computing = ended - began, step.total(rank=0, lane="compute")
+    return Point(nodes, batch, seconds, computing, _communicating(step, codec), seconds - computing)
+
+
+def _communicating(step, codec) -> float:
+    """Seconds in which rank 0 communicates; codes go in messages of the strategy's own, which have no spans."""
+    busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
+    if codec is not None:
+        busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
+    total = reached = 0.0
+    for start, end in sorted(busy):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def scaling_curve(
+    model,
+    network="ethernet-10g",
+    *,
+    nodes=None,
+    batch: int = 32,
+    scaling: str = "weak",
+    name: str = "",
+    remedy: str = "",
+    progress=None,
+    **options,
+) -> Curve:
+    """Simulate a training step on ever more nodes.
+
+    1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
+
+    Parameters
+    ----------
+    model : str or Sequential
+    network : Network or str
+    nodes : sequence of int, optional
+        By default the powers of two up to 1,024; with strong scaling up to the batch.
+    batch : int
+        Images for each node (weak scaling), or for all together (strong).
+    scaling : {"weak", "strong"}
+    name, remedy : str
+        Of the model, and of what `options` change, for the legend.
+    progress : callable, optional
+        `progress(step, total, **values)` after every point.
+    **options
+        Go to `simulate_step`: sample, compute, codec, cap_bytes, overlap.
+
+    Returns
+    -------
+    curve : Curve
+
+    Examples
+    --------
+    >>> curve = scaling_curve("lenet", "ethernet-1g", nodes=[2, 4, 8], batch=8)
+    >>> [point.batch for point in curve.points], curve.stall()
+    ([16, 32, 64], 2)
+    """
+    if scaling not in ("weak", "strong"):
+        raise ValueError(f"scaling_curve: scaling is {scaling!r}, expected 'weak' or 'strong'")
+    if nodes is None:
+        nodes = [2**i for i in range(11) if scaling == "weak" or 2**i <= batch]
+    net, sample = model_and_sample(model, options.pop("sample", None))
+    name = name or name_of(model)
+    points, began = [], time.perf_counter()
+    for i, n in enumerate([1, *nodes]):
+        whole = batch * n if scaling == "weak" else batch
+        points.append(simulate_step(net, n, network, batch=whole, sample=sample, **options))
+        if progress is not None:
+            progress(i + 1, len(nodes) + 1, model=name, nodes=n, elapsed=time.perf_counter() - began)
+    label = network if isinstance(network, str) else repr(network)
+    return Curve(name, scaling, batch, label, remedy, points[0], tuple(points[1:]))
+
+
+def stall_study(
+    models=("alexnet", "googlenet"),
+    network="ethernet-10g",
+    *,
+    batches=(32, 128, 512),
+    scaling: str = "weak",
+    progress=None,
+    **options,
+) -> list[Curve]:
+    """Simulate several models with several batch sizes on ever more nodes: where does scaling stall?
+
+    The two networks with three batch sizes on 1 to 1,024 nodes take a minute or two. `viz.plot_stall` draws them.
+
+    Parameters
+    ----------
+    models : sequence of str or Sequential
+    network : Network or str
+    batches : sequence of int
+    scaling : {"weak", "strong"}
+    progress : callable, optional
+    **options
+        Go to `scaling_curve`.
+
+    Returns
+    -------
+    curves : list of Curve
+        One for each model and batch.
+    """
+    pairs = [(model, batch) for model in models for batch in batches]
+    curves = []
+    for i, (model, batch) in enumerate(pairs):
+        curves.append(scaling_curve(model, network, batch=batch, scaling=scaling, **options))
+        if progress is not None:
+            progress(i + 1, len(pairs), model=curves[-1].model, batch=batch, stall=curves[-1].stall())
+    return curves

@@ -1,0 +1,108 @@
+"""Strategies by name: the one table that `Settings(strategy=...)` and `distlearn train --strategy` look into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..optim import Optimizer, Rule
+from ..parallel import (
+    DataParallel,
+    Hybrid,
+    LocalSGD,
+    NaiveDataParallel,
+    OneWeirdTrick,
+    PipeDream,
+    Pipeline,
+    Serial,
+    Strategy,
+    TensorParallel,
+    ZeRO,
+)
+
+
+class Recipe(NamedTuple):
+    """What a strategy is made of; a builder takes what it needs."""
+
+    comm: object
+    """The Communicator of all ranks."""
+    model: object
+    """The serial model, the same on every rank."""
+    loss: Callable
+    rule: Rule
+    lr: float | Callable[[int], float]
+    settings: object
+    """The run's `Settings`."""
+    shape: tuple[int, ...]
+    """Of a global batch's inputs."""
+
+    def optimizer(self) -> Optimizer:
+        """Make an optimizer of all the model's parameters."""
+        return Optimizer(self.model.params, self.rule, self.lr)
+
+
+def _serial(recipe: Recipe) -> Strategy:
+    if recipe.comm.size != 1:
+        raise ValueError(f"strategy 'serial' runs on one rank, not on {recipe.comm.size}; use 'data'")
+    return Serial(recipe.model, recipe.loss, recipe.optimizer(), recipe.comm.clock)
+
+
+def _data(recipe: Recipe) -> Strategy:
+    names = ("cap_bytes", "overlap", "accumulate", "check_every")
+    options = {name: getattr(recipe.settings, name) for name in names}
+    return DataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
+def _data_naive(recipe: Recipe) -> Strategy:
+    return NaiveDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
+
+
+def _local_sgd(recipe: Recipe) -> Strategy:
+    every = recipe.settings.average_every
+    return LocalSGD(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), every=every)
+
+
+def _zero(stage: int):
+    def build(recipe: Recipe) -> Strategy:
+        options = {"stage": stage, "cap_bytes": recipe.settings.cap_bytes}
+        return ZeRO(recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, **options)
+
+    return build
+
+
+def _tensor(recipe: Recipe) -> Strategy:
+    return TensorParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
+
+
+def _one_weird_trick(recipe: Recipe) -> Strategy:
+    options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")}
+    return OneWeirdTrick(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
+def _hybrid(recipe: Recipe) -> Strategy:
+    names = ("dp", "pp", "tp", "schedule", "n_microbatches", "cap_bytes", "overlap")
+    options = {name: getattr(recipe.settings, name) for name in names}
+    return Hybrid(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), shape=recipe.shape, **options)
+
+
+def _pipeline(recipe: Recipe) -> Strategy:
+    settings = recipe.settings
+    options = {"schedule": settings.schedule, "n_microbatches": settings.n_microbatches, "shape": recipe.shape}
+    strategy = PipeDream if settings.schedule == "pipedream" else Pipeline
+    return strategy(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
+STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
+    "data": _data,
+    "data_naive": _data_naive,
+    "hybrid": _hybrid,
+    "local_sgd": _local_sgd,
+    "one_weird_trick": _one_weird_trick,
+    "pipeline": _pipeline,
+    "serial": _serial,
+    "tensor": _tensor,
+    "zero1": _zero(1),
+    "zero2": _zero(2),
+    "zero3": _zero(3),
+}
+"""Builders by name: each makes its strategy from a `Recipe`, or says why it cannot."""

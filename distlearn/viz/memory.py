@@ -1,0 +1,76 @@
+"""What a rank keeps in memory for the model, bar beside bar: data parallelism and the stages of ZeRO."""
+
+from __future__ import annotations
+
+from .look import COLORS, INK, new_axes, styled
+
+PARTS = {"parameters": "parameters", "gradients": "gradients", "optimizer": "optimizer's memory"}
+_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+
+
+@styled
+def plot_memory(memories, *, ax=None, title=None):
+    """Draw a stacked bar for everything that a rank keeps, and a tick where its peak was.
+
+    Parameters
+    ----------
+    memories : dict of str to Memory
+        By label: what `ZeRO.memory()` measured or `model_state_bytes` worked out. The first is what the others are
+        compared with.
+    ax : Axes, optional
+    title : str, optional
+        Without one, the finding.
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if not memories:
+        raise ValueError("plot_memory: there is nothing to draw")
+    ax = new_axes(figsize=(7.2, 0.9 + 0.55 * len(memories)))[0] if ax is None else ax
+    unit, name = byte_unit(max(max(m.peak, m.total) for m in memories.values()))
+    rows, left = range(len(memories)), [0.0] * len(memories)
+    for (part, label), color in zip(PARTS.items(), COLORS, strict=False):
+        widths = [getattr(m, part) / unit for m in memories.values()]
+        ax.barh(rows, widths, left=left, height=0.62, color=color, edgecolor="white", linewidth=0.5, label=label)
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    peaks = [(row, m.peak / unit) for row, m in enumerate(memories.values()) if m.peak > m.total]
+    if peaks:
+        ax.vlines([p for _, p in peaks], [r - 0.4 for r, _ in peaks], [r + 0.4 for r, _ in peaks], INK, label="peak")
+    for row, (end, memory) in enumerate(zip(left, memories.values(), strict=True)):
+        ax.annotate(
+            f"{memory.total / unit:.3g}",
+            (max(end, memory.peak / unit), row),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=10,
+        )
+    ax.set_yticks(rows, list(memories))
+    ax.invert_yaxis()
+    ax.margins(x=0.1)
+    ax.set_xlabel(f"memory of one rank [{name}]")
+    ax.grid(visible=False, axis="y")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.set_title(_finding(memories) if title is None else title)
+    return ax
+
+
+def byte_unit(nbytes: float) -> tuple[float, str]:
+    """Return the decimal unit for so many bytes, as (bytes in it, name).
+
+    Examples
+    --------
+    >>> byte_unit(7.5e9), byte_unit(12)
+    ((1000000000.0, 'GB'), (1.0, 'bytes'))
+    """
+    return next(((unit, name) for unit, name in _UNITS if nbytes >= unit), _UNITS[-1])
+
+
+def _finding(memories) -> str:
+    """Say how much less the smallest takes than the first."""
+    first, *_ = memories
+    least = min(memories, key=lambda label: memories[label].total)
+    if least == first:
+        return f"{first} keeps the least on a rank"
+    return f"{least} keeps {memories[first].total / memories[least].total:.3g} times less on a rank than {first}"

@@ -1,0 +1,198 @@
+"""Pipeline schedules as pictures: who runs which micro-batch when, and how large the bubble is.
+
+Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
+are paler. What is left grey is the bubble. Where ranks wait for each other for ever, an open box says with what.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, MaxNLocator
+
+from .look import AMBER, INK, NAVY, SKY, TRACK, VERMILION, lightness, new_axes, styled
+from .pipeline_content import Content, content
+from .units import time_axis
+
+KIND_COLORS = {"F": SKY, "B": NAVY}
+KIND_NAMES = {"F": "forward", "B": "backward"}
+PALEST = {"F": 0.5, "B": 0.3}
+"""How far the palest box of a kind is on its way to white."""
+HEIGHT = 0.86
+WAITING = 0.08
+"""Share of the width that the open boxes of ranks that wait for ever take."""
+NUMBER_POINTS = (5.5, 10.5)
+"""Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
+
+
+@styled
+def plot_schedule(
+    schedule,
+    n_ranks: int | None = None,
+    n_microbatches: int | None = None,
+    *,
+    ax=None,
+    title: str | None = None,
+    numbers: bool = True,
+    legend: bool = True,
+    **options,
+):
+    """Draw a pipeline schedule: a row for each rank, a box with its number for every micro-batch on its way.
+
+    Parameters
+    ----------
+    schedule : str, callable, list, Schedule, Simulated or Trace
+        A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
+        run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule in which
+        ranks wait for each other is drawn as far as it goes.
+    n_ranks, n_microbatches : int, optional
+        Needed for names and generators.
+    ax : Axes, optional
+        Where to draw.
+    title : str, optional
+        By default what it is, and its bubble: the share of all ranks' time from the first start to the last end.
+    numbers : bool
+        Write the micro-batches' numbers where they fit.
+    legend : bool
+    **options
+        Go to `simulate`: `forward=`, `backward=`, `transfer=`, and on to the generator: `n_virtual=`.
+
+    Returns
+    -------
+    ax : Axes
+        Its x axis holds seconds from the first start (or forward passes, where a schedule came without costs), its
+        y axis ranks.
+
+    Raises
+    ------
+    ValueError
+        If something is missing from the schedule (the message is the checker's), or the trace has no pipeline in it.
+    """
+    shown = content(schedule, n_ranks, n_microbatches, **options)
+    if ax is None:
+        (ax,) = new_axes(figsize=(9.6, float(np.clip(1.2 + 0.42 * len(shown.ranks), 1.9, 8.0))))
+    length = shown.end / (1 - WAITING) if shown.deadlock else shown.end
+    length = length or 1.0  # nothing ran
+    shades = _shades(shown)
+    _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
+    for kind, name in KIND_NAMES.items():
+        mine = [a for a in shown.actions if a.action.kind == kind]
+        faces = [shades[a.rank, a.action.stage, kind] for a in mine]
+        _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length)
+    _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
+    _axes(ax, shown, length)
+    if shown.deadlock is not None:
+        _draw_waiting(ax, shown, length)
+    if numbers:
+        _number(ax, shown, length, shades)
+    if legend:
+        handles = _legend(shown, shades)
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
+    ax.set_title(shown.finding() if title is None else title)
+    return ax
+
+
+def describe_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> str:
+    """Say in words what `plot_schedule` shows, rank by rank: an alternative text for those who cannot see it.
+
+    Parameters
+    ----------
+    schedule, n_ranks, n_microbatches, **options
+        As for `plot_schedule`.
+
+    Examples
+    --------
+    >>> describe_schedule("1f1b", 2, 2)
+    '1F1B, 2 ranks, 2 micro-batches: bubble 33%. Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1.'
+    """
+    return content(schedule, n_ranks, n_microbatches, **options).words()
+
+
+def _shades(shown: Content) -> dict:
+    """Colour of each (rank, stage, kind): the rank's later stages are paler."""
+    shades = {}
+    for rank, stages in shown.stages.items():
+        for i, stage in enumerate(stages):
+            for kind, color in KIND_COLORS.items():
+                pale = PALEST[kind] * i / max(1, len(stages) - 1)
+                shades[rank, stage, kind] = tuple(c + pale * (1 - c) for c in to_rgb(color))
+    return shades
+
+
+def _corners(bars) -> np.ndarray:
+    """Corners of boxes (row, left, right), as (n, 4, 2) array."""
+    row, left, right = np.array(bars, float).T
+    corners = np.empty((len(row), 4, 2))
+    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
+    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row - HEIGHT / 2)[:, None], (row + HEIGHT / 2)[:, None]
+    return corners
+
+
+def _draw(ax, bars, faces, gid: str, length: float = 0.0) -> None:
+    """Draw boxes (row, left, right), all in one collection; with a light seam where they are wide enough for it."""
+    if bars:
+        seams = [0.7 if length and right - left > length / 120 else 0.0 for _, left, right in bars]
+        boxes = PolyCollection(_corners(bars), facecolors=faces, edgecolors="white", linewidths=seams, gid=gid)
+        ax.add_collection(boxes)
+
+
+def _draw_waiting(ax, shown: Content, length: float) -> None:
+    """Draw an open box with its name for every action that never starts."""
+    waits = [(w, shown.waits_from(w.rank)) for w in shown.deadlock.waiting]
+    bars = [(w.rank, start, start + WAITING * length) for w, start in waits]
+    look = {"facecolors": "white", "edgecolors": VERMILION, "linewidths": 1.6, "linestyles": (0, (3, 1.5))}
+    ax.add_collection(PolyCollection(_corners(bars), gid="waiting", clip_on=False, zorder=2, **look))
+    for w, start in waits:
+        text = f"{shown.short(w.action)}?"
+        place = {"ha": "center", "va": "center_baseline", "fontsize": 10, "zorder": 3}
+        ax.text(start + WAITING * length / 2, w.rank, text, color=VERMILION, fontweight="bold", **place)
+
+
+def _axes(ax, shown: Content, length: float) -> None:
+    """Axes, ticks and limits."""
+    if shown.timed:
+        time_axis(ax.xaxis, length, "time")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        ax.set_xlabel("time [forward passes of a micro-batch]")
+    ranks = shown.ranks
+    ax.set_xlim(0, length)
+    ax.set_ylim(max(ranks) + 0.5, min(ranks) - 0.5)
+    ax.yaxis.set_major_locator(FixedLocator(ranks) if len(ranks) <= 16 else MaxNLocator(12, integer=True))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_ylabel("rank")
+
+
+def _number(ax, shown: Content, length: float, shades) -> None:
+    """Write the numbers of the micro-batches into the boxes that have room for them."""
+    points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about what the axes take of the figure
+    wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
+    smallest, largest = NUMBER_POINTS
+    for a in shown.actions:
+        text = str(a.action.microbatch)
+        size = min(largest, 0.62 * HEIGHT * tall, (a.end - a.start) * wide / (0.62 * len(text) + 0.35))
+        if size >= smallest:
+            color = "white" if lightness(shades[a.rank, a.action.stage, a.action.kind]) < 60 else INK
+            place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
+            ax.text((a.start + a.end) / 2, a.rank, text, color=color, **place)
+
+
+def _legend(shown: Content, shades) -> list:
+    """What colour means what; of the rank with the most stages, each of its shades."""
+    rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
+    ordinal = ["", ", 2nd stage", ", 3rd stage"]
+    handles = []
+    for kind, name in KIND_NAMES.items():
+        for i, stage in enumerate(shown.stages[rank]):
+            which = ordinal[i] if i < 3 else f", {i + 1}th stage"
+            handles.append(Patch(facecolor=shades[rank, stage, kind], label=f"{name}{which}"))
+    if shown.updates:
+        handles.append(Patch(facecolor=AMBER, label="update"))
+    handles.append(Patch(facecolor=TRACK, label="bubble"))
+    if shown.deadlock:
+        look = {"facecolor": "white", "edgecolor": VERMILION, "linestyle": (0, (3, 1.5))}
+        handles.append(Patch(label="waits for ever", **look))
+    return handles

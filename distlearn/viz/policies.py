@@ -1,0 +1,211 @@
+"""Policies side by side: the same runs against updates and against time, their staleness, their throughput."""
+
+from __future__ import annotations
+
+import re
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+
+from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled
+from .units import count_axis, time_axis
+
+X_LABELS = {"updates": "updates of the parameters", "time": "time", "samples": "samples used"}
+_KNOWN = {"BSP": (NAVY, LINES[0]), "ASP": (VERMILION, LINES[1]), "backup": (AMBER, LINES[2])}
+
+
+def policy_look(name: str, number: int, names) -> dict:
+    """Return colour and line of a policy: the same in every figure; shades of SSP darken with its bound."""
+    family = re.sub(r"\(.*", "", name)
+    if family in _KNOWN:
+        color, line = _KNOWN[family]
+    elif family == "SSP":
+        bounds = sorted(int(re.sub(r"\D", "", n)) for n in names if n.startswith("SSP("))
+        place = bounds.index(int(re.sub(r"\D", "", name))) / max(1, len(bounds) - 1)
+        color, line = mpl.colormaps["BuGn"](0.45 + 0.5 * place), LINES[3 + round(2 * place)]
+    else:
+        color, line = (PURPLE, TEAL, SKY)[number % 3], LINES[3 + number % 3]
+    return {"color": color, "linestyle": line}
+
+
+def _band(runs, x: str):
+    """Bring the curves of several seeds onto common points: (x, median, lowest, highest)."""
+    curves = []
+    for run in runs:
+        if len(run.curve) < 2:
+            raise ValueError(f"plot_policies: {run!r} has no curve; train with every > 0")
+        xs = run.curve["version"].astype(float) if x == "updates" else run.curve["time"]
+        if x == "samples":
+            rows = np.cumsum(np.bincount(run.applied["version"], run.applied["rows"], run.curve["version"][-1] + 1))
+            xs = rows[run.curve["version"]]
+        curves.append((xs, run.curve["loss"]))
+    end = min(float(xs[-1]) for xs, _ in curves)
+    first = max(float(xs[1]) for xs, _ in curves)
+    points = np.geomspace(min(first, end), end, 80) if x == "updates" else np.linspace(0, end, 80)
+    values = np.stack([np.interp(points, xs, ys) for xs, ys in curves])
+    return points, np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
+
+
+@styled
+def plot_loss(runs, *, x="time", ax=None, title=None):
+    """Draw the loss of several policies; a line is the median over seeds, its band reaches from best to worst.
+
+    Parameters
+    ----------
+    runs : dict of str to list of Run
+        By policy; what `compare_policies` returns.
+    x : {"time", "updates", "samples"}
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if x not in X_LABELS:
+        raise ValueError(f"plot_loss: x is {x!r}, expected one of {', '.join(X_LABELS)}")
+    (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
+    longest = 0.0
+    for i, (name, several) in enumerate(runs.items()):
+        points, median, low, high = _band(several, x)
+        look = policy_look(name, i, runs)
+        ax.plot(points, median, label=name, **look)
+        if len(several) > 1:
+            ax.fill_between(points, low, high, color=look["color"], alpha=0.18, linewidth=0)
+        longest = max(longest, float(points[-1]))
+    ax.set_ylabel("training loss")
+    if x == "time":
+        time_axis(ax.xaxis, longest, X_LABELS[x])
+    else:
+        count_axis(ax.xaxis, X_LABELS[x])
+    if x == "updates":
+        ax.set_xscale("log")
+        _plain_log(ax.xaxis)
+    ax.set_title(f"Loss against {x}" if title is None else title)
+    return ax
+
+
+@styled
+def plot_staleness(runs, *, ax=None, title=None):
+    """Draw how stale the gradients of each policy were: one row of bars for each, all of the same height in sum.
+
+    Parameters
+    ----------
+    runs : dict of str to list of Run
+        By policy. `Events` of the event simulation will do, too.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
+    shares = {}
+    for name, several in runs.items():
+        counts = [run.histogram() for run in several]
+        total = np.zeros(max(map(len, counts)))
+        for count in counts:
+            total[: len(count)] += count
+        shares[name] = total / total.sum()
+    furthest = max(int(np.searchsorted(np.cumsum(share), 0.98)) for share in shares.values()) + 1
+    for i, (name, share) in enumerate(shares.items()):
+        base = len(shares) - 1 - i
+        tall = 0.82 * share[: furthest + 1] / share.max()
+        ax.bar(np.arange(len(tall)), tall, 0.9, bottom=base, color=policy_look(name, i, runs)["color"])
+        ax.axhline(base, color=MUTED, linewidth=0.6)
+        mean = float(share @ np.arange(len(share)))
+        ax.annotate(f"mean {mean:.3g}", (1.0, base + 0.3), xycoords=("axes fraction", "data"), ha="right", color=INK)
+    ax.set_yticks(np.arange(len(shares)) + 0.35, list(shares)[::-1])
+    ax.grid(visible=False, axis="y")
+    ax.set_xlim(-0.8, furthest + 0.8)
+    count_axis(ax.xaxis, "staleness of a gradient [versions]")
+    ax.set_title("How stale the gradients are" if title is None else title)
+    return ax
+
+
+@styled
+def plot_throughput(runs, *, ax=None, title=None):
+    """Draw samples per second that went into updates; written beside each: updates per second, share dropped.
+
+    Parameters
+    ----------
+    runs : dict of str to list of Run
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
+    top = 0.0
+    for i, (name, several) in enumerate(runs.items()):
+        rates = np.array([run.samples_per_second for run in several])
+        row, middle = len(runs) - 1 - i, float(np.median(rates))
+        ax.barh(row, middle, 0.7, color=policy_look(name, i, runs)["color"])
+        ax.errorbar(middle, row, xerr=[[middle - rates.min()], [rates.max() - middle]], color=INK, capsize=3)
+        updates = np.median([run.throughput for run in several])
+        dropped = np.mean([run.dropped / len(run.gradients) for run in several])
+        text = f"{updates:.3g} updates/s" + (f", {dropped:.0%} dropped" if dropped else "")
+        ax.annotate(text, (float(rates.max()), row), (6, 0), textcoords="offset points", va="center", color=INK)
+        top = max(top, float(rates.max()))
+    ax.set_yticks(range(len(runs)), list(runs)[::-1])
+    ax.grid(visible=False, axis="y")
+    ax.set_xlim(0, 1.75 * top)
+    ax.set_xlabel("samples used per second [1/s]")
+    ax.set_title("Throughput" if title is None else title)
+    return ax
+
+
+@styled
+def plot_policies(runs, *, loss=None, title=None):
+    """Draw policies on four panels: loss against updates, against time, staleness, throughput.
+
+    Parameters
+    ----------
+    runs : dict of str to list of Run
+        What `compare_policies` returns.
+    loss : float, optional
+        A loss for the title to speak of; by default the highest of the medians at the end.
+    title : str, optional
+
+    Returns
+    -------
+    axes : tuple of Axes
+    """
+    from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
+
+    figure, axes = plt.subplots(2, 2, figsize=(12.4, 7.6))
+    (updates, time), (stale, speed) = axes
+    plot_loss(runs, x="updates", ax=updates, title="Per update, who waits for more gradients wins")
+    plot_loss(runs, x="time", ax=time, title="Per second, who does not wait wins")
+    time.legend(loc="upper right", ncols=2, handlelength=2.6)
+    plot_staleness(runs, ax=stale)
+    plot_throughput(runs, ax=speed)
+    figure.suptitle(_finding(runs, loss) if title is None else title, x=0.01, ha="left")
+    return updates, time, stale, speed
+
+
+def _finding(runs, loss) -> str:
+    """Say which policy reaches a loss first, and how much sooner than BSP."""
+    workers = next(iter(runs.values()))[0].workers
+    medians = {name: _band(several, "time")[:2] for name, several in runs.items()}
+    target = max(float(median[-1]) for _, median in medians.values()) if loss is None else loss
+    when = {}
+    for name, (points, median) in medians.items():
+        below = np.flatnonzero(median <= target * (1 + 1e-9))
+        if len(below):
+            when[name] = float(points[below[0]])
+    if "BSP" not in when or len(when) < 2:
+        return f"{len(runs)} policies on {workers} workers"
+    first = min(when, key=when.get)
+    times = when["BSP"] / max(when[first], 1e-300)
+    sooner = "no policy is sooner than BSP" if first == "BSP" else f"{first} is there {times:.2g} times sooner than BSP"
+    return f"{workers} workers, to a loss of {target:.2g}: {sooner}"
+
+
+def _plain_log(axis) -> None:
+    """Write powers of ten as numbers."""
+    axis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}"))

@@ -1,0 +1,88 @@
+"""Wrong answers to lab 11, and what each must cost."""
+
+STALENESS, SERVER, DELAY = {"check_staleness_of"}, {"check_async_sgd"}, {"check_delayed_descent"}
+GATE, BACKUP = {"check_ssp_ends"}, {"check_backup_update"}
+
+IN_TURN = """    for k in range(2 * steps * (comm.size - 1)):
+        turn = 1 + (k // 2) % (comm.size - 1)
+        kind, worker, g = comm.recv_obj(turn)
+"""
+
+PULL = """            comm.send_obj(("pull", comm.rank, None), 0)
+            comm.recv(w, 0)
+"""
+PULL_ONCE = """            if step == 0:
+                comm.send_obj(("pull", comm.rank, None), 0)
+                comm.recv(w, 0)
+"""
+
+MUTANTS = {
+    "staleness_of": [
+        ("after the update", ("version - pulled[worker])", "version + 1 - pulled[worker])"), STALENESS),
+        ("first pull", ("pulled[worker] = version", "pulled.setdefault(worker, version)"), STALENESS),
+        ("pulls count", ("pulled[worker] = version", "pulled[worker] = version; version += 1"), STALENESS),
+        ("never stale", ("version - pulled[worker])", "0)"), STALENESS),
+        ("version used", ("version - pulled[worker])", "pulled[worker])"), STALENESS),
+        ("only what is shown", ("version - pulled[worker])", "min(3, version - pulled[worker]))"), STALENESS),
+        ("no return", ("    return staleness", "    pass"), STALENESS),
+    ],
+    "async_sgd": [
+        (
+            "in turn",
+            ("    for _ in range(2 * steps * (comm.size - 1)):\n        kind, worker, g = comm.recv_obj()\n", IN_TURN),
+            SERVER,
+        ),
+        ("not in place", ("w -= lr * g", "w = w - lr * g"), SERVER),
+        ("sum of squares of the rate", ("w -= lr * g", "w -= lr * lr * g"), SERVER),
+        ("ends too soon", ("range(2 * steps * (comm.size - 1))", "range(steps * (comm.size - 1))"), SERVER),
+        ("mean over workers", ("w -= lr * g", "w -= lr * g / (comm.size - 1)"), SERVER),
+        ("pulls once", (PULL, PULL_ONCE), SERVER),
+        ("log of pushes", ("        log.append((kind, worker))", "            log.append((kind, worker))"), SERVER),
+        ("always step 0", ("rank, gradient(w, step)", "rank, gradient(w, 0)"), SERVER),
+        ("three workers", ("(comm.size - 1)", "min(3, comm.size - 1)"), SERVER),
+    ],
+    "delayed_descent": [
+        ("too old", ("t - staleness)", "t - staleness - 1)"), DELAY),
+        ("too young", ("t - staleness)", "t - staleness + 1)"), DELAY),
+        ("from the end", ("max(0, t - staleness)", "t - staleness"), DELAY),
+        ("no delay", ("max(0, t - staleness)", "t"), DELAY),
+        ("steps from the old version", ("versions[t] - lr", "versions[max(0, t - staleness)] - lr"), DELAY),
+        ("one step too few", ("range(steps)", "range(steps - 1)"), DELAY),
+        ("uphill", ("- lr * gradient", "+ lr * gradient"), DELAY),
+        ("in place", ("    versions = [w]", "    versions = [w]; w *= 1.1"), DELAY),
+        ("only what is shown", ("t - staleness)", "t - min(2, staleness))"), DELAY),
+    ],
+    "ssp_ends": [
+        ("nobody waits", ("k - bound - 1 >= 0", "False"), GATE),
+        (
+            "too strict",
+            ("    ends = np.zeros_like(seconds)", "    ends, bound = np.zeros_like(seconds), max(0, bound - 1)"),
+            GATE,
+        ),
+        (
+            "too loose",
+            ("    ends = np.zeros_like(seconds)", "    ends, bound = np.zeros_like(seconds), bound + 1"),
+            GATE,
+        ),
+        ("waits for the quickest", (".max())", ".min())"), GATE),
+        (
+            "forgets its own",
+            ("np.maximum(start, ends[int(k - bound - 1)].max())", "ends[int(k - bound - 1)].max()"),
+            GATE,
+        ),
+        ("starts, not ends", ("ends[k] = start + seconds[k]", "ends[k] = start"), GATE),
+        ("three workers", ("np.zeros(seconds.shape[1])", "np.zeros(3)"), GATE),
+        ("no infinity", ("if k - bound - 1 >= 0:", "if int(k - bound - 1) >= 0:"), GATE),
+    ],
+    "backup_update": [
+        ("all of them", ("int(np.ceil(gamma * len(arrivals)))", "len(arrivals)"), BACKUP),
+        ("rounded down", ("np.ceil(", "np.floor("), BACKUP),
+        ("by number", ('np.argsort(arrivals, kind="stable")', "np.arange(len(arrivals))"), BACKUP),
+        ("divided by all", (".mean(axis=0), float", ".sum(axis=0) / len(arrivals), float"), BACKUP),
+        ("when the last arrives", ("float(arrivals[used[-1]])", "float(max(arrivals))"), BACKUP),
+        ("the late ones", ("gradients[used]", "gradients[late]"), BACKUP),
+        ("not sorted", ("sorted(late.tolist())", "late.tolist()"), BACKUP),
+        ("an array", ("sorted(late.tolist())", "np.sort(late) if len(late) == 1 else late"), BACKUP),
+        ("three are enough", ("int(np.ceil(gamma * len(arrivals)))", "min(3, len(arrivals))"), BACKUP),
+    ],
+}

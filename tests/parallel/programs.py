@@ -1,0 +1,60 @@
+"""What the tests of strategies share: a small training run of any strategy, and the serial one to compare it with."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from distlearn.nn import SoftmaxCrossEntropy
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import Serial
+
+from .test_data_parallel import Batch, X, Y, cut, model_of
+
+
+def run(comm, make, kind="plain", rule="sgd", lr=0.3, steps=5, batch=20, uneven=False):
+    """Train a small model by `make(comm, model, loss, rule, lr)`; return parameters, losses and the strategy."""
+    model = model_of(kind)
+    before = {p.name: p.data.copy() for p in model.params}
+    frozen = {p.name: p.frozen for p in model.params}
+    strategy = make(comm, model, SoftmaxCrossEntropy(), RULES[rule](), lr)
+    losses = []
+    for step in range(steps):
+        bounds = cut(batch, comm.size, uneven)
+        rows = (np.arange(bounds[comm.rank], bounds[comm.rank + 1]) + step * batch) % len(X)
+        losses.append(strategy.step(Batch(X[rows], Y[rows], batch)))
+    if hasattr(strategy, "finish"):
+        strategy.finish()
+    params = strategy.gather_params()
+    assert (params is None) == (comm.rank > 0)
+    for name, value in (params or {}).items():
+        assert np.array_equal(value, before[name]) == frozen[name], name  # the others must have changed
+    output = strategy.predict(X[:9])
+    return SimpleNamespace(params=params, losses=losses, output=output, strategy=strategy)
+
+
+def serial(comm, model, loss, rule, lr):
+    """Make the strategy that all others must equal."""
+    return Serial(model, loss, Optimizer(model.params, rule, lr), comm.clock)
+
+
+class RingComm:
+    """A communicator whose reductions and gathers are rings of real messages, which a simulator's trace then counts."""
+
+    def __init__(self, comm):
+        self._comm = comm
+
+    def __getattr__(self, name):
+        return getattr(self._comm, name)
+
+    def all_reduce(self, x, op="sum"):
+        """Go around the ring twice."""
+        return ring_all_reduce(self._comm, x, op)
+
+    def reduce_scatter(self, x, op="sum"):
+        """Go around the ring once."""
+        return ring_reduce_scatter(self._comm, x, op)
+
+    def all_gather(self, x):
+        """Go around the ring once."""
+        return ring_all_gather(self._comm, x)

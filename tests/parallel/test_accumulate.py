@@ -1,0 +1,150 @@
+"""Naive data parallelism, and micro-batches whose gradients add up: serial training's numbers, other costs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
+from distlearn.optim import SGD, Optimizer
+from distlearn.parallel import DataParallel, NaiveDataParallel
+from distlearn.testing import assert_same_params
+
+from .programs import RingComm, run, serial
+from .test_data_parallel import Batch, model_of
+
+
+def naive(comm, model, loss, rule, lr):
+    return NaiveDataParallel(comm, model, loss, Optimizer(model.params, rule, lr))
+
+
+def data(**options):
+    def make(comm, model, loss, rule, lr):
+        return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr), **options)
+
+    return make
+
+
+def assert_equals_serial(size, make, **options):
+    uneven = options.pop("uneven", False)
+    want = SimWorld(1).run(run, serial, **options)[0]
+    results = SimWorld(size).run(run, make, uneven=uneven and size > 1, **options)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
+
+
+# -- naive -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
+@pytest.mark.parametrize("uneven", [False, True])
+def test_naive_equals_serial(size, kind, uneven):
+    assert_equals_serial(size, naive, kind=kind, uneven=uneven, rule="momentum")
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
+    world = SimWorld(size)
+    world.run(lambda comm: run(RingComm(comm), naive, steps=2).losses)
+    params = model_of("plain").params
+    sent = [m for m in world.trace.messages if m.source == 0]
+    assert len(sent) == 2 * (len(params) + 1) * 2 * (size - 1)
+    values = sum(p.size for p in params) + 1
+    assert sum(m.nbytes for m in world.trace.messages) == 2 * 2 * (size - 1) * 8 * values
+
+
+def test_buckets_that_overlap_beat_the_naive_form_on_a_slow_network():
+    def seconds(make):
+        world = SimWorld(4, Network(1e-4, 1e8), Roofline(1e9))
+        world.run(lambda comm: run(comm, make, batch=60).losses)
+        return world.makespan
+
+    assert seconds(data()) < seconds(data(overlap=False, cap_bytes=1)) < seconds(naive)
+
+
+# -- accumulation ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
+@pytest.mark.parametrize("accumulate", [2, 3])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_accumulation_equals_serial(size, kind, accumulate, overlap):
+    make = data(accumulate=accumulate, overlap=overlap, cap_bytes=300)
+    assert_equals_serial(size, make, kind=kind, uneven=True, rule="momentum")
+
+
+@given(size=st.integers(1, 5), batch=st.integers(1, 30), accumulate=st.integers(1, 40))
+@settings(max_examples=25, deadline=None)
+def test_any_number_of_micro_batches(size, batch, accumulate):
+    """Also more than there are samples, and pieces of unequal size."""
+    assert_equals_serial(size, data(accumulate=accumulate), batch=batch, steps=3)
+
+
+def test_activations_take_the_memory_of_one_micro_batch():
+    """What a forward pass saved is gone before the next begins; measured by the arrays themselves."""
+
+    def program(comm, accumulate):
+        model = MLP((64, 64, 64, 10), seed=0, dtype="float64")
+        strategy = data(accumulate=accumulate)(comm, model, SoftmaxCrossEntropy(), SGD(), 0.1)
+        forward, seen = model.forward, []
+
+        def watched(x, clock=None):
+            y, saved = forward(x, clock=clock)
+            seen.append(nbytes(saved))
+            return y, saved
+
+        model.forward = watched
+        strategy.step(Batch(np.ones((48, 64)), np.zeros(48, int), 48))
+        return seen
+
+    (whole,) = SimWorld(1).run(program, 1)[0]
+    pieces = SimWorld(1).run(program, 4)[0]
+    assert len(pieces) == 4
+    assert max(pieces) <= whole / 4 * 1.01
+
+
+def test_peak_memory_falls_as_python_sees_it():
+    import tracemalloc
+
+    def peak(accumulate):
+        model = MLP((64,) * 8, seed=0, dtype="float64")
+        optimizer = Optimizer(model.params, SGD(), 0.1)
+
+        def program(comm):
+            strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, accumulate=accumulate)
+            batch = Batch(np.ones((1024, 64)), np.zeros(1024, int), 1024)
+            tracemalloc.start()
+            strategy.step(batch)
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return most
+
+        return SimWorld(1).run(program)[0]
+
+    assert peak(8) < peak(1) / 4
+
+
+def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
+    def trace(accumulate):
+        world = SimWorld(2, Network(1e-5, 1e9), Roofline(1e9))
+        world.run(lambda comm: run(comm, data(accumulate=accumulate, cap_bytes=300), steps=1).losses)
+        return world.trace
+
+    one, four = trace(1), trace(4)
+    reduces = four.select(rank=0, name="all_reduce")
+    assert [s.nbytes for s in reduces] == [s.nbytes for s in one.select(rank=0, name="all_reduce")]
+    last_forward = max(s.end for s in four.select(rank=0, name="forward"))
+    assert len(four.select(rank=0, name="forward")) == 4 * len(one.select(rank=0, name="forward"))
+    assert min(s.start for s in reduces) > last_forward
+
+
+@pytest.mark.parametrize("options", [{"accumulate": 0}, {"accumulate": 1.5}, {"check_every": 0}])
+def test_bad_options_are_named(options):
+    ((name, value),) = options.items()
+    with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected 1 or more"):
+        SimWorld(1).run(run, data(**options))

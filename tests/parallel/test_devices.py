@@ -1,0 +1,46 @@
+"""Strategies on arrays that refuse implicit conversion to NumPy, as CuPy's do: nothing leaves the device unsaid."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm.local import LocalComm
+from distlearn.data import Batch
+from distlearn.nn import MLP, SoftmaxCrossEntropy, StrictArray
+from distlearn.nn.base import move
+from distlearn.optim import Adam, Optimizer
+from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, base, replicas, zero
+from distlearn.testing import assert_same_params
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(12, 7)), RNG.integers(0, 4, 12)
+MAKE = {
+    "serial": lambda comm, model, loss, rule, lr: Serial(model, loss, Optimizer(model.params, rule, lr)),
+    "naive": lambda comm, model, loss, rule, lr: NaiveDataParallel(
+        comm, model, loss, Optimizer(model.params, rule, lr)
+    ),
+    "data": lambda comm, model, loss, rule, lr: DataParallel(
+        comm, model, loss, Optimizer(model.params, rule, lr), accumulate=2, check_every=1
+    ),
+    "local_sgd": lambda comm, model, loss, rule, lr: LocalSGD(
+        comm, model, loss, Optimizer(model.params, rule, lr), every=1, average_state=True
+    ),
+} | {f"zero{stage}": lambda *args, stage=stage: ZeRO(*args, stage=stage) for stage in (1, 2, 3)}
+
+
+def train(make, convert):
+    model = move(MLP((7, 6, 4), seed=0, dtype="float64"), convert)
+    strategy = make(LocalComm(), model, SoftmaxCrossEntropy(), Adam(), 0.01)
+    losses = [strategy.step(Batch(convert(X), convert(Y), 12)) for _ in range(3)]
+    return strategy.gather_params(), losses, strategy.predict(convert(X))
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_strategies(name, monkeypatch):
+    for module in (base, replicas, zero):  # where copying to the host is meant
+        monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, StrictArray) else np.asarray(x))
+    params, losses, output = train(MAKE["serial"], lambda a: a.copy())
+    there = train(MAKE[name], lambda a: StrictArray(a.copy()))
+    assert_same_params(there[0], params)
+    np.testing.assert_allclose(there[1], losses, atol=1e-12)
+    assert isinstance(there[2], StrictArray)
+    np.testing.assert_allclose(there[2].get(), output, atol=1e-12)

@@ -1,0 +1,234 @@
+"""Several kinds of parallelism at once equal serial training, and send what they say."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm.protocol import RankError
+from distlearn.nn import SoftmaxCrossEntropy
+from distlearn.optim import Momentum, Optimizer
+from distlearn.parallel import FP16, DataParallel, Hybrid, OneWeirdTrick
+from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
+from distlearn.testing import assert_same_params
+from distlearn.train import Settings
+from distlearn.train import train as train_by_settings
+from distlearn.world import launch
+
+from .hybrid_rank import WAYS
+from .tensor_cases import IMAGES, Batch, F, batches, own_part, serial, train
+from .test_tensor import COLLECTIVES, assert_equal
+
+# -- one weird trick
+
+
+def trick(comm, kind, **options):
+    return train(lambda *args: OneWeirdTrick(comm, *args, cap_bytes=300), kind, **options)
+
+
+@pytest.mark.parametrize("kind", [k for k in IMAGES if k != "batch norm"])
+def test_trick_equals_serial(kind):
+    want = serial(kind, clip_norm=0.3)
+    for size in (1, 2, 3, 4):
+        assert_equal(SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(trick, kind, clip_norm=0.3), want)
+
+
+@pytest.mark.parametrize("name", ["lenet", "cnn"])
+@pytest.mark.parametrize("samples", [3, 9])
+def test_trick_on_the_networks_that_a_laptop_trains(name, samples):
+    """Also with fewer samples than ranks."""
+    rng = np.random.default_rng(0)
+    batch = Batch(rng.normal(size=(samples, 784)), rng.integers(0, 10, samples), samples)
+
+    def program(comm):
+        model = nn.build(name, seed=1, **F)
+        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.05))
+        losses = [strategy.step(batch) for _ in range(2)]
+        return losses, strategy.gather_params()
+
+    losses, want = SimWorld(1).run(program)[0]
+    for size in (2, 4):
+        results = SimWorld(size).run(program)
+        assert_same_params(results[0][1], want)
+        np.testing.assert_allclose(results[-1][0], losses, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["filters", "flat dropout", "inception", "few filters"])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_trick_sends_what_its_account_says(kind, size):
+    batch = next(batches(kind, 1))
+
+    def program(comm):
+        model = IMAGES[kind]()
+        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        began = comm.clock.now()
+        strategy.step(batch)
+        return began, strategy.account(batch.x.shape)
+
+    world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e9))
+    results = world.run(program)
+    step = world.trace.window(max(began for began, _ in results))
+    for rank, (_, told) in enumerate(results):
+        calls = Counter((s.name, s.nbytes) for s in step.select(rank=rank, lane="comm") if s.name in COLLECTIVES)
+        assert size == 1 or calls == Counter((t.name, t.nbytes) for t in told.forward + told.backward)
+        assert bool(told.nbytes) == (size > 1)
+
+
+def step_on_alexnet(way, size=4, batch=256):
+    """Run one step on AlexNet without numbers; return what rank 0 gave to collectives, and the strategy's account."""
+
+    def program(comm):
+        model = phantom_copy(outline)
+        strategy = way(comm, model, phantom_loss, Optimizer(model.params, Momentum(), 0.1))
+        hollow(strategy.model)
+        comm.barrier()
+        began = comm.clock.now()
+        strategy.step(phantom_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
+        return began, strategy.account((batch, 227, 227, 3)) if way is OneWeirdTrick else None
+
+    outline = phantom_copy(nn.build("alexnet", seed=None))
+    world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e12))
+    (began, told), *_ = world.run(program)
+    calls = world.trace.window(began).select(rank=0, lane="comm")
+    return [(s.name, s.nbytes) for s in calls if s.name in COLLECTIVES], told
+
+
+def test_trick_sends_less_than_data_parallelism_on_alexnet():
+    """Krizhevsky's point: convolutions' gradients and dense layers' activations are small."""
+    calls, told = step_on_alexnet(OneWeirdTrick)
+    everything, _ = step_on_alexnet(DataParallel)
+    assert Counter(calls) == Counter((t.name, t.nbytes) for t in told.forward + told.backward)
+    seam = 256 * 9216 * 4
+    assert {("all_gather", seam), ("reduce_scatter", seam)} <= set(calls)
+    assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 4  # all parameters, and the loss
+    assert told.nbytes < 243_860_896 / 5
+
+
+def test_trick_needs_both_kinds_of_layers():
+    def program(comm, model):
+        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+
+    with pytest.raises(RankError, match="before the first Linear, got Linear, ReLU, Linear; use TensorParallel"):
+        SimWorld(2).run(program, nn.MLP((7, 5, 4)))
+    with pytest.raises(RankError, match="use DataParallel"):
+        SimWorld(2).run(program, nn.build("squeezenet28", seed=None))
+
+
+def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
+    def program(comm):
+        shared = nn.Linear(4, 4, 1)
+        model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
+        OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+
+    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used before and behind the first dense layer"):
+        SimWorld(2).run(program)
+
+
+# -- data x pipeline x tensor
+
+CUBE = (2, 2, 2)
+AXES = [CUBE, (8, 1, 1), (1, 1, 3), (1, 3, 1), (1, 2, 2), (2, 1, 2), (2, 2, 1), (1, 1, 1), (3, 1, 2)]
+CASES = [("mlp", axes) for axes in AXES] + [
+    (kind, axes)
+    for kind in ("tied", "frozen", "filters", "inception", "two grus")
+    for axes in (CUBE, (1, 3, 1), (2, 1, 2))
+]
+
+
+def hybrid(comm, kind, axes, clip_norm=None, **options):
+    dp, pp, tp = axes
+    make = lambda *args: Hybrid(comm, *args, dp=dp, pp=pp, tp=tp, cap_bytes=200, **options)  # noqa: E731
+    return train(make, kind, clip_norm=clip_norm, part=own_part)
+
+
+def run_hybrid(kind, axes, **options):
+    world = SimWorld(int(np.prod(axes)), Network(1e-5, 1e8), Roofline(1e9))
+    return world.run(hybrid, kind, axes, **options), world
+
+
+@pytest.mark.parametrize(("kind", "axes"), CASES, ids=str)
+def test_hybrid_equals_serial(kind, axes):
+    assert_equal(run_hybrid(kind, axes)[0], serial(kind))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "tied", "inception"])
+def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
+    assert_equal(run_hybrid(kind, CUBE, clip_norm=0.05)[0], serial(kind, clip_norm=0.05))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_hybrid_takes_any_schedule(schedule):
+    results, _ = run_hybrid("two convolutions", (1, 2, 2), schedule=schedule, n_microbatches=4)
+    assert_equal(results, serial("two convolutions"))
+
+
+def test_hybrid_compresses_along_dp():
+    results, world = run_hybrid("mlp", CUBE, compress=FP16())
+    want = serial("mlp")
+    np.testing.assert_allclose(results[7].losses, want.losses, atol=1e-2)
+    assert results[7].losses[-1] != want.losses[-1]
+    _, whole = run_hybrid("mlp", CUBE)
+    along_dp = [sum(m.nbytes for m in w.trace.messages if abs(m.source - m.dest) == 4) for w in (world, whole)]
+    assert along_dp[0] > 0 == along_dp[1]  # codes go from rank to rank, whole numbers through all-reduces
+
+
+def test_hybrid_with_a_stage_that_has_nothing_to_learn():
+    results, _ = run_hybrid("mlp", (2, 3, 1), stages=[slice(0, 1), slice(1, 2), slice(2, 5)])
+    assert_equal(results, serial("mlp"))
+
+
+def test_hybrid_sums_its_own_parameters_along_dp():
+    """Buckets of a rank hold 1 / (pp tp) of the model; tp neighbours are ranks 0 and 1."""
+
+    def program(comm):
+        model = nn.MLP((16, 64, 16, 64, 16), seed=1, **F)
+        optimizer = Optimizer(model.params, Momentum(), 0.1)
+        strategy = Hybrid(comm, model, SoftmaxCrossEntropy(), optimizer, dp=2, pp=2, tp=-1)
+        x = np.ones((4, 16))
+        strategy.step(Batch(x, np.zeros(4, int), 8))
+        held = sum(p.size for p in strategy.pipeline.params)
+        return held, sum(b.flat.size for b in strategy.buckets), strategy.mesh.coordinates["tp"], strategy.rank
+
+    results = SimWorld(8).run(program)
+    a_stage = 16 * 64 + 64 + 64 * 16 + 16
+    for held, summed, _, _ in results:
+        assert held == (a_stage - 16) // 2 + 16
+        assert summed == held + 1  # the loss rides along
+    assert [tp for _, _, tp, _ in results] == [0, 1] * 4
+    assert [dp for _, _, _, dp in results] == [0] * 4 + [1] * 4
+
+
+def test_hybrid_of_one_axis_is_data_parallelism():
+    def plain(comm):
+        return train(lambda *args: DataParallel(comm, *args), "mlp", part=own_part)
+
+    want = SimWorld(3).run(plain)
+    assert_same_params(run_hybrid("mlp", (3, 1, 1))[0][0].params, want[0].params, tol=0)
+
+
+def test_axes_that_do_not_fit_are_an_error():
+    with pytest.raises(RankError, match=r"needs 8 ranks, but the communicator has 4"):
+        SimWorld(4).run(hybrid, "mlp", CUBE)
+
+
+# -- other worlds
+
+
+@pytest.mark.mpi
+def test_four_ranks_under_mpiexec(tmp_path):
+    done = launch(4, ["python", "-m", "tests.parallel.hybrid_rank", tmp_path], timeout=100, capture=True)
+    assert done.returncode == 0, done.stderr
+    for name, (kind, _, _) in WAYS.items():
+        with np.load(tmp_path / f"{name}.npz") as got:
+            assert_same_params(dict(got), serial(kind).params, what=name)
+
+
+def test_settings_name_the_axes():
+    settings = Settings(data="digits", hidden=(9, 8), dtype="float64", epochs=1, batch_size=50, n_train=120)
+    want = SimWorld(1).run(train_by_settings, settings.but(strategy="serial"))[0]
+    got = SimWorld(8).run(train_by_settings, settings.but(strategy="hybrid", pp=2, tp=2, n_microbatches=3))
+    assert_same_params(got[0].params, want.params)
+    np.testing.assert_allclose(got[-1].history.losses, want.history.losses, atol=1e-12)
+    assert got[5].history.column("test_accuracy") == want.history.column("test_accuracy")

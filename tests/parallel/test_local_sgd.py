@@ -1,0 +1,146 @@
+"""Local SGD: data parallelism where it averages at every step, and an H-th of the messages where it does not."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import RankError, SimWorld
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.optim import SGD, MixedPrecision, Optimizer
+from distlearn.parallel import LocalSGD
+from distlearn.testing import assert_same_params
+from distlearn.train import Settings, train
+
+from .programs import RingComm, run, serial
+from .test_data_parallel import Batch, X, Y, cut, model_of
+
+
+def local(**options):
+    def make(comm, model, loss, rule, lr):
+        return LocalSGD(comm, model, loss, Optimizer(model.params, rule, lr), **options)
+
+    return make
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
+@pytest.mark.parametrize("uneven", [False, True])
+def test_averaging_at_every_step_is_data_parallelism(size, kind, uneven):
+    """Also where a rank has no samples: a replica counts by the samples that it has seen."""
+    want = SimWorld(1).run(run, serial, kind=kind)[0]
+    results = SimWorld(size).run(run, local(every=1), kind=kind, uneven=uneven and size > 1)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
+
+
+@pytest.mark.parametrize("rule", ["momentum", "nesterov"])
+def test_with_the_momentum_averaged_too_it_is_data_parallelism_with_momentum(rule):
+    """Because the rules are linear in the gradient."""
+    want = SimWorld(1).run(run, serial, rule=rule)[0]
+    got = SimWorld(3).run(run, local(every=1, average_state=True), rule=rule, uneven=True)[0]
+    assert_same_params(got.params, want.params)
+
+
+def test_momentum_kept_apart_leads_elsewhere_than_momentum_averaged():
+    apart, together = (
+        SimWorld(3).run(run, local(every=2, average_state=average), rule="adam", lr=0.01)[0].params
+        for average in (False, True)
+    )
+    assert max(abs(apart[name] - together[name]).max() for name in apart) > 1e-4
+
+
+def by_hand(size, every, steps, batch, lr=0.3):
+    """The definition, without a communicator: one replica after the other, then the average weighted by samples."""
+    replicas = [model_of("plain") for _ in range(size)]
+    rules = [Optimizer(m.params, SGD(), lr) for m in replicas]
+    seen = np.zeros(size)
+    for step in range(steps):
+        bounds = cut(batch, size, False)
+        for r, (model, rule) in enumerate(zip(replicas, rules, strict=True)):
+            rows = (np.arange(bounds[r], bounds[r + 1]) + step * batch) % len(X)
+            if len(rows):
+                rule.zero_grad()
+                y, saved = model.forward(X[rows])
+                model.backward(SoftmaxCrossEntropy()(y, Y[rows])[1], saved)
+                rule.step()
+            seen[r] += len(rows)
+        if step + 1 == steps or (every and (step + 1) % every == 0):
+            for ps in zip(*(m.params for m in replicas), strict=True):
+                mean = sum(n * p.data for n, p in zip(seen, ps, strict=True)) / seen.sum()
+                for p in ps:
+                    p.data[...] = mean
+            seen[:] = 0
+    return {p.name: p.data for p in replicas[0].params}
+
+
+@given(
+    size=st.integers(1, 5),
+    every=st.sampled_from([None, 2, 3, 7]),
+    steps=st.integers(1, 7),
+    batch=st.sampled_from([3, 7, 20]),
+)
+@settings(max_examples=25, deadline=None)
+def test_it_is_what_the_definition_says(size, every, steps, batch):
+    want = by_hand(size, every, steps, batch)
+    results = SimWorld(size).run(run, local(every=every), steps=steps, batch=batch)
+    assert_same_params(results[0].params, want)
+    assert len({r.output.tobytes() for r in results}) == 1  # finish() has brought everybody together
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize(("every", "averages"), [(1, 6), (2, 3), (4, 2), (None, 1)])
+def test_messages_and_bytes_on_a_ring_are_the_docstrings(size, every, averages):
+    """Two averages for H = 4: one after four steps, one by `finish` after the two that are left."""
+
+    def program(comm):
+        make = local(every=every)
+        return run(RingComm(comm), make, steps=6).params
+
+    world = SimWorld(size)
+    world.run(program)
+    values = sum(p.size for p in model_of("plain").params) + 2
+    sent = [m for m in world.trace.messages if m.source == 0]
+    assert len(sent) == averages * 2 * (size - 1)
+    assert sum(m.nbytes for m in world.trace.messages) == averages * 2 * (size - 1) * 8 * values
+
+
+def test_it_learns_the_digits_with_an_eighth_of_the_bytes():
+    settings = Settings(data="digits", hidden=(64,), epochs=12, evaluate_every=12, batch_size=64)
+    world, every = SimWorld(4), SimWorld(4)
+    want = every.run(train, settings)[0].history.last.test_accuracy
+    got = world.run(train, settings.but(strategy="local_sgd", average_every=8))[0].history.last.test_accuracy
+    sent = [sum(s.nbytes for s in w.trace.select(rank=0, name="all_reduce") if s.nbytes > 100) for w in (world, every)]
+    assert want > 0.95
+    assert got > want - 0.02
+    assert sent[0] == pytest.approx(sent[1] / 8, rel=0.03)  # and a last average for the steps that were left
+
+
+def test_replicas_are_apart_between_averages_and_together_after_them():
+    def program(comm):
+        model = MLP((7, 5, 4), seed=0, dtype="float64")
+        strategy = local(every=3)(comm, model, SoftmaxCrossEntropy(), SGD(), 0.5)
+        part = np.array_split(np.arange(20), comm.size)[comm.rank]
+        seen = []
+        for _ in range(4):
+            loss = strategy.step(Batch(X[part], Y[part], 20))
+            seen.append((model.params[0].data.tobytes(), loss))
+        return seen
+
+    a, b = SimWorld(2).run(program)
+    assert [x[0] == y[0] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
+    assert [x[1] == y[1] for x, y in zip(a, b, strict=True)] == [False, False, True, False]
+
+
+def test_bad_options_are_named():
+    for every in (0, -1, 2.5):
+        with pytest.raises(RankError, match=f"every is {every}, expected 1 step or more"):
+            SimWorld(1).run(run, local(every=every))
+
+    def mixed(comm, model, loss, rule, lr):
+        return LocalSGD(comm, model, loss, MixedPrecision(model.params, rule, lr))
+
+    with pytest.raises(RankError, match="LocalSGD averages the parameters that the optimizer changes"):
+        SimWorld(1).run(run, mixed)

@@ -1,0 +1,338 @@
+"""The parameter server: what it computes equals what serial SGD would, gradient by gradient, in every world."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.backend import to_device
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.data import Batches, Dataset
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.nn.base import move
+from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
+from distlearn.parallel import Serial
+from distlearn.parallel.param_server import (
+    ParameterServer,
+    Speeds,
+    asp,
+    backup,
+    bsp,
+    constant,
+    inverse,
+    softsync,
+    ssp,
+)
+from distlearn.testing import assert_same_params
+from distlearn.train import fit
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(90, 7)), RNG.integers(0, 4, 90)
+DATA = Dataset("noise", X[:64], Y[:64], X[64:64], Y[64:64], X[64:], Y[64:], tuple("abcd"), "a generator")
+POLICIES = [asp(), ssp(0), ssp(2), softsync(2), bsp(), backup(0.6)]
+
+
+def model_of(frozen=False):
+    model = MLP((7, 6, 4), "sigmoid", seed=2, dtype="float64")
+    model.params[1].frozen = frozen
+    return model
+
+
+def program(comm, policy, servers=1, batch=20, steps=9, rule=None, lr=0.3, frozen=False, slow=None, **options):
+    """Train; on rank 0 the run, with snapshots of the parameters where `every` asks for them."""
+    speeds = Speeds(comm.size - servers, law="lognormal", shape=0.4, slow=slow, seed=5)
+    server = ParameterServer(
+        comm,
+        model_of(frozen),
+        SoftmaxCrossEntropy(),
+        rule or SGD(),
+        lr,
+        policy,
+        servers=servers,
+        pace=speeds,
+        **options,
+    )
+    run = server.train(DATA, batch_size=batch, steps=steps, seed=3)
+    if run is not None and server._shard.every:
+        run.notes["snapshots"] = {s.version: s.share for s in server._shard.snapshots}
+    return run
+
+
+def serial(batch=20, steps=9, rule=None, lr=0.3, frozen=False):
+    """Return what plain training does with the same batches."""
+    model = model_of(frozen)
+    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or SGD(), lr))
+    batches, losses, epoch = Batches(DATA.x_train, DATA.y_train, batch, seed=3), [], 0
+    while len(losses) < steps:
+        losses += [strategy.step(b) for b in list(batches.epoch(epoch))[: steps - len(losses)]]
+        epoch += 1
+    return SimpleNamespace(params={p.name: p.data for p in model.params}, losses=losses)
+
+
+# -- equal to serial
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("servers", [1, 2, 3])
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
+def test_bsp_equals_serial(workers, servers, rule):
+    """20 samples on 3 or 7 workers, and last batches of 4 samples: parts are uneven, some are empty."""
+    run = SimWorld(servers + workers).run(program, bsp(), servers=servers, rule=RULES[rule]())[0]
+    want = serial(rule=RULES[rule]())
+    assert_same_params(run.params, want.params, what=f"{workers} workers, {servers} servers")
+    np.testing.assert_allclose(run.losses, want.losses, rtol=0, atol=1e-12)
+    assert (run.updates, run.dropped, set(run.staleness)) == (9, 0, {0})
+    assert not np.array_equal(run.params["0.W"], model_of().params[0].data)
+
+
+@given(workers=st.integers(1, 6), servers=st.integers(1, 4), batch=st.integers(1, 64), frozen=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_bsp_equals_serial_for_any_sizes(workers, servers, batch, frozen):
+    run = SimWorld(servers + workers, Network(1e-2, 1e4)).run(
+        program, bsp(), servers=servers, batch=max(batch, workers), frozen=frozen, steps=4
+    )[0]
+    assert_same_params(run.params, serial(max(batch, workers), frozen=frozen, steps=4).params)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "nesterov", "adam"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_one_worker_is_serial_bit_for_bit(policy, rule):
+    """Staleness is 0, factors are 1: no rounding can differ, whatever the policy and the rate."""
+    run = SimWorld(2).run(program, policy, rule=RULES[rule](), rate=inverse)[0]
+    want = serial(rule=RULES[rule]())
+    for name, value in want.params.items():
+        assert run.params[name].tobytes() == value.tobytes(), name
+    assert run.losses.tolist() == want.losses
+
+
+def test_lockstep_updates_add_up_to_those_of_bsp():
+    """SSP(0): each round's gradients are all of one version, so n small steps are BSP's one (Ho et al., section 2)."""
+    together = SimWorld(5).run(program, bsp(), batch=16, steps=6)[0]
+    apart = SimWorld(5).run(program, ssp(0), batch=16, steps=6, lr=0.3 / 4)[0]
+    assert (together.updates, apart.updates) == (6, 24)
+    assert_same_params(apart.params, together.params)
+
+
+def gradient_at(values, batch):
+    """The mean gradient of a batch at given parameters, with nothing of the server's code."""
+    model, start = model_of(), 0
+    for p in model.params:
+        p.data[...] = values[start : start + p.size].reshape(p.data.shape)
+        start += p.size
+    y, saved = model.forward(batch.x)
+    model.backward(SoftmaxCrossEntropy()(y, batch.y, len(batch.x))[1], saved)
+    return np.concatenate([p.grad.ravel() for p in model.params])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
+    """W(v) = W(v - 1) - lr V, V = mu V + sum_i weight_i dW_i(used_i), recomputed from the run's record alone.
+
+    Staleness makes the gradient smaller and leaves the velocity, which lives on the server, as it is.
+    """
+    run = SimWorld(6).run(
+        program, policy, batch=25, steps=7, every=1, rate=inverse, slow={1: 3.0}, rule=Momentum(momentum)
+    )[0]
+    saved = run.notes["snapshots"]
+    dealt = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
+    velocity = np.zeros(saved[0].size)
+    for version in range(1, run.updates + 1):
+        made = run.gradients[run.gradients["version"] == version]
+        velocity *= momentum
+        for g in made:
+            epoch, number = divmod(g["step"], len(dealt[0]))
+            batch = list(dealt[g["worker"]].epoch(epoch))[number]
+            assert len(batch.x) == g["rows"]
+            assert g["staleness"] == version - 1 - g["used"]
+            assert g["factor"] == 1 / max(1, g["staleness"])
+            velocity += g["rows"] / made["rows"].sum() * g["factor"] * gradient_at(saved[g["used"]], batch)
+        np.testing.assert_allclose(saved[version], saved[version - 1] - 0.3 * velocity, rtol=0, atol=1e-14)
+    assert run.updates == max(saved)
+    assert len(run.gradients) == 35
+
+
+# -- the same every time, and with any number of servers
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_the_same_twice(policy):
+    def once():
+        world = SimWorld(6, Network(1e-3, 1e5, contention="ports"), Roofline(1e6), jitter=0.2, seed=1)
+        return world.run(program, policy, servers=2, every=3)[0], world.trace
+
+    (a, first), (b, second) = once(), once()
+    assert first == second
+    assert a.gradients.tobytes() == b.gradients.tobytes()
+    assert a.curve.tobytes() == b.curve.tobytes()
+    assert all(a.params[name].tobytes() == b.params[name].tobytes() for name in a.params)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_the_number_of_servers_changes_no_number(policy):
+    one = SimWorld(6).run(program, policy, slow={2: 4.0})[0]
+    for servers in (2, 3):
+        more = SimWorld(5 + servers).run(program, policy, servers=servers, slow={2: 4.0})[0]
+        assert more.gradients.tobytes() == one.gradients.tobytes()
+        assert_same_params(more.params, one.params, tol=0)
+
+
+# -- what policies promise
+def leads(run):
+    """By how much each step's worker was ahead of the slowest one when it started, from the record of arrivals."""
+    clocks, found = np.zeros(run.workers, int), []
+    for worker in run.gradients["worker"]:
+        clocks[worker] += 1
+        found.append(clocks.max() - clocks.min())
+    return found
+
+
+def test_asynchronous_updates_follow_the_quick_ones():
+    run = SimWorld(5).run(program, asp(), slow={3: 10.0}, steps=20)[0]
+    counts = np.bincount(run.gradients["worker"])
+    assert counts.sum() == run.updates == 80
+    assert counts[3] < counts.min(where=np.arange(4) != 3, initial=99) / 4
+    assert run.staleness.max() > 10
+    assert abs(run.staleness.mean() - 3) < 1
+
+
+def test_backup_workers_do_not_wait_for_the_straggler():
+    run = SimWorld(6).run(program, backup(0.8), slow={0: 10.0}, steps=10, batch=25)[0]
+    waiting = SimWorld(6).run(program, bsp(), slow={0: 10.0}, steps=10, batch=25)[0]
+    assert run.dropped > 0
+    assert set(run.gradients["worker"][run.gradients["version"] == 0]) >= {0}
+    full = np.bincount(run.applied["version"])[1:-1]
+    assert set(full) == {4}
+    assert set(run.staleness) == {0}
+    assert run.throughput > 4 * waiting.throughput
+
+
+@given(bound=st.integers(0, 5), seed=st.integers(0, 99), shape=st.floats(0.01, 2), workers=st.integers(2, 6))
+@settings(max_examples=25, deadline=None)
+def test_ssp_never_exceeds_its_bound(bound, seed, shape, workers):
+    def train(comm):
+        pace = Speeds(workers, law="lognormal", shape=shape, slow={seed % workers: 3.0}, seed=seed)
+        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, ssp(bound), pace=pace)
+        return server.train(DATA, batch_size=12, steps=8)
+
+    run = SimWorld(workers + 1).run(train)[0]
+    assert max(leads(run)) <= bound + 1  # `bound` when a step starts, and one more when it is done
+    assert run.staleness.max() <= (2 * bound + 1) * (workers - 1)
+
+
+def test_time_can_end_a_run():
+    run = SimWorld(4).run(lambda comm: program_for(comm, seconds=6.0))[0]
+    assert 6 < run.seconds < 10
+    assert run.gradients["time"].max() == run.seconds
+
+
+def program_for(comm, **until):
+    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, asp(), pace=Speeds(comm.size - 1))
+    return server.train(DATA, batch_size=12, **until)
+
+
+def test_curve_and_record():
+    run = SimWorld(4).run(program, asp(), every=5)[0]
+    assert run.curve["version"].tolist() == [0, 5, 10, 15, 20, 25]
+    assert run.curve["time"][0] == 0
+    assert (np.diff(run.curve["time"]) > 0).all()
+    assert run.curve["loss"][-1] < run.curve["loss"][0]
+    assert (run.curve["accuracy"] <= 1).all()
+    assert run.histogram().sum() == run.updates == len(run.times) == len(run.losses) == 27
+    assert run.samples_per_second == pytest.approx(run.gradients["rows"].sum() / run.seconds)
+    assert "27 updates" in repr(run)
+
+
+# -- as a Strategy
+def strategy(comm, policy):
+    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.3, policy)
+    history = None
+    if server.is_server:
+        server.serve()
+    else:
+        history = fit(server, DATA, epochs=2, batch_size=20, seed=3)
+        server.leave()
+    return SimpleNamespace(history=history, params=server.gather_params())
+
+
+def test_fit_drives_a_worker():
+    results = SimWorld(4).run(strategy, bsp())
+    want = SimWorld(2).run(strategy, bsp())
+    reference = serial(steps=8)
+    assert_same_params(results[0].params, reference.params)
+    for result in (*results[1:], want[1]):
+        assert result.params is None
+        np.testing.assert_allclose(result.history.losses, reference.losses, atol=1e-12)
+        assert result.history.last.test_accuracy == want[1].history.last.test_accuracy
+    assert SimWorld(4).run(strategy, ssp(1))[2].history.last.samples == 128
+
+
+# -- what goes wrong
+def test_an_error_on_a_worker_names_it():
+    def pace(worker, step):
+        if (worker, step) == (2, 3):
+            raise OSError("the disk is full")
+        return 1.0
+
+    def train(comm):
+        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, bsp(), pace=pace)
+        return server.train(DATA, batch_size=12, steps=8)
+
+    with pytest.raises(RankError, match="rank 3: OSError: the disk is full"):
+        SimWorld(4).run(train)
+
+
+def test_divergence_ends_the_run():
+    with np.errstate(all="ignore"):
+        run = SimWorld(4).run(program, asp(), lr=1e308, steps=50)[0]
+    assert run.diverged
+    assert len(run.gradients) < 30
+    assert "diverged" in repr(run)
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "message"),
+    [
+        (1, {}, "1 servers on 1 ranks"),
+        (3, {"servers": 3}, "3 servers on 3 ranks"),
+        (3, {"rule": LARS()}, "LARS looks at whole parameters"),
+        (3, {"steps": None}, "give steps, seconds, or both"),
+        (3, {"steps": 0}, "steps is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(size, options, message):
+    with pytest.raises((RankError, ValueError), match=message):
+        SimWorld(size).run(lambda comm: program_raw(comm, **options))
+
+
+def program_raw(comm, servers=1, rule=None, steps=3):
+    server = ParameterServer(
+        comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), 0.1, servers=servers, rate=constant
+    )
+    return server.train(DATA, batch_size=12, steps=steps)
+
+
+def test_training_twice_is_refused():
+    def twice(comm):
+        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, asp())
+        for _ in range(2):
+            server.train(DATA, batch_size=12, steps=1)
+
+    with pytest.raises(RankError, match="this one has trained"):
+        SimWorld(3).run(twice)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("policy", [bsp(), ssp(1)], ids=str)
+def test_workers_on_a_gpu_and_servers_beside_them(policy):
+    """Models and data of the workers are CuPy arrays, those of the servers NumPy's; the numbers are the same."""
+
+    def mixed(comm):
+        model, data = model_of(), DATA
+        if comm.rank >= 2:
+            model, data = move(model, lambda array: to_device(array, "gpu")), DATA.on("gpu")
+        server = ParameterServer(comm, model, SoftmaxCrossEntropy(), SGD(), 0.3, policy, servers=2, every=3)
+        return server.train(data, batch_size=20, steps=6, seed=3)
+
+    run = SimWorld(5).run(mixed)[0]
+    if policy == bsp():
+        assert_same_params(run.params, serial(steps=6).params)
+    assert run.curve["loss"][-1] < run.curve["loss"][0]

@@ -1,0 +1,159 @@
+"""Ranks that drifted apart are found and named, whatever drifted; ranks that did not are left in peace."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import RankError, SimWorld
+from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.optim import Adam, Momentum, Optimizer
+from distlearn.parallel import DataParallel, ReplicaError, check_replicas
+
+from .test_data_parallel import Batch, X, Y
+
+
+def caught(size, program):
+    """Run; return the ReplicaError that every rank raised."""
+
+    def wrapped(comm):
+        try:
+            program(comm)
+        except ReplicaError as error:
+            return error
+        return None
+
+    first, *others = SimWorld(size).run(wrapped)
+    assert all(str(e) == str(first) for e in others)  # everybody raises, and the same
+    return first
+
+
+def params_of(rank, *drifts):
+    """Four parameters; `drifts` are (rank, number of the parameter, value to add to one element)."""
+    params = [Param(np.arange(6.0).reshape(2, 3), "0.W"), Param(np.ones(3), "0.b")]
+    params += [Param(np.full(4, 7, "float32"), "1.W"), Param(np.zeros(0), "1.b")]
+    for where, i, value in drifts:
+        if rank == where:
+            params[i].data.reshape(-1)[1] += value
+    return params
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_equal_replicas_cost_eight_bytes_a_rank(size):
+    world = SimWorld(size)
+    world.run(lambda comm: check_replicas(comm, params_of(comm.rank)))
+    spans = world.trace.select(lane="comm", rank=0)
+    assert [(s.name, s.nbytes) for s in spans] == [("all_gather", 8 * size)] * (size > 1)
+
+
+@pytest.mark.parametrize("value", [1e-15, -3.0, 1e300])
+def test_one_rank_that_drifted_is_named(value):
+    error = caught(4, lambda comm: check_replicas(comm, params_of(comm.rank, (2, 1, value))))
+    assert error.majority
+    ((rank, parameter, difference),) = error.drifts
+    assert (rank, parameter) == (2, "0.b")
+    assert difference == abs(1 - (1 + value))
+    assert str(error).startswith("rank 2 drifted from the others in 0.b; the largest difference is ")
+
+
+def test_several_drifts_are_named_by_parameter_and_rank():
+    drifts = [(0, 0, 1.0), (3, 0, -2.5), (4, 2, 0.5)]
+    error = caught(6, lambda comm: check_replicas(comm, params_of(comm.rank, *drifts)))
+    assert [tuple(d) for d in error.drifts] == [(0, "0.W", 1.0), (3, "0.W", 2.5), (4, "1.W", 0.5)]
+    assert "ranks 0, 3, 4 drifted from the others in 0.W, 1.W" in str(error)
+    assert "the largest difference is 2.5 (0.W on rank 3)" in str(error)
+
+
+def test_not_a_number_is_found_and_shown():
+    error = caught(3, lambda comm: check_replicas(comm, params_of(comm.rank, (1, 0, np.nan), (2, 1, 4.0))))
+    assert [(d.rank, d.parameter) for d in error.drifts] == [(1, "0.W"), (2, "0.b")]
+    assert np.isnan(error.drifts[0].difference)
+    assert "largest difference is nan (0.W on rank 1)" in str(error)
+
+
+def test_all_not_a_number_alike_is_no_drift():
+    assert (
+        caught(3, lambda comm: check_replicas(comm, params_of(comm.rank, *[(r, 0, np.nan) for r in range(3)]))) is None
+    )
+
+
+def test_of_two_ranks_it_is_open_who_drifted():
+    error = caught(2, lambda comm: check_replicas(comm, params_of(comm.rank, (0, 0, 1.0))))
+    assert not error.majority
+    assert "no majority agrees" in str(error)
+
+
+def train(comm, harm, *, rule=None, check_every=1, steps=3):
+    """Train data-parallel; `harm(strategy)` is done to rank 1 after the first step."""
+    model = MLP((7, 6, 4), seed=0, dtype="float64")
+    optimizer = Optimizer(model.params, rule or Momentum(), 0.1)
+    strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=check_every)
+    rows = np.array_split(np.arange(20), comm.size)[comm.rank]
+    for step in range(steps):
+        strategy.step(Batch(X[rows], Y[rows], 20))
+        if comm.rank == 1 and step == 0:
+            harm(strategy)
+
+
+def test_training_checks_itself():
+    def harm(strategy):
+        strategy.model.params[2].data[0, 0] += 1e-9
+
+    with pytest.raises(RankError, match=r"rank 1 drifted from the others in 2\.W") as found:
+        SimWorld(3).run(train, harm)
+    assert isinstance(found.value.original, ReplicaError)
+    assert found.value.original.majority
+
+
+def test_it_checks_every_so_many_steps():
+    def harm(strategy):
+        strategy.model.params[0].data[0, 0] += 1.0
+
+    SimWorld(3).run(train, harm, check_every=4)  # three steps: not yet
+    SimWorld(3).run(train, harm, check_every=None)
+    with pytest.raises(RankError, match="rank 1 drifted"):
+        SimWorld(3).run(train, harm, check_every=3)
+
+
+@pytest.mark.parametrize(("rule", "name"), [(Momentum(), "Momentum's state 0"), (Adam(), "Adam's state 1")])
+def test_the_optimizers_memory_is_checked_too(rule, name):
+    """Found although the weights still agree: of the step in which the memory drifts, before they follow."""
+
+    def program(comm):
+        model = MLP((7, 4), seed=0, dtype="float64")
+        optimizer = Optimizer(model.params, rule, 0.1)
+        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
+        if comm.rank == 2:
+            state = optimizer.states[0]
+            (state if rule == Momentum() else state[1])[3, 2] = 5.0
+        strategy.check()
+
+    error = caught(3, program)
+    assert [(d.rank, d.parameter, d.difference) for d in error.drifts] == [(2, f"0.W, {name}", 5.0)]
+
+
+def test_running_statistics_may_differ():
+    def program(comm):
+        model = Sequential(
+            Linear(7, 5, 0, dtype="float64"), BatchNorm(5, dtype="float64"), ReLU(), Linear(5, 4, 1, dtype="float64")
+        )
+        optimizer = Optimizer(model.params, Momentum(), 0.1)
+        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer, check_every=1)
+        rows = np.array_split(np.arange(20), comm.size)[comm.rank]
+        strategy.step(Batch(X[rows], Y[rows], 20))
+        return model.params[4].data.copy()
+
+    a, b = SimWorld(2).run(program)
+    assert not np.array_equal(a, b)
+
+
+def test_the_checksum_sees_any_bit():
+    from distlearn.parallel.replicas import checksum
+
+    x = np.random.default_rng(0).normal(size=1000).astype("float32")
+    sums = {checksum(x)}
+    for i in range(0, 1000, 100):
+        y = x.copy()
+        y.view(np.uint32)[i] ^= 1 << (i // 100 * 3)
+        sums.add(checksum(y))
+    assert len(sums) == 11
+    assert checksum(np.zeros(1)) != checksum(-np.zeros(1))
+    assert checksum(x.reshape(10, 100).T) == checksum(np.ascontiguousarray(x.reshape(10, 100).T))

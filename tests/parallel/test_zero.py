@@ -1,0 +1,245 @@
+"""ZeRO equals serial training at every stage, keeps what the paper says it keeps, and sends what its docstring says."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
+from distlearn.nn import build as build_model
+from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
+from distlearn.parallel import DataParallel, ZeRO, model_state_bytes
+from distlearn.testing import assert_same_params
+
+from .programs import RingComm, run, serial
+from .test_data_parallel import Batch, X, Y, model_of
+
+STAGES = [1, 2, 3]
+
+
+def zero(stage, cap_bytes=300):
+    def make(comm, model, loss, rule, lr):
+        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=cap_bytes)
+
+    return make
+
+
+def assert_equals_serial(size, stage, cap_bytes=300, **options):
+    uneven = options.pop("uneven", False)
+    want = SimWorld(1).run(run, serial, **options)[0]
+    results = SimWorld(size).run(run, zero(stage, cap_bytes), uneven=uneven and size > 1, **options)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-11)
+    return results
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
+@pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
+def test_equals_serial(stage, size, kind, rule):
+    assert_equals_serial(size, stage, kind=kind, rule=rule, lr=0.01 if rule == "adam" else 0.3, uneven=True)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("rule", sorted(set(RULES) - {"lars", "sgd", "momentum", "adam"}))
+def test_every_rule_that_works_element_by_element(stage, rule):
+    assert_equals_serial(3, stage, rule=rule, lr=0.01)
+
+
+@given(
+    stage=st.sampled_from(STAGES),
+    size=st.integers(1, 6),
+    batch=st.integers(1, 30),
+    cap=st.sampled_from([1, 100, 300, 1e9]),
+)
+@settings(max_examples=25, deadline=None)
+def test_equals_serial_for_any_batch_and_bucket(stage, size, batch, cap):
+    assert_equals_serial(size, stage, cap, batch=batch, rule="momentum", steps=3)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_plan_of_the_learning_rate_is_followed(stage):
+    assert_equals_serial(2, stage, lr=StepDecay(0.5, [2, 4]), rule="momentum")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", ["cnn", "gru"])
+def test_other_layers(stage, name):
+    """Convolutions, pooling, recurrent layers: none of them holds on to an array of parameters between passes."""
+    rng = np.random.default_rng(1)
+    if name == "cnn":
+        x, y = rng.random((10, 784)), rng.integers(0, 10, 10)
+        make_model = lambda: build_model("lenet", n_classes=10, seed=3, dtype="float64")  # noqa: E731
+    else:
+        x, y = rng.normal(size=(10, 5, 3)), rng.integers(0, 4, (10, 5))
+        make_model = lambda: Sequential(GRU(3, 6, 0, dtype="float64"), Linear(6, 4, 1, dtype="float64"))  # noqa: E731
+
+    def program(comm, make):
+        strategy = make(comm, make_model(), SoftmaxCrossEntropy(), Adam(), 0.01)
+        mine = np.array_split(np.arange(10), comm.size)[comm.rank]
+        losses = [strategy.step(Batch(x[mine], y[mine], 10)) for _ in range(3)]
+        return strategy.gather_params(), losses
+
+    params, losses = SimWorld(1).run(program, serial)[0]
+    got = SimWorld(3).run(program, zero(stage, 1e4))[0]
+    assert_same_params(got[0], params)
+    np.testing.assert_allclose(got[1], losses, atol=1e-12)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_with_batch_normalisation_it_is_data_parallelism(stage):
+    """Every rank normalises its own part, so serial training is not what it equals; running statistics stay frozen."""
+
+    def data_parallel(comm, model, loss, rule, lr):
+        return DataParallel(comm, model, loss, Optimizer(model.params, rule, lr))
+
+    def program(comm, make):
+        layers = [Linear(7, 6, 0, dtype="float64"), BatchNorm(6, dtype="float64"), Linear(6, 4, 1, dtype="float64")]
+        strategy = make(comm, Sequential(*layers), SoftmaxCrossEntropy(), Momentum(), 0.1)
+        mine = np.array_split(np.arange(20), comm.size)[comm.rank]
+        losses = [strategy.step(Batch(X[mine], Y[mine], 20)) for _ in range(4)]
+        return strategy.gather_params(), losses, strategy.predict(X[:5])
+
+    for want, got in zip(SimWorld(3).run(program, data_parallel), SimWorld(3).run(program, zero(stage)), strict=True):
+        if want[0] is not None:
+            assert_same_params(got[0], want[0])
+            assert abs(got[0]["1.running_mean"]).max() > 0
+        np.testing.assert_allclose(got[1], want[1], atol=1e-12)
+        np.testing.assert_allclose(got[2], want[2], atol=1e-11)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_figure():
+    """Rajbhandari et al. (2020), figure 1: 7.5 billion parameters, 64 ranks, Adam in mixed precision."""
+    of = {"parameter": 2, "gradient": 2, "optimizer": 12}
+    totals = [model_state_bytes(7.5e9, 64, stage, **of).total / 1e9 for stage in range(4)]
+    np.testing.assert_allclose(totals, [120, 31.4, 16.6, 1.9], atol=0.05)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(("rule", "arrays"), [("sgd", 0), ("momentum", 1), ("adam", 2)])
+def test_a_rank_keeps_what_the_formulas_say(stage, size, rule, arrays):
+    """Exactly, once every group is counted with its padding to a multiple of the number of ranks."""
+    results = SimWorld(size).run(run, zero(stage), rule=rule, lr=0.01)
+    n = sum(p.size for p in model_of("plain").params)
+    for result in results:
+        padded = n + sum(g.padding for g in result.strategy.groups)
+        assert n <= padded < n + size * len(result.strategy.groups)
+        want = model_state_bytes(padded, size, stage, parameter=8, gradient=8, optimizer=8 * arrays)
+        got = result.strategy.memory()
+        assert (got.parameters, got.gradients, got.optimizer) == (want.parameters, want.gradients, want.optimizer)
+        assert got.peak >= got.total
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_frozen_parameters_stay_whole(stage):
+    frozen = model_of("frozen").params[2].nbytes
+    for result in SimWorld(4).run(run, zero(stage), kind="frozen"):
+        n = sum(p.size for p in model_of("frozen").params if not p.frozen)
+        padded = n + sum(g.padding for g in result.strategy.groups)
+        want = model_state_bytes(padded, 4, stage, parameter=8, gradient=8, optimizer=0)
+        assert result.strategy.memory().parameters == want.parameters + frozen
+
+
+def deep(comm, stage, rule=None, width=64):
+    """One step of a model of equal layers; return the strategy."""
+    model = MLP((width,) * 9, seed=0, dtype="float64")
+    strategy = ZeRO(comm, model, SoftmaxCrossEntropy(), rule or Adam(), 0.01, stage=stage, cap_bytes=8 * width**2)
+    strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
+    return strategy
+
+
+def test_the_peak_falls_from_stage_to_stage():
+    """Never more than one layer gathered at a time: with one layer of eight in full, 4 ranks, Adam."""
+    peaks = [SimWorld(4).run(deep, stage)[0].memory().peak for stage in STAGES]
+    layer = 8 * (64 * 64 + 64)
+    model = 8 * layer
+    assert peaks[0] <= (1 + 1 + 2 / 4) * model + layer
+    assert peaks[1] <= (1 + (1 + 2) / 4) * model + 2 * layer
+    assert peaks[2] <= (1 + 1 + 2) / 4 * model + 3 * layer
+    assert peaks[2] < peaks[1] < peaks[0]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_report_agrees_with_what_python_has_allocated(stage):
+    """tracemalloc sees NumPy's memory: all ranks together, in one process, hold what their reports say."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    strategies = SimWorld(4).run(deep, stage, None, 192)
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    reported = sum(s.memory().total for s in strategies)
+    assert held == pytest.approx(reported, rel=0.05)
+    assert all(s._ledger.now == s.memory().total for s in strategies)
+
+
+# -- communication ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_messages_and_bytes_on_a_ring_are_the_docstrings(stage, size):
+    def program(comm):
+        strategy = deep(RingComm(comm), stage)
+        return len(strategy.groups), sum(g.own.nbytes for g in strategy.groups) * size
+
+    world = SimWorld(size)
+    b, n = world.run(program)[0]
+    sent = [m for m in world.trace.messages if m.source == 0]
+    phases = 3 if stage == 3 else 2
+    loss = 2 * (size - 1), 8 * 2 * (size - 1) / size
+    assert len(sent) == phases * b * (size - 1) + loss[0]
+    total = sum(m.nbytes for m in world.trace.messages)
+    assert total == size * (phases * n * (size - 1) / size + loss[1])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_time_line_tells_waiting_from_computing(stage):
+    """Gathers stand beside the layers' spans, not inside them: nothing looks hidden that is not."""
+    world = SimWorld(4, Network(1e-5, 1e9), Roofline(1e10))
+    world.run(deep, stage)
+    trace = world.trace
+    assert trace.exposed(0) == pytest.approx(trace.total(rank=0, lane="comm"))
+    layers = [s for s in trace.select(rank=0, lane="compute") if s.name != "update"]
+    assert len(layers) == 2 * len(MLP((64,) * 9).layers)
+    assert all(s.seconds > 0 for s in layers if s.flops)
+
+
+def test_a_released_parameter_is_not_a_number():
+    strategy = SimWorld(2).run(deep, 3)[0]
+    assert all(np.isnan(p.data).all() for p in strategy.model.params)
+    assert all(p.data.strides == (0,) * p.data.ndim for p in strategy.model.params)  # and takes no memory
+
+
+# -- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "rule", "model", "error", "message"),
+    [
+        (4, SGD(), None, ValueError, "stage is 4, expected 1, 2 or 3"),
+        (1, LARS(), None, ValueError, "LARS needs whole parameters"),
+        (1, Momentum(), Linear(3, 4, 0), TypeError, "the model is a Linear, expected a Sequential"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(stage, rule, model, error, message):
+    def program(comm):
+        ZeRO(comm, model or MLP((3, 4)), SoftmaxCrossEntropy(), rule, 0.1, stage=stage)
+
+    with pytest.raises(RankError, match=message) as caught:
+        SimWorld(2).run(program)
+    assert isinstance(caught.value.original, error)
+
+
+def test_there_are_four_stages():
+    with pytest.raises(ValueError, match="stage is 5"):
+        model_state_bytes(1e6, 4, 5)

@@ -1,0 +1,34 @@
+"""The figure of ZeRO's memory, against the numbers that it draws."""
+
+import numpy as np
+import pytest
+
+from distlearn import viz
+from distlearn.parallel import Memory, model_state_bytes
+
+OF = {"parameter": 2, "gradient": 2, "optimizer": 12}
+STAGES = {f"stage {s}" if s else "data parallel": model_state_bytes(7.5e9, 64, s, **OF) for s in range(4)}
+
+
+def test_bars_add_up_and_the_title_says_what_is_saved():
+    ax = viz.plot_memory(STAGES)
+    widths = np.array([[bar.get_width() for bar in group] for group in ax.containers])
+    np.testing.assert_allclose(widths.sum(axis=0), [m.total / 1e9 for m in STAGES.values()])
+    assert [group.get_label() for group in ax.containers] == ["parameters", "gradients", "optimizer's memory"]
+    assert ax.get_xlabel() == "memory of one rank [GB]"
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(STAGES)
+    assert ax.get_title("left") == "stage 3 keeps 64 times less on a rank than data parallel"
+    assert [t.get_text() for t in ax.texts] == ["120", "31.4", "16.6", "1.88"]
+
+
+def test_peaks_are_marked_where_they_were_measured():
+    ax = viz.plot_memory({"a": Memory(1e6, 1e6, 2e6, peak=6e6), "b": Memory(1e3, 0, 0, peak=1e3)}, title="what")
+    (lines,) = ax.collections
+    np.testing.assert_allclose([segment[0][0] for segment in lines.get_segments()], [6.0])
+    assert ax.get_title("left") == "what"
+
+
+def test_it_draws_where_it_is_told_to(ax):
+    assert viz.plot_memory(STAGES, ax=ax) is ax
+    with pytest.raises(ValueError, match="nothing to draw"):
+        viz.plot_memory({})

@@ -1,0 +1,184 @@
+"""Pictures of schedules show what the schedules are."""
+
+import re
+from functools import partial
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+
+import distlearn as dl
+from distlearn import viz
+from distlearn.data import Batch
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.optim import SGD, Optimizer
+from distlearn.parallel import PipeDream, Pipeline, interleaved
+from distlearn.parallel.schedule import SCHEDULES, ideal_bubble, simulate
+from distlearn.trace import Span, Trace
+from distlearn.viz.pipeline import KIND_COLORS
+
+
+def boxes(ax, gid):
+    """Boxes of one kind as rows of (left, right, row)."""
+    (found,) = [c for c in ax.collections if c.get_gid() == gid and isinstance(c, PolyCollection)]
+    corners = np.array([p.vertices[:4] for p in found.get_paths()])
+    return np.column_stack([corners[:, 0, 0], corners[:, 2, 0], corners[:, :, 1].mean(axis=1)])
+
+
+def numbers(ax, row):
+    """What is written in a row, from left to right."""
+    texts = [(t.get_position()[0], t.get_text()) for t in ax.texts if t.get_position()[1] == row]
+    return " ".join(text for _, text in sorted(texts))
+
+
+def trained(strategy, size=3, m=6, network=None, **options):
+    """The trace of one step on simulated ranks."""
+
+    def program(comm):
+        model = MLP((16,) * 7, seed=1)
+        made = strategy(
+            comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), n_microbatches=m, **options
+        )
+        made.step(Batch(np.ones((24, 16), "float32"), np.zeros(24, int), 24))
+
+    world = dl.SimWorld(size, network, dl.Roofline(1e9))
+    world.run(program)
+    return world.trace
+
+
+def test_boxes_stand_where_the_actions_are_and_hold_their_numbers():
+    ax = viz.plot_schedule("1f1b", 2, 3)
+    run = simulate("1f1b", 2, 3)
+    for kind, name in (("F", "forward"), ("B", "backward")):
+        want = sorted((s.start, s.end, s.rank) for s in run.trace if s.name.startswith(kind))
+        np.testing.assert_allclose(sorted(map(tuple, boxes(ax, name))), want)
+    assert numbers(ax, 0) == "0 1 0 2 1 2"
+    assert numbers(ax, 1) == "0 0 1 1 2 2"
+    assert boxes(ax, "bubble").tolist() == [[0, run.makespan, 0], [0, run.makespan, 1]]
+
+
+def test_text_generator_and_simulated_are_the_same_picture():
+    text = "F0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2"
+    forms = [("1f1b", 2, 3), (text,), (SCHEDULES["1f1b"], 2, 3), (simulate(text),)]
+    drawn = [boxes(viz.plot_schedule(*form), "backward").tolist() for form in forms]
+    assert drawn.count(drawn[0]) == 4
+
+
+def test_the_title_says_what_it_is_and_how_large_the_bubble_is():
+    assert viz.plot_schedule("gpipe", 4, 12).get_title("left") == "GPipe, 4 ranks, 12 micro-batches: bubble 20%"
+    assert viz.plot_schedule(interleaved, 4, 4).get_title("left").startswith("Interleaved 1F1B, 4 ranks, 4 micro")
+    assert viz.plot_schedule("F0 B0").get_title("left") == "1 rank, 1 micro-batch: bubble 0%"
+    assert viz.plot_schedule("F0 B0", title="Mine").get_title("left") == "Mine"
+
+
+def test_times_without_costs_are_forward_passes_and_with_costs_seconds():
+    assert viz.plot_schedule("gpipe", 2, 2).get_xlabel() == "time [forward passes of a micro-batch]"
+    assert viz.plot_schedule("gpipe", 2, 2, forward=0.01, backward=0.02).get_xlabel() == "time [ms]"
+    assert viz.plot_schedule(simulate("gpipe", 2, 2)).get_xlabel() == "time [s]"
+
+
+def test_a_run_is_drawn_from_its_trace():
+    trace = trained(Pipeline, network=dl.Network(1e-6, 1e9))
+    ax = viz.plot_schedule(trace)
+    spans = trace.select(lane="stage")
+    assert len(boxes(ax, "forward")) == len(boxes(ax, "backward")) == len(spans) / 2 == 18
+    assert len(boxes(ax, "update")) == 3
+    first = min(s.start for s in spans)
+    assert boxes(ax, "forward")[0].tolist() == pytest.approx([0, spans[0].end - first, 0])
+    share = 1 - sum(s.seconds for s in spans) / (3 * (max(s.end for s in spans) - first))
+    assert ax.get_title("left") == f"3 ranks, 6 micro-batches: bubble {share:.0%}"
+    assert share > ideal_bubble(3, 6)  # unequal stages, messages that take time
+    assert numbers(ax, 2) == "0 0 1 1 2 2 3 3 4 4 5 5"
+
+
+def test_pipedream_updates_after_every_backward():
+    ax = viz.plot_schedule(trained(PipeDream))
+    updates, backward = boxes(ax, "update"), boxes(ax, "backward")
+    assert len(updates) == len(backward) == 18
+    assert sorted(updates[:, 1]) == pytest.approx(sorted(backward[:, 1]))  # at the end of it
+
+
+def test_stages_of_a_rank_have_shades_of_their_own():
+    ax = viz.plot_schedule(trained(Pipeline, 2, 4, schedule=partial(interleaved, n_virtual=3)))
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[:3] == ["forward", "forward, 2nd stage", "forward, 3rd stage"]
+    for kind in ("forward", "backward"):
+        (found,) = [c for c in ax.collections if c.get_gid() == kind]
+        shades = {tuple(color) for color in found.get_facecolors()}
+        assert len(shades) == 3
+        light = sorted(viz.lightness(color) for color in shades)
+        assert min(np.diff(light)) > 5
+    forward, backward = ([viz.lightness(c) for c in ax.collections[i].get_facecolors()] for i in (1, 2))
+    assert min(forward) > max(backward) + 10  # in greyscale, too
+    assert to_rgba(KIND_COLORS["F"]) in {tuple(c) for c in ax.collections[1].get_facecolors()}
+
+
+def test_numbers_are_left_out_where_they_would_not_be_readable():
+    assert len(viz.plot_schedule("1f1b", 4, 8).texts) == 64
+    assert not viz.plot_schedule("1f1b", 4, 300).texts
+    assert not viz.plot_schedule("1f1b", 4, 8, numbers=False, legend=False).texts
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("F0 B0 F1 B1\nF0 B0 F1",), "rank 1, stage 1: B1 missing"),
+        ((Trace([Span(0, "compute", "F[0]", 0, 1)]),), "no action of a pipeline takes time"),
+        ((Trace([Span(0, "stage", "F[0]", 1, 1)]),), "no action of a pipeline takes time"),
+        ((simulate("gpipe", 2, 2), 2, 2), "has its ranks, micro-batches and times already"),
+        (("gpipe",), "needs to know n_ranks"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(args, message):
+    with pytest.raises(ValueError, match=message):
+        viz.plot_schedule(*args)
+
+
+def test_a_deadlock_is_drawn_as_far_as_it_goes():
+    schedule = "F0 B0 F1 B1\nF0 F1 B0 B1\nF0 B0 F1 B1"
+    ax = viz.plot_schedule(schedule)
+    assert ax.get_title("left") == "Deadlock: ranks 0 and 1 wait for each other"
+    assert boxes(ax, "forward").tolist() == [[0, 1, 0], [1, 2, 1], [2, 3, 2]]
+    assert boxes(ax, "backward").tolist() == [[3, 5, 2]]
+    waiting = boxes(ax, "waiting")
+    assert waiting[:, 0].tolist() == [1, 2, 5]  # from the end of what they did
+    assert [t.get_text() for t in ax.texts if "?" in t.get_text()] == ["B0?", "F1?", "F1?"]
+    assert ax.get_legend().get_texts()[-1].get_text() == "waits for ever"
+    assert waiting[:, 1].max() <= ax.get_xlim()[1] + 1e-9
+    words = viz.describe_schedule(schedule)
+    assert words.endswith("Rank 1: F0, then waits for ever with F1. Rank 2: F0 B0, then waits for ever with F1.")
+
+
+def test_a_deadlock_before_the_first_action_is_drawn_too():
+    ax = viz.plot_schedule(["B0 F0"])
+    assert ax.get_title("left") == "Deadlock: rank 0 waits for itself"
+    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits for ever with B0.")
+
+
+def test_words_for_those_who_cannot_see_it(ax):
+    words = viz.describe_schedule("gpipe", 2, 2)
+    assert words == "GPipe, 2 ranks, 2 micro-batches: bubble 33%. Rank 0: F0 F1 B0 B1. Rank 1: F0 F1 B0 B1."
+    assert "Rank 1: 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1." in viz.describe_schedule("interleaved", 2, 2)
+    assert viz.describe_schedule(trained(Pipeline, 2, 2)).endswith("Rank 0: F0 F1 B0 B1. Rank 1: F0 B0 F1 B1.")
+    assert viz.plot_schedule("gpipe", 2, 2, ax=ax) is ax
+    assert viz.describe(ax).startswith("GPipe, 2 ranks, 2 micro-batches: bubble 33%: rank against time")
+
+
+def test_the_bubble_falls_with_micro_batches_as_theory_says():
+    measured = {"1F1B, run": {m: simulate("1f1b", 4, m, transfer=0.1).bubble for m in (4, 8)}}
+    ax = viz.plot_bubble(4, (1, 4, 8), n_virtual=(1, 2), measured=measured)
+    one, two, points = ax.get_lines()
+    assert one.get_ydata() == pytest.approx([3 / 4, 3 / 7, 3 / 11])
+    assert two.get_xdata().tolist() == [4, 8]  # multiples of the ranks
+    assert two.get_ydata() == pytest.approx([3 / 11, 3 / 19])
+    assert points.get_ydata() == pytest.approx(list(measured["1F1B, run"].values()))
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "4 ranks, 1 stage each",
+        "4 ranks, 2 stages each",
+        "1F1B, run",
+    ]
+    assert ax.get_title("left") == "4 ranks: a bubble of 10% takes 27 micro-batches"
+    assert ideal_bubble(4, 27) == pytest.approx(0.1)
+    with pytest.raises(ValueError, match=re.escape("n_microbatches is [0, 2]")):
+        viz.plot_bubble(4, [0, 2])
