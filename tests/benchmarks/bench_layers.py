@@ -2,6 +2,7 @@
 
 A step is forward, loss, backward, and the SGD update, on the same data, from the same weights (both losses are compared
 before anything is timed), with the same number of threads. The harness sets one BLAS thread; PyTorch gets as many.
+Times are processor time, so that other programs on the machine count for neither side.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from statistics import median
 
 import numpy as np
@@ -27,8 +29,7 @@ STEPS += [("lenet", 64, 0.667), ("gru", 32, 1.0)]
 
 WHERE = {
     "mlp": "the rest is the update, a pass over weights and gradients, and some 30 calls of a few microseconds",
-    "cnn": "the second convolution takes half of our step, the first, with windows of 9 values, 15 to 18 %, pooling "
-    "with rows of 16 values a sixth to a fifth",
+    "cnn": "the second convolution takes 55 % of our step, pooling, with its rows of 16 values, a fifth to a quarter",
     "lenet": "the first convolution (1 to 6 channels: products whose inner side is 8 values wait for their results "
     "to be stored) takes 30 % of our step, the second 40 % (its input's gradient fills 12 of 16 lanes), pooling 14 %",
     "gru": "half is the products of single steps, (32, 128) by (128, 384), one after the other",
@@ -162,10 +163,10 @@ def step_record(name: str, n: int, goal: float) -> dict:
     if torch:
         check_same_loss(name, ours(), theirs())
     repeats = 9 if n > 128 or name == "gru" else 25
-    ratio = paired(ours, theirs, repeats=repeats, warmup=3)
+    ratio = paired(ours, theirs, repeats=repeats, warmup=3, clock=time.process_time)
     note = f"PyTorch / ours = {1 / ratio:.2f}" if torch else "PyTorch is not installed (the extra 'bench')"
     if name == "mlp":
-        share = paired(products_of(model, n), ours, repeats=repeats)
+        share = paired(products_of(model, n), ours, repeats=repeats, clock=time.process_time)
         note += f"; the matrix products alone take {share:.0%} of our step"
         note += f", so {1 / ratio / share:.2f} is the most that there is" if torch else ""
     return record(
@@ -194,7 +195,7 @@ def convolution_records() -> list[dict]:
         x = np.random.default_rng(0).random(shape, dtype=np.float32)
         runs = {name: _convolution(x, c_out, k, name) for name in nn.ALGORITHMS if k == 3 or "winograd" not in name}
         for name, run in runs.items():
-            ratio = paired(run, runs["im2col"], repeats=3 if quick() else 7, warmup=1)
+            ratio = paired(run, runs["im2col"], repeats=3 if quick() else 7, warmup=1, clock=time.process_time)
             predicted = _work(name, shape, c_out, k) / _work("im2col", shape, c_out, k)
             note = f"{ratio:.2f} of im2col's time, {predicted:.2f} of its work"
             rows.append(
@@ -224,13 +225,13 @@ def _work(algorithm, shape, c_out, k) -> float:
 
 
 CHILD = """
-import sys; sys.path.insert(0, {root!r})
+import sys, time; sys.path.insert(0, {root!r})
 from statistics import median
 from tests.benchmarks import bench_layers as b, seconds
 from distlearn import nn
 step = b.our_step(nn.build("cnn"), *b.batch_of("cnn", 64))
 [step() for _ in range(5)]
-print(median(seconds(step) for _ in range(20)))
+print(median(seconds(step, time.process_time) for _ in range(20)))
 """
 
 
@@ -261,7 +262,7 @@ def product_record() -> dict:
     if torch:
         t, result = torch.tensor(a), torch.empty(1024, 1024)
         theirs = lambda: torch.matmul(t, t, out=result)  # noqa: E731
-    ratio = paired(ours, theirs, repeats=15)
+    ratio = paired(ours, theirs, repeats=15, clock=time.process_time)
     flops, peer = 2 * 1024**3 / 1e9, ratio.peer and 2 * 1024**3 / 1e9 / ratio.peer
     kind = os.environ.get("OPENBLAS_CORETYPE", "as OpenBLAS finds it")
     note = f"1024 x 1024, processor type: {kind}"

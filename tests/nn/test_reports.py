@@ -69,8 +69,8 @@ def test_profile_times_every_layer_and_leaves_gradients():
     model.params[0].grad[...] = 7
     found = nn.profile(model, x, repeats=2)
     assert (model.params[0].grad == 7).all()
-    order = [0, 1, 3, 2, 4, 6, 5, *range(7, 13)]  # pooling runs before ReLU
-    assert [t.name for t in found.layers] == [model.layers[i].name for i in order]
+    assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
+    assert found.layers[2].flops == 3 * 8 * 14 * 14 * 6  # ReLU runs behind the pooling
     assert sum(found.shares().values()) == pytest.approx(1)
     conv = found.layers[4]
     assert conv.flops == model.layers[4].flops((8, 14, 14, 6)) + model.layers[4].backward_flops((8, 14, 14, 6))
@@ -107,12 +107,25 @@ def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
     assert [t.slices for t in found.layers] == [1, 1, 1, 1]
 
 
+def test_a_layer_that_is_used_twice_has_two_rows():
+    linear, relu, pool = nn.Linear(2, 2), nn.ReLU(), nn.MaxPool(1)
+    model = nn.Sequential(linear, relu, pool, linear, relu, pool)
+    found = nn.profile(model, np.ones((2, 3, 3, 2), "float32"), repeats=1)
+    assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
+
+
 def test_sweep_slices_only_the_layers_that_do_not_fit():
     model = nn.Sequential(nn.Linear(64, 2), nn.ReLU())
     (found,) = nn.profile_sweep(model, (64,), (10,), repeats=1, memory=2 * 4 * (64 + 2) * 4)
     assert [t.slices for t in found.layers] == [3, 1]
     assert found.layers[0].flops == 3 * 2 * 10 * 64 * 2
     assert "0.Linear (3 slices)" in str(found)
+
+
+def test_sweep_runs_on_the_device_of_the_model():
+    model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.StrictArray)
+    (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1, memory=1e6)
+    assert [t.name for t in found.layers] == ["0.Conv2d", "1.ReLU", "2.MaxPool"]
 
 
 def test_sweep_reports_progress_and_keeps_what_was_measured_when_stopped():
