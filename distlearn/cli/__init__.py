@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, run, bench, labs.
+"""The `distlearn` command: doctor, train, run, bench, profile, labs.
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "Train a network on images, on one rank or many.",
     "run": "Run a function of yours on every rank.",
     "bench": "Measure the library against its goals and its peers.",
+    "profile": "Profile networks layer by layer at several batch sizes.",
     "labs": "Check, generate and list the labs of the course.",
 }
 """Subcommands and their one-line help, known without importing them."""

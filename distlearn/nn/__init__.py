@@ -8,7 +8,8 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
 - layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `embedding`, `recurrent`, `gru`, `shape`
 - layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese), `recompute`
 - whole networks: `models` (`build(name)`), `loss`
-- what they cost: `summary` and `memory_report` count, `profile` measures, `conv_cost` and `count_operations` are exact
+- what they cost: `summary` and `memory_report` count, `profile`, `sweep` and `skinny` measure,
+  `conv_cost` and `count_operations` are exact
 - smaller networks: `compress` (weight sharing), `quantize` (8-bit integers)
 - arrays that behave like a GPU's without one: `strict`
 """
@@ -46,13 +47,15 @@ from .models import (
 )
 from .norm import BatchNorm, LayerNorm, LocalResponseNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
-from .profile import Profile, profile, profile_sweep, skinny_products
+from .profile import Profile, profile
 from .quantize import quantize
 from .recompute import Recompute
 from .recurrent import RNN
 from .shape import Flatten, Identity, Reshape
+from .skinny import skinny_products
 from .strict import StrictArray
 from .summary import Summary, summary
+from .sweep import profile_sweep
 
 keep_memory()
 

@@ -123,6 +123,8 @@ class MaxPool(_Pool):
 def _max_along(x, axis, size, stride, count, out=None):
     """Maximum of every window along one axis, and where each later candidate beat those before it."""
     best, *others = _shifts(x, axis, size, stride, count)
+    if axis == 2:  # pixels with a gap between them
+        best, *others = map(ops.gathered, (best, *others))
     beats, xp = [], get_xp(x)
     for i, other in enumerate(others, start=1):
         beats.append(other > best)
@@ -139,20 +141,21 @@ def _give_to_winners(dy, beats, dx, axis, size, stride):
 
     `dy` is used up.
     """
-    xp = get_xp(dy)
     apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
     for target, won in zip(reversed(others), reversed(beats), strict=True):
-        if apart:
-            part = xp.multiply(dy, won, out=target)
-        else:
-            part = dy * won
-            target += part
+        part = dy * won
         dy -= part
+        _give(target, part, apart)
+    _give(first, dy, apart)
+
+
+def _give(target, part, apart):
+    """Write into pixels that get one gradient, add where several may come."""
     if apart:
-        first[...] = dy
+        ops.scatter(target, part)
     else:
-        first += dy
+        target += part
 
 
 class AvgPool(_Pool):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
 from ..backend import get_xp
 from .base import Layer
-from .container import Sequential
-from .models import model_named
+from .container import Sequential, in_running_order
 from .table import Table, quantity, seconds
-
-BATCHES = (1, 4, 16, 64, 256, 1024)
 
 
 class LayerTime(NamedTuple):
@@ -29,6 +28,8 @@ class LayerTime(NamedTuple):
     """Of forward and backward."""
     nbytes: int
     """Bytes that forward and backward must at least move: three times the forward pass's."""
+    slices: int = 1
+    """In so many parts the batch went through the layer, because it did not fit into memory at once."""
 
     @property
     def seconds(self) -> float:
@@ -52,6 +53,7 @@ class Profile:
     Attributes
     ----------
     layers : list of LayerTime
+        In the order of the model.
     batch : int
     """
 
@@ -76,7 +78,7 @@ class Profile:
         """Return the layers as a table."""
         rows = [
             [
-                t.name,
+                t.name + (f" ({t.slices} slices)" if t.slices > 1 else ""),
                 seconds(t.forward),
                 seconds(t.backward),
                 f"{share:.1%}",
@@ -122,119 +124,82 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
     Returns
     -------
     profile : Profile
-        Gradients are left as they were.
+        Gradients and running statistics are left as they were.
     """
-    layers = model.layers if isinstance(model, Sequential) else [model]
-    kept = [p.grad.copy() for p in model.params]
-    steps = [_step(layers, x) for _ in range(repeats + 1)][1:]
-    for p, grad in zip(model.params, kept, strict=True):
-        p.grad[...] = grad
+    layers = as_they_run(model)
+    with untouched(model):
+        steps = [_step(layers, x) for _ in range(repeats + 1)][1:]
     rows, shape = [], x.shape
     for i, layer in enumerate(layers):
         forward, backward = (statistics.median(step[i][direction] for step in steps) for direction in (0, 1))
-        work = layer.flops(shape) + layer.backward_flops(shape)
-        moved = 3 * layer.bytes_moved(shape, x.dtype.itemsize)
-        rows.append(LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved))
+        rows.append(layer_time(layer, shape, x.dtype.itemsize, forward, backward))
         shape = layer.output_shape(shape)
-    return Profile(rows, len(x))
+    return Profile(as_in_the_model(model, rows), len(x))
+
+
+def as_they_run(model: Layer) -> list[Layer]:
+    """Return what is timed one by one: the layers of a `Sequential` in running order, any other layer as a whole."""
+    return in_running_order(model.layers) if isinstance(model, Sequential) else [model]
+
+
+def as_in_the_model(model: Layer, rows: list[LayerTime]) -> list[LayerTime]:
+    """Return rows of layers that were timed in running order in the order in which the model has them."""
+    waiting = list(zip(as_they_run(model), rows, strict=True))
+    ordered = []
+    for layer in model.layers if isinstance(model, Sequential) else [model]:
+        place = next(i for i, (ran, _) in enumerate(waiting) if ran is layer)
+        ordered.append(waiting.pop(place)[1])
+    return ordered
+
+
+def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: float, slices: int = 1) -> LayerTime:
+    """Put a layer's work on an input of `shape` beside its measured seconds."""
+    work = layer.flops(shape) + layer.backward_flops(shape)
+    moved = 3 * layer.bytes_moved(shape, itemsize)
+    return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices)
+
+
+@contextmanager
+def untouched(layer: Layer):
+    """Put gradients, and what a backward pass remembers of its batches, back to what they were."""
+    kept = [(p, p.grad.copy(), p.data.copy() if p.frozen else None) for p in layer.params]
+    try:
+        yield
+    finally:
+        for p, grad, data in kept:
+            p.grad[...] = grad
+            if data is not None:
+                p.data[...] = data
 
 
 def _step(layers, x):
     """One forward and backward pass; the seconds of every layer in both directions."""
     times, saved, xp = [[0.0, 0.0] for _ in layers], [], get_xp(x)
+    for p in (p for layer in layers for p in layer.params):
+        p.zero_grad()
     for i, layer in enumerate(layers):
-        began = _now(xp)
+        began = now(xp)
         x, s = layer.forward(x)
-        times[i][0] = _now(xp) - began
+        times[i][0] = now(xp) - began
         saved.append(s)
     dy = xp.ones_like(x)
     for i in reversed(range(len(layers))):
         if dy is None:
             break
-        began = _now(xp)
+        began = now(xp)
         dy = layers[i].backward(dy, saved[i])
-        times[i][1] = _now(xp) - began
+        times[i][1] = now(xp) - began
     return times
 
 
-def _now(xp):
-    """The time when everything asked of the device is done."""
+def now(xp) -> float:
+    """Return the time [s] when everything asked of the device is done."""
     if xp.__name__ == "cupy":
         xp.cuda.get_current_stream().synchronize()
     return time.perf_counter()
 
 
-def profile_sweep(
-    model: str | Layer, sample=None, batches=BATCHES, *, repeats: int = 3, dtype="float32"
-) -> list[Profile]:
-    """Profile a model at several batch sizes: why batching pays, and which layers gain.
-
-    Parameters
-    ----------
-    model : str or Layer
-        A name such as "alexnet", or a model.
-    sample : tuple of int, optional
-        Shape of one sample; known for models by name.
-    batches : sequence of int
-    repeats : int
-    dtype : dtype
-
-    Returns
-    -------
-    profiles : list of Profile
-        One per batch size; `samples_per_second` over the first one's is the speed-up by batching.
-    """
-    if isinstance(model, str):
-        known = model_named(model)
-        model, sample = known.build(dtype=dtype), known.sample if sample is None else sample
-    if sample is None:
-        raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
-    rng = np.random.default_rng(0)
-    xp = get_xp(model.params[0].data)
-    return [profile(model, xp.asarray(rng.random((n, *sample), dtype)), repeats=repeats) for n in batches]
-
-
-class Product(NamedTuple):
-    """A matrix product that was timed."""
-
-    batch: int
-    seconds: float
-    flop_rate: float
-    """flop/s."""
-    intensity: float
-    """Flops per byte that must at least be moved."""
-
-
-def skinny_products(
-    batches=BATCHES, d_in=4096, d_out=9192, *, repeats: int = 5, dtype="float32", xp=np
-) -> list[Product]:
-    """Time (batch, d_in) @ (d_in, d_out) for several batch sizes.
-
-    A small batch reads the whole matrix for a few products.
-
-    Parameters
-    ----------
-    batches : sequence of int
-    d_in, d_out : int
-    repeats : int
-        The median of so many.
-    dtype : dtype
-    xp : module
-        numpy or cupy.
-
-    Returns
-    -------
-    products : list of Product
-    """
-    matrix = xp.ones((d_in, d_out), dtype)
-    products = []
-    for n in batches:
-        x, times = xp.ones((n, d_in), dtype), []
-        y = x @ matrix
-        for _ in range(repeats):
-            began = _now(xp)
-            xp.matmul(x, matrix, out=y)
-            times.append(_now(xp) - began)
-        took, flops = statistics.median(times), 2 * n * d_in * d_out
-        products.append(Product(n, took, flops / took, flops / (x.nbytes + matrix.nbytes + y.nbytes)))
-    return products
+def clock_of(xp, threads: int | None):
+    """Return a clock: one thread's own processor time where it is known to the microsecond, else `now`."""
+    own = xp is np and threads == 1 and os.name == "posix"
+    return time.thread_time if own else lambda: now(xp)

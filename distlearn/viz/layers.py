@@ -120,9 +120,10 @@ def plot_products(products, *, ax=None, title=None):
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     speed = [p.flop_rate / 1e9 for p in products]
     ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0])
-    for p, s in zip(products, speed, strict=True):
+    for i, (p, s) in enumerate(zip(products, speed, strict=True)):
+        side = "right" if i else "left"  # above the rising curve, and inside the axes
         ax.annotate(
-            format_time(p.seconds), (p.batch, s), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=9
+            format_time(p.seconds), (p.batch, s), xytext=(0, 8), textcoords="offset points", ha=side, fontsize=9
         )
     _batch_axis(ax, [p.batch for p in products])
     ax.set_ylim(0, max(speed) * 1.15)

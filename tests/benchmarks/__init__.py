@@ -81,14 +81,14 @@ def times_on_ranks(module: str, ranks: int) -> dict:
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def seconds(call) -> float:
-    """Return the wall time of one call [s]."""
-    began = time.perf_counter()
+def seconds(call, clock=time.perf_counter) -> float:
+    """Return the time of one call [s], on the wall by default."""
+    began = clock()
     call()
-    return time.perf_counter() - began
+    return clock() - began
 
 
-def paired(ours, peer, repeats: int = 11, *, warmup: int = 2) -> Ratio:
+def paired(ours, peer, repeats: int = 11, *, warmup: int = 2, clock=time.perf_counter) -> Ratio:
     """Measure two callables turn by turn (A B, B A, A B, ...) and return the median of ours / peer in seconds.
 
     A machine that is slow for a while is slow for both halves of a pair, so the ratio stands where two separate
@@ -102,6 +102,9 @@ def paired(ours, peer, repeats: int = 11, *, warmup: int = 2) -> Ratio:
         Pairs; a third of them, at least 3, under `--quick`.
     warmup : int
         Calls of each before the first measured one.
+    clock : callable
+        `time.process_time` where both sides compute on one thread and wait for nothing: that is the time which they
+        would take on an idle core, whatever else runs.
     """
     if repeats < 1:
         raise ValueError(f"paired: repeats is {repeats!r}, expected 1 or more")
@@ -114,7 +117,7 @@ def paired(ours, peer, repeats: int = 11, *, warmup: int = 2) -> Ratio:
     for i in range(repeats):
         order = range(len(sides)) if i % 2 == 0 else reversed(range(len(sides)))
         for side in order:
-            times[side].append(seconds(sides[side]))
+            times[side].append(seconds(sides[side], clock))
     return Ratio(times[0], times[1] if peer is not None else [])
 
 

@@ -110,7 +110,7 @@ def test_paired_is_the_median_of_ratios(monkeypatch):
 
     iterators = {name: iter(values) for name, values in times.items()}
 
-    def measured(call):
+    def measured(call, clock):
         call()
         return next(iterators[calls[-1]])
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, printed_conv_cost
-from distlearn.nn.conv import direct, fft, im2col, wide, winograd
+from distlearn.nn.conv import direct, fft, im2col, winograd
 from distlearn.nn.conv.geometry import Geometry
+from distlearn.nn.conv.neighbours import neighbours
 
 
 def by_definition(x, W, b, stride, padding, dilation, groups):
@@ -44,7 +45,7 @@ def test_every_algorithm_is_the_definition(algorithm, stride, padding, dilation,
 
 @pytest.mark.parametrize(
     ("algorithm", "tol"),
-    [("direct", 1e-6), ("im2col", 1e-6), ("wide", 1e-6), ("fft", 1e-6), ("winograd2", 1e-6), ("winograd4", 1e-5)],
+    [("direct", 1e-6), ("im2col", 1e-6), ("rows", 1e-6), ("fft", 1e-6), ("winograd2", 1e-6), ("winograd4", 1e-5)],
 )
 def test_single_precision_stays_single_and_rounds_little(algorithm, tol):
     x = np.random.default_rng(0).normal(size=(2, 14, 14, 32))
@@ -170,18 +171,33 @@ def test_the_wrong_precision_is_refused_not_silently_widened():
         Conv2d(3, 4, 3).forward(np.zeros((2, 8, 8, 3)))
 
 
-@pytest.mark.parametrize(("c_out", "ow", "want"), [(6, 14, 2), (4, 28, 4), (3, 10, 2), (8, 8, 2), (9, 8, 1), (6, 7, 1)])
-def test_wide_rows_fill_a_register_and_fit_the_image(c_out, ow, want):
-    assert wide.neighbours(c_out, ow, Geometry((3, 3))) == want
-    assert wide.neighbours(c_out, ow, Geometry((3, 3), stride=(1, 2))) == 1
+@pytest.mark.parametrize(
+    ("c_in", "c_out", "ow", "want"),
+    [
+        (8, 6, 14, 2),
+        (8, 4, 28, 4),
+        (8, 3, 10, 2),
+        (8, 8, 8, 2),
+        (8, 9, 8, 1),
+        (8, 6, 7, 1),
+        (1, 16, 28, 2),
+        (1, 6, 28, 4),
+    ],
+)
+def test_neighbouring_outputs_fill_a_register_and_fit_the_image(c_in, c_out, ow, want):
+    W = np.zeros((3, 3, c_in, c_out))
+    assert neighbours(W, ow, Geometry((3, 3))) == want
+    assert neighbours(W, ow, Geometry((3, 3), stride=(1, 2))) == 1
 
 
 def test_auto_chooses_what_can_compute_the_layer():
-    assert choose_algorithm(Conv2d(3, 8, 3), (1, 8, 8, 3)) == "wide"
+    assert choose_algorithm(Conv2d(3, 8, 3), (1, 8, 8, 3)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 28, 28, 16)) == "winograd4"
-    assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "winograd2"
-    assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "wide"
-    assert choose_algorithm(Conv2d(16, 32, 3, padding=1, dtype="float64"), (1, 28, 28, 16)) == "wide"
-    assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "wide"
+    assert choose_algorithm(Conv2d(16, 16, 3, padding=1), (1, 28, 28, 16)) == "rows"
+    assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "rows"
+    assert choose_algorithm(Conv2d(32, 64, 3, padding=1), (1, 13, 13, 32)) == "winograd2"
+    assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "rows"
+    assert choose_algorithm(Conv2d(16, 32, 3, padding=1, dtype="float64"), (1, 28, 28, 16)) == "rows"
+    assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(32, 32, 11, padding="same"), (1, 28, 28, 32)) == "fft"
-    assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "wide"
+    assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "rows"

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn import nn
+from distlearn.nn.container import in_running_order
 from distlearn.testing import gradient_check
 
 
@@ -214,6 +215,27 @@ class TestContainers:
         np.testing.assert_allclose(np.concatenate([earlier, later]), whole, rtol=1e-12)
         for p, g in zip(model.params, grads, strict=True):
             np.testing.assert_allclose(p.grad, g, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("pool", [nn.MaxPool(2), nn.MaxPool(3, 2, ceil=True), nn.MaxPool(3, 1, padding=1)])
+    def test_relu_runs_behind_pooling_and_nothing_changes(self, pool):
+        """Bit for bit, also where values are equal and where all of a window are negative."""
+        relu = nn.ReLU()
+        x = np.round(2 * x_of(3, 9, 8, 4))
+        y, saved = nn.Sequential(relu, pool).forward(x)
+        assert saved[1][1] == y.shape  # ReLU saw the smaller image
+        positive, signs = relu.forward(x)
+        want, won = pool.forward(positive)
+        np.testing.assert_array_equal(y, want)
+        dy = x_of(*y.shape, seed=2)
+        dx = nn.Sequential(relu, pool).backward(dy.copy(), saved)
+        np.testing.assert_array_equal(dx, relu.backward(pool.backward(dy.copy(), won), signs))
+        assert (dx != 0).any()
+
+    def test_only_relu_and_maximum_change_places(self):
+        names = lambda *layers: [type(layer).__name__ for layer in in_running_order(layers)]  # noqa: E731
+        assert names(nn.ReLU(), nn.MaxPool(2), nn.MaxPool(2)) == ["MaxPool", "MaxPool", "ReLU"]
+        assert names(nn.ReLU(), nn.AvgPool(2)) == ["ReLU", "AvgPool"]
+        assert names(nn.Tanh(), nn.MaxPool(2), nn.ReLU()) == ["Tanh", "MaxPool", "ReLU"]
 
     def test_the_gradient_check_looks_through_all_containers(self):
         class Wrong(nn.Tanh):

@@ -70,6 +70,7 @@ def test_profile_times_every_layer_and_leaves_gradients():
     found = nn.profile(model, x, repeats=2)
     assert (model.params[0].grad == 7).all()
     assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
+    assert found.layers[2].flops == 3 * 8 * 14 * 14 * 6  # ReLU runs behind the pooling
     assert sum(found.shares().values()) == pytest.approx(1)
     conv = found.layers[4]
     assert conv.flops == model.layers[4].flops((8, 14, 14, 6)) + model.layers[4].backward_flops((8, 14, 14, 6))
@@ -85,6 +86,66 @@ def test_sweep_by_name_and_by_model():
     assert nn.profile_sweep(model, (6,), (2,), repeats=1)[0].layers[0].flops == 3 * 2 * 2 * 6 * 3
     with pytest.raises(ValueError, match="sample is None"):
         nn.profile_sweep(model)
+
+
+def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():
+    """As many passes as asked for, one more to warm up, and one of two samples that tells the memory."""
+    shapes = []
+
+    class Watched(nn.ReLU):
+        def forward(self, x):
+            shapes.append(x.shape)
+            return super().forward(x)
+
+    model = nn.Sequential(nn.Embedding(5, 3), nn.GRU(3, 4), nn.BatchNorm(4), Watched())
+    model.params[0].grad[...] = 7
+    before = [p.data.copy() for p in model.params]
+    (found,) = nn.profile_sweep(model, (6,), (8,), repeats=2)
+    assert shapes == [(2, 6, 4), *[(8, 6, 4)] * 3]
+    assert (model.params[0].grad == 7).all()
+    assert all((p.data == b).all() for p, b in zip(model.params, before, strict=True))
+    assert [t.slices for t in found.layers] == [1, 1, 1, 1]
+
+
+def test_a_layer_that_is_used_twice_has_two_rows():
+    linear, relu, pool = nn.Linear(2, 2), nn.ReLU(), nn.MaxPool(1)
+    model = nn.Sequential(linear, relu, pool, linear, relu, pool)
+    found = nn.profile(model, np.ones((2, 3, 3, 2), "float32"), repeats=1)
+    assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
+
+
+def test_sweep_slices_only_the_layers_that_do_not_fit():
+    model = nn.Sequential(nn.Linear(64, 2), nn.ReLU())
+    (found,) = nn.profile_sweep(model, (64,), (10,), repeats=1, memory=2 * 4 * (64 + 2) * 4)
+    assert [t.slices for t in found.layers] == [3, 1]
+    assert found.layers[0].flops == 3 * 2 * 10 * 64 * 2
+    assert "0.Linear (3 slices)" in str(found)
+
+
+def test_sweep_runs_on_the_device_of_the_model():
+    model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.StrictArray)
+    (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1, memory=1e6)
+    assert [t.name for t in found.layers] == ["0.Conv2d", "1.ReLU", "2.MaxPool"]
+
+
+def test_sweep_reports_progress_and_keeps_what_was_measured_when_stopped():
+    model, seen = nn.Sequential(nn.Linear(6, 3), nn.ReLU()), []
+
+    def progress(percent, of, *, batch, layer):
+        seen.append((batch, layer))
+        assert 0 <= percent <= of == 100
+        if batch == stop:
+            raise KeyboardInterrupt
+
+    stop = 4
+    with pytest.warns(UserWarning, match="measured up to a batch of 2"):
+        assert [p.batch for p in nn.profile_sweep(model, (6,), (1, 2, 4), progress=progress)] == [1, 2]
+    assert seen == [(1, "0.Linear"), (1, "1.ReLU"), (2, "0.Linear"), (2, "1.ReLU"), (4, "0.Linear")]
+    stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        nn.profile_sweep(model, (6,), (1, 2), progress=progress)
+    with pytest.raises(TimeoutError, match="not even the smallest batch was done within 0 s"):
+        nn.profile_sweep(model, (6,), (1, 2), seconds=0)
 
 
 def test_skinny_products_count_their_work():

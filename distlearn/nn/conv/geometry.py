@@ -42,7 +42,8 @@ def input_gradient(forward, dy, W, geometry: Geometry):
 
     .. math:: dx_{i, j, c} = \sum_{u, v, k} dy_{i - u, j - v, k} \, W_{u, v, c, k}
 
-    So `dy` is padded and convolved with the kernel turned by 180 degrees and its channels swapped.
+    So `dy` is convolved with the kernel turned by 180 degrees and its channels swapped, with what is missing of the
+    kernel's extent as padding; a negative one cuts off outputs that the padding of the input led to.
 
     Parameters
     ----------
@@ -58,6 +59,5 @@ def input_gradient(forward, dy, W, geometry: Geometry):
     dx : (n, h, w, c_in) array
     """
     (ey, ex), (py, px) = geometry.extent, geometry.padding
-    dy = ops.pad(dy, ey - 1 - py, ey - 1 - py, ex - 1 - px, ex - 1 - px)
     turned = W[::-1, ::-1].transpose(0, 1, 3, 2)
-    return forward(dy, turned, Geometry(geometry.size, dilation=geometry.dilation))[0]
+    return forward(dy, turned, geometry._replace(padding=(ey - 1 - py, ex - 1 - px)))[0]

@@ -9,13 +9,13 @@ import numpy as np
 from ...backend import get_xp
 from .. import init, ops
 from ..base import Layer, Param, check_dtype, check_positive, check_shape, describe
-from . import direct, fft, im2col, wide, winograd
+from . import direct, fft, im2col, rows, winograd
 from .geometry import Geometry
 
 ALGORITHMS = {
     "direct": (direct.forward, direct.backward),
     "im2col": (im2col.forward, im2col.backward),
-    "wide": (wide.forward, wide.backward),
+    "rows": (rows.forward, rows.backward),
     "fft": (fft.forward, fft.backward),
     "winograd2": winograd.algorithm(2),
     "winograd4": winograd.algorithm(4),
@@ -43,7 +43,7 @@ class Conv2d(Layer):
         "same" keeps the image's size (kernels of odd extent, stride 1).
     groups : int
         Channels fall into so many groups that do not see each other.
-    algorithm : {"auto", "direct", "im2col", "wide", "fft", "winograd2", "winograd4"}
+    algorithm : {"auto", "direct", "im2col", "rows", "fft", "winograd2", "winograd4"}
         Winograd takes 3 x 3 kernels with stride and dilation 1. "auto" is `choose_algorithm`'s choice.
     bias : bool
     dtype : dtype
@@ -169,21 +169,26 @@ class Conv2d(Layer):
 def choose_algorithm(layer: Conv2d, shape) -> str:
     """Name the algorithm that "auto" uses for an input of `shape`; the layers' benchmark measures all side by side.
 
-    - "fft" for kernels so large that spectra win: 81 pixels or more, many channels, stride 1;
-    - Winograd for 3 x 3 kernels on 16 or more channels on both sides: "winograd4" where its tiles of 4 x 4 outputs fit
-      the image (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2";
-    - "wide", which is im2col with a trick for few output channels, for all others, and for float64: who asks for that
-      precision wants the least rounding.
+    - "fft" for kernels so large that spectra win: 81 pixels or more, 16 or more channels on both sides, stride 1;
+    - Winograd for 3 x 3 kernels on many channels: it saves multiplications, which count pairs of channels, and pays in
+      transforms, which count channels. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
+      (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2" from 2,048 on;
+    - "rows", which is im2col that copies less, for all others, and for float64: who asks for that precision wants the
+      least rounding.
     """
     (kh, kw), stride, _, dilation = layer.geometry
-    many = min(layer.c_in, layer.c_out) // layer.groups >= 16 and layer.W.data.dtype != np.float64
+    c_in, c_out = layer.c_in // layer.groups, layer.c_out // layer.groups
+    many = min(c_in, c_out) >= 16 and layer.W.data.dtype != np.float64
     if kh * kw >= 81 and stride == (1, 1) and many:
         return "fft"
     if many and ((kh, kw), stride, dilation) == ((3, 3), (1, 1), (1, 1)):
         oh, ow = layer.geometry.output(*shape[1:3])
         covered = 16 * -(-oh // 4) * -(-ow // 4)
-        return "winograd4" if covered <= 1.2 * oh * ow else "winograd2"
-    return "wide"
+        if covered <= 1.2 * oh * ow and c_in * c_out >= 512:
+            return "winograd4"
+        if c_in * c_out >= 2048:
+            return "winograd2"
+    return "rows"
 
 
 def _geometry(size, stride, padding, dilation) -> Geometry:

@@ -1,0 +1,63 @@
+"""`distlearn profile`: what a larger batch buys on this machine, layer by layer, as tables and pictures."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from .console import plain_errors, say
+from .output import make_folder, write_json
+from .progress import make_progress
+
+
+def numbers(context, parameter, value) -> tuple[int, ...]:
+    """Read "1,4,16"."""
+    try:
+        chosen = tuple(int(v) for v in value.split(","))
+    except ValueError:
+        chosen = ()
+    if not chosen or min(chosen) < 1:
+        raise click.BadParameter(f"{value!r}, expected batch sizes such as 1,16,256")
+    return chosen
+
+
+@click.command()
+@click.argument("models", nargs=-1, required=True)
+@click.option("--batches", default="1,4,16,64,256,1024", show_default=True, callback=numbers, help="Batch sizes.")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of BLAS.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop a model after about this time [s].")
+@click.option("--products", is_flag=True, help="Also time (batch, 4096) times (4096, 9192).")
+@click.option("--out", default=Path("profiles"), show_default=True, type=click.Path(path_type=Path), help="Folder.")
+def profile(models, batches, threads, seconds, products, out):
+    """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.
+
+    Every layer is measured by itself, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C keeps the batch
+    sizes that are done.
+    """
+    from .. import nn, viz
+
+    sweeps, folder = {}, make_folder(out)
+    with plain_errors(ValueError, TimeoutError):
+        for name in models:
+            with closing(make_progress(name)) as progress:
+                sweeps[name] = nn.profile_sweep(
+                    name, batches=batches, threads=threads, seconds=seconds, progress=progress
+                )
+            for found in sweeps[name]:
+                say(f"\n{name}, {found}")
+    figures = {"batching.png": viz.plot_batching(sweeps)}
+    for name, profiles in sweeps.items():
+        figures[f"{name}-layers.png"] = viz.plot_layers(profiles)
+        figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True)
+    if products:
+        figures["products.png"] = viz.plot_products(nn.skinny_products(batches, threads=threads))
+    for name, figure in figures.items():
+        viz.save(figure, folder / name, close=True)
+    content = {
+        name: [{"batch": p.batch, "layers": [t._asdict() for t in p.layers]} for p in profiles]
+        for name, profiles in sweeps.items()
+    }
+    write_json(folder / "profiles.json", {"threads": threads, "models": content})
+    say(f"wrote {', '.join([*figures, 'profiles.json'])} to {folder}")
