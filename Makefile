@@ -16,7 +16,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env lab test lint labs labs-check bench ui clean
+.PHONY: help env lab test lint labs labs-check bench soak ui clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ labs-check: $(STAMP) ## Check the anatomy of the labs, and that labs/ is what co
 
 bench: $(STAMP) ## Measure against the goals and against peers (those of `pip install -e '.[bench]'`)
 	$(BIN)/distlearn bench $(ARGS)
+
+soak: $(STAMP) ## Half an hour of training on engines, a kill every two minutes (SOAK_MINUTES, SOAK_EVERY)
+	$(BIN)/python tests/world/soak.py
 
 ui: $(STAMP) ## Run the labs in a real browser (needs an installed Chromium)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ui]'

@@ -52,7 +52,7 @@ def train_as_rank(place, settings, report) -> None:
     progress = make_progress(place.label)
     world = MPIWorld(progress=progress)
     with blas_threads(place.threads):
-        results = world.run(train_recorded, settings)
+        results = world.run(train_recorded, settings, **place.saving)
     progress.close()
     if world.rank == 0:
         report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
@@ -70,7 +70,7 @@ def train_under_mpiexec(place, settings, progress) -> tuple[list, object]:
 
     with tempfile.TemporaryDirectory(prefix="distlearn-") as name:
         folder = Path(name)
-        (folder / "order").write_bytes(pickle.dumps(settings))
+        (folder / "order").write_bytes(pickle.dumps((settings, place.saving)))
         with _Watcher(folder / "progress", progress):
             command = ["python", "-m", __spec__.name, str(folder)]
             done = launch(place.size, command, threads=place.threads, capture=True)
@@ -134,9 +134,9 @@ def main(folder: Path) -> None:
     from ..world import MPIWorld
     from .ranks import train_recorded
 
-    settings = pickle.loads((folder / "order").read_bytes())
+    settings, saving = pickle.loads((folder / "order").read_bytes())
     world = MPIWorld(progress=_note(folder / "progress"))
-    results = world.run(train_recorded, settings)
+    results = world.run(train_recorded, settings, **saving)
     if world.rank == 0:
         (folder / "results").write_bytes(pickle.dumps((results, world.trace)))
 

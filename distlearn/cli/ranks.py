@@ -39,6 +39,8 @@ class Place:
         BLAS threads of each rank.
     network, compute : Network, Roofline
         Of simulated ranks.
+    saving : dict
+        `checkpoints`, `every` and `resume`, as for `train`; empty for a run that is not saved.
     """
 
     world: str
@@ -46,6 +48,7 @@ class Place:
     threads: int = 1
     network: Network = field(default_factory=Network)
     compute: Roofline | None = None
+    saving: dict = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -97,7 +100,7 @@ class Kept(list):
             self.dropped += 1
 
 
-def train_recorded(comm, settings: Settings, trace: Trace | None = None) -> tuple[Result, int]:
+def train_recorded(comm, settings: Settings, trace: Trace | None = None, **saving) -> tuple[Result, int]:
     """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept.
 
     Parameters
@@ -106,6 +109,8 @@ def train_recorded(comm, settings: Settings, trace: Trace | None = None) -> tupl
     settings : Settings
     trace : Trace, optional
         Of all ranks, in a simulated world; by default each rank's clock has its own.
+    **saving
+        For `train`: `checkpoints`, `every`, `resume`.
     """
     spans = Kept(SPANS // comm.size)
     if trace is None:
@@ -113,7 +118,7 @@ def train_recorded(comm, settings: Settings, trace: Trace | None = None) -> tupl
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so in one line, not in twenty
-        result = train(comm, settings)
+        result = train(comm, settings, **saving)
     return result, spans.dropped
 
 
@@ -205,24 +210,30 @@ def _run_local(place, settings, progress):
 
     world = LocalWorld(report=throttled(progress))
     with blas_threads(place.threads):
-        return world.run(train_recorded, settings), world.trace
+        return world.run(train_recorded, settings, **place.saving), world.trace
 
 
 def _run_sim(place, settings, progress):
     world = SimWorld(place.size, place.network, place.compute, report=throttled(progress))
 
     def train_simulated(comm):
-        return train_recorded(comm, settings, world.trace)
+        return train_recorded(comm, settings, world.trace, **place.saving)
 
     with blas_threads(place.threads):
         return world.run(train_simulated), world.trace
 
 
 def _run_engines(place, settings, progress):
-    from ..world import EngineWorld
+    from ..world import EngineWorld, train_through_failures
 
     with EngineWorld(place.size, threads=place.threads, progress=progress) as world:
-        return world.run(train_recorded, settings), world.trace
+        if not place.saving:
+            return world.run(train_recorded, settings), world.trace
+        run = train_through_failures(world, train_recorded, settings, **place.saving)
+    for restart in run.restarts:
+        click.echo(f"{restart}", err=True)
+    run.results[0][0].history.recoveries = run.restarts
+    return run.results, world.trace
 
 
 def _run_mpi(place, settings, progress):

@@ -138,6 +138,13 @@ def _positive(ctx, param, value):
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.  [default: runs/...]"
 )
+@click.option(
+    "--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Folder in which the run's state is saved."
+)
+@click.option(
+    "--checkpoint-every", type=click.IntRange(1), default=100, show_default=True, help="Steps; and after the last one."
+)
+@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint.")
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
@@ -145,12 +152,16 @@ def train(preset, size, sizes, out, force, **options):
     Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
     also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
 
+    With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result; and
+    engines that die are started anew and go on by themselves.
+
     \b
     distlearn train --data mnist --world engines --size 4 --epochs 5
     distlearn train --world sim --sizes 1,2,4,8,16 --alpha 5e-6
     distlearn train --preset fashion-sigmoid
     distlearn train --preset large-batch --world sim --size 8
     distlearn train --strategy zero3 --world engines --size 4
+    distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
@@ -200,7 +211,20 @@ def _places(options, size, sizes) -> list:
         raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
     network = Network(options["alpha"], options["beta"])
     compute = Roofline(options["peak"], options["bandwidth"])
-    return [Place(world, n, options["threads"], network, compute) for n in sizes]
+    saving = _saving(options, len(sizes))
+    return [Place(world, n, options["threads"], network, compute, saving) for n in sizes]
+
+
+def _saving(options, n_runs: int) -> dict:
+    """Say where a run's state is saved, as `train` wants it."""
+    folder = options["checkpoint"]
+    if folder is None:
+        if options["resume"]:
+            raise click.UsageError("--resume needs --checkpoint, the folder in which the run's state was saved")
+        return {}
+    if n_runs > 1:
+        raise click.UsageError("--checkpoint keeps the state of one run; leave --sizes out")
+    return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": options["resume"]}
 
 
 def _place_under_mpi(options, size, sizes, ranks):
@@ -209,7 +233,7 @@ def _place_under_mpi(options, size, sizes, ranks):
 
     if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
         raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world, --size and --sizes out")
-    return Place("mpi", ranks, options["threads"])
+    return Place("mpi", ranks, options["threads"], saving=_saving(options, 1))
 
 
 def check_data(settings: Settings, places):

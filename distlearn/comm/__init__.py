@@ -6,11 +6,23 @@ Nothing here knows of layers, models or optimizers.
 from . import collectives, cost
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
 from .compute import Free, Measured, Roofline
+from .failures import Failure, FailureSchedule, Loss
 from .fit import Fit
 from .mesh import Mesh, mesh
 from .network import HierarchicalNetwork, Network
 from .phantom import Phantom
-from .protocol import ANY, CommError, CommTimeoutError, Communicator, RankError, Work
+from .protocol import (
+    ANY,
+    CommError,
+    CommTimeoutError,
+    Communicator,
+    CutOffError,
+    FaultTolerant,
+    PeerLostError,
+    RankError,
+    RevokedError,
+    Work,
+)
 
 __all__ = [
     "ALL_REDUCES",
@@ -18,15 +30,22 @@ __all__ = [
     "CommError",
     "CommTimeoutError",
     "Communicator",
+    "CutOffError",
     "DeadlockError",
+    "Failure",
+    "FailureSchedule",
+    "FaultTolerant",
     "Fit",
     "Free",
     "HierarchicalNetwork",
+    "Loss",
     "Measured",
     "Mesh",
     "Network",
+    "PeerLostError",
     "Phantom",
     "RankError",
+    "RevokedError",
     "Roofline",
     "SimWorld",
     "Work",

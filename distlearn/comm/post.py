@@ -22,7 +22,7 @@ import numpy as np
 from ..trace import Message
 from .phantom import Phantom
 from .protocol import CommError
-from .scheduler import Fibre, Scheduler
+from .scheduler import Fibre, Scheduler, Waits
 
 if TYPE_CHECKING:
     from .sim import SimWorld
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Letter:
     """A message on its way; it happens when it is received."""
 
-    __slots__ = ("arrival", "call", "nbytes", "payload", "sender", "seq", "source", "when")
+    __slots__ = ("arrival", "call", "channel", "nbytes", "payload", "sender", "seq", "source", "when")
 
     def __init__(self, source, sender, payload, nbytes, arrival, call, when=None):
         self.source, self.sender, self.payload, self.nbytes = source, sender, payload, nbytes
@@ -51,7 +51,7 @@ class Letter:
 class Slot:
     """A posted receive; it happens when the data is there."""
 
-    __slots__ = ("call", "out", "posted", "problem", "waiter", "when")
+    __slots__ = ("call", "channel", "out", "posted", "problem", "waiter", "when")
 
     def __init__(self, out, posted, waiter, call, when=None, problem=None):
         self.out, self.posted, self.waiter, self.when = out, posted, waiter, when
@@ -70,7 +70,7 @@ class Slot:
 class Channel:
     """What travels from one rank to another with one tag, in order: letters or slots that wait for their other half."""
 
-    __slots__ = ("dest", "letters", "slots", "source", "tag")
+    __slots__ = ("context", "dest", "letters", "slots", "source", "tag")
 
     def __init__(self, source, dest, tag):
         self.source, self.dest, self.tag = source, dest, tag  # as ranks of the communicator
@@ -114,6 +114,8 @@ class Post:
         self.sequence = 0
         self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
         self._dice: dict[int, np.random.Generator] = {}  # for the network's jitter, by sender
+
+    losses = ()
 
     def new_context(self) -> int:
         """Number a new communicator: messages of different ones never meet."""
@@ -238,6 +240,12 @@ class Post:
             self.scheduler.block(fibre, event)
         elif event.when > fibre.now:
             fibre.now = event.when
+
+    def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
+        """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
+        self.listeners[key] = (fibre, source)
+        self.scheduler.block(fibre, what)
+        del self.listeners[key]
 
     def check_empty(self) -> None:
         """Raise if a message was sent that nobody received."""

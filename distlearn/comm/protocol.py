@@ -29,12 +29,39 @@ class CommTimeoutError(CommError):
 
 
 class RankError(CommError):
-    """A rank raised, died or hung: the first one that did, named by `rank`; `original` is the exception where known."""
+    """A rank raised, died or hung: the first one that did, named by `rank`.
 
-    def __init__(self, rank: int, message: str, original: BaseException | None = None):
+    `original` is the exception where known; `lost` says that the rank died or hung, rather than raised.
+    """
+
+    def __init__(self, rank: int, message: str, original: BaseException | None = None, lost: bool = False):
         super().__init__(f"rank {rank}: {message}")
-        self.rank = rank
-        self.original = original
+        self.rank, self.original, self.lost = rank, original, lost
+
+
+class PeerLostError(CommError):
+    """Other ranks are lost, so an operation that needs them cannot end; the communicator of the others can be had.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        All ranks of the communicator that are known to be lost.
+    """
+
+    def __init__(self, ranks, message: str):
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+    def __reduce__(self):
+        return type(self), (self.ranks, str(self))
+
+
+class RevokedError(CommError):
+    """Another rank has called `revoke`: something failed, and all are to come and recover."""
+
+
+class CutOffError(CommError):
+    """The rank itself has been given up by the others (it hung, or the network failed): it must not go on."""
 
 
 class Work(Protocol):
@@ -150,6 +177,36 @@ class Communicator(Protocol):
         """Return the communicator of the ranks that gave the same `color`, ordered by (`key`, rank).
 
         A rank that gives None belongs to none and gets None. Every rank must call.
+        """
+
+
+@runtime_checkable
+class FaultTolerant(Protocol):
+    """What a communicator offers whose ranks can outlive one another: MPI's "user-level failure mitigation".
+
+    An operation that needs a lost rank raises `PeerLostError`, on some ranks perhaps and not on others: a rank that got
+    its part of a collective in time knows of nothing. So whoever sees the error calls `revoke`, which makes every other
+    rank's operations raise, too; then all that are left call `shrink` and go on with the communicator it returns.
+
+    References
+    ----------
+    W. Bland, A. Bouteiller, T. Herault, G. Bosilca, J. Dongarra (2013), Post-failure recovery of MPI communication
+    capability: design and rationale, IJHPCA 27(3).
+    """
+
+    def revoke(self) -> None:
+        """Make all operations of all ranks on this communicator raise `RevokedError`; harmless when repeated."""
+
+    def agree(self, flag: bool) -> bool:
+        """Return whether *all* ranks that are left said True: the same answer everywhere, whatever fails meanwhile.
+
+        Works on a revoked communicator, too.
+        """
+
+    def shrink(self) -> Communicator:
+        """Return a communicator of the ranks that are left, in their old order; all of them must call.
+
+        Works on a revoked communicator, too. Of a rank that fails meanwhile, the new communicator learns later.
         """
 
 

@@ -81,10 +81,14 @@ class Scheduler:
         Number of fibres.
     measures : bool
         Keep account of the wall time that each fibre really runs.
+    monitor : callable, optional
+        `monitor(fibre)` runs on a fibre of its own that is no rank: it lets things happen at certain times.
     """
 
-    def __init__(self, size: int, measures: bool = False):
+    def __init__(self, size: int, measures: bool = False, monitor: Callable[[Fibre], None] | None = None):
         self.fibres = [Fibre(rank) for rank in range(size)]
+        self._monitor = monitor
+        self._all = self.fibres if monitor is None else [*self.fibres, Fibre(size)]  # by number in the queue
         self._queue: list[tuple[float, int, int]] = []
         self._measures = measures
         self._stopping = False
@@ -109,13 +113,13 @@ class Scheduler:
             try:
                 self._hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
                 fibre.since = time.perf_counter()
-                fibre.result = main(fibre)
+                fibre.result = main(fibre) if fibre.rank < len(self.fibres) else self._monitor(fibre)
             except GreenletExit:
                 pass
             except BaseException as error:  # the hub raises it again, with the rank
                 self._failure = self._failure or (fibre.rank, error)
 
-        for fibre in self.fibres:
+        for fibre in self._all:
             fibre.greenlet = greenlet(lambda f=fibre: body(f), parent=self._hub)
             fibre.switch = fibre.greenlet.switch
             fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
@@ -149,7 +153,7 @@ class Scheduler:
         fibre.waits = event
         if self._measures:
             fibre.seconds_run += time.perf_counter() - fibre.since
-        queue, fibres = self._queue, self.fibres
+        queue, fibres = self._queue, self._all
         while queue:  # as in `_next`, which would cost a call per message
             when, rank, ticket = heappop(queue)
             following = fibres[rank]
@@ -172,9 +176,12 @@ class Scheduler:
         self.wake(fibre, when)
         self.block(fibre, _ITS_TURN)
 
+    def strike(self, fibre: Fibre) -> None:
+        """Do nothing: in a sound world no rank fails."""
+
     def _next(self) -> Fibre | None:
         """Take the fibre that is ready first off the queue and set its clock."""
-        queue, fibres = self._queue, self.fibres
+        queue, fibres = self._queue, self._all
         while queue and not self._stopping:
             when, rank, ticket = heappop(queue)
             fibre = fibres[rank]
@@ -187,7 +194,7 @@ class Scheduler:
     def _unwind(self) -> None:
         """End every fibre that still lives, so that nothing is left behind."""
         self._stopping = True
-        for fibre in self.fibres:
+        for fibre in self._all:
             for _ in range(100):  # code that swallows GreenletExit gets it again
                 if fibre.greenlet.dead:
                     break

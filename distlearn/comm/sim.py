@@ -5,7 +5,8 @@ small enough for `eager_limit`: it returns when the message has been received. C
 MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says who waits for whom.
 
 What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a `SimComm`. The ranks meet
-in the run's `Post` (letters, posted receives, meetings for collectives) and block their fibre while they wait.
+in the run's `Post` (letters, posted receives, meetings for collectives) and block their fibre while they wait. In a
+world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyPost`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from ..trace import Trace
 from .compute import ComputeModel, Free
+from .failures import Failure, FailureSchedule, Fate, Loss
 from .network import Network
 from .post import Post
 from .scheduler import DeadlockError, Scheduler
@@ -42,6 +44,10 @@ class SimWorld:
     seed : int
     report : callable, optional
         Gets rank 0's `comm.report(step, total, **values)`.
+    failures : sequence of Failure, or FailureSchedule
+        What goes wrong with which rank, and when.
+    detection : float
+        How long a rank must give no sign of life until the others are told that it is lost [virtual s].
 
     Attributes
     ----------
@@ -49,6 +55,8 @@ class SimWorld:
         Of the last run.
     makespan : float
         Virtual seconds until the last rank of the last run ended.
+    losses : list of Loss
+        Ranks that were lost in the last run; their results are None.
 
     Examples
     --------
@@ -70,6 +78,8 @@ class SimWorld:
         jitter: float = 0.0,
         seed: int = 0,
         report=None,
+        failures=(),
+        detection: float = 1.0,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -85,6 +95,9 @@ class SimWorld:
                     f"expected ranks from 0 to {self.size - 1} and factors above 0"
                 )
         self.jitter, self.seed, self.report = jitter, seed, report
+        if not detection > 0:
+            raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
+        self.failures, self.detection = _drawn(failures, self.size), detection
         self._trace, self._post = Trace(), None
         self.makespan = 0.0
 
@@ -104,6 +117,11 @@ class SimWorld:
             self._post.flush()  # messages are written down in short while the ranks run
         return self._trace
 
+    @property
+    def losses(self) -> list[Loss]:
+        """Ranks that were lost in the last run, in the order of time."""
+        return list(self._post.losses) if self._post is not None else []
+
     def close(self) -> None:
         """Do nothing: a simulated world holds no processes."""
 
@@ -120,13 +138,40 @@ class SimWorld:
             If a message was never received.
         """
         self._trace = Trace()
-        scheduler = Scheduler(self.size, self.compute.measures)
-        post = self._post = Post(self, scheduler)
+        scheduler, post, make_comm = self._parts()
+        self._post = post
+
+        def main(fibre):
+            result = fn(make_comm(post, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            scheduler.strike(fibre)
+            return result
+
         try:
-            results = scheduler.run(
-                lambda fibre: fn(SimComm(post, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
-            )
+            results = scheduler.run(main)
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
         post.check_empty()
         return results
+
+    def _parts(self):
+        """Make scheduler, post, and the class of communicators, for a world that is sound or is not."""
+        if not self.failures:
+            scheduler = Scheduler(self.size, self.compute.measures)
+            return scheduler, Post(self, scheduler), SimComm
+        from .faulty_comm import FaultyComm
+        from .faulty_post import FaultyPost
+        from .faulty_scheduler import FaultyScheduler
+
+        fates = [Fate(rank, self.failures, self.detection) for rank in range(self.size)]
+        scheduler = FaultyScheduler(fates, self.compute.measures)
+        return scheduler, FaultyPost(self, scheduler), FaultyComm
+
+
+def _drawn(failures, size: int) -> list[Failure]:
+    """Return the failures of a world as a list; raise for those of ranks that it does not have."""
+    if isinstance(failures, FailureSchedule):
+        return failures.draw(size)
+    for failure in failures:
+        if not isinstance(failure, Failure) or not 0 <= failure.rank < size:
+            raise ValueError(f"SimWorld: {failure!r}, expected a Failure of a rank from 0 to {size - 1}")
+    return list(failures)

@@ -33,7 +33,7 @@ POLL_SECONDS = 1e-6
 """Virtual time that asking `Work.done()` takes: a loop that polls must not stop the clock."""
 
 
-class _SimClock:
+class SimClock:
     """Virtual time of one rank."""
 
     def __init__(self, post: Post, fibre: Fibre):
@@ -68,18 +68,24 @@ class _SimClock:
         seconds *= self._factor
         if self._rng is not None:
             seconds *= float(np.exp(self._rng.normal(0.0, self._jitter)))
-        fibre.now += seconds
+        fibre.now = self._end(fibre.now, seconds)
         self._post.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
+
+    def _end(self, start: float, seconds: float) -> float:
+        """Return when work of so many seconds ends."""
+        return start + seconds
 
 
 class SimComm:
     """A simulated rank's `Communicator`; made by `SimWorld.run` and by `split`."""
 
+    clock_class = SimClock
+
     def __init__(self, post: Post, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None):
         self._post, self._fibre, self._members, self._context = post, fibre, members, context
         self.rank = rank
         self.size = len(members)
-        self.clock = _SimClock(post, fibre) if clock is None else clock
+        self.clock = self.clock_class(post, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
         self._eager_limit = post.world.eager_limit or -1
         self._calls = 0  # collectives so far: the n-th call of every rank is the same collective
@@ -191,6 +197,7 @@ class SimComm:
         arrival = post.launch(fibre, self._members[dest].rank, len(data), tag)
         letter = Letter(self.rank, fibre, data, len(data), arrival, ("send_obj", dest, tag))
         letter.seq = post.sequence = post.sequence + 1
+        letter.channel = post.channel(self._context, self.rank, int(dest), tag)
         key = (self._context, dest, tag)
         post.objects[key].append(letter)
         listener = post.listeners.get(key)
@@ -209,17 +216,15 @@ class SimComm:
         waiting = [q.arrival for q in box if source in (ANY, q.source)]
         if waiting:  # somebody whose clock stands earlier may still send one that arrives before
             post.scheduler.wake(fibre, max(fibre.now, min(waiting)))
-        post.listeners[key] = (fibre, source)
         what = "anyone" if source == ANY else source
-        post.scheduler.block(fibre, Waits(f"recv_obj(source={what}, tag={tag})"))
-        del post.listeners[key]
+        post.listen(fibre, key, source, Waits(f"recv_obj(source={what}, tag={tag})"))
         letter = min((q for q in box if source in (ANY, q.source)), key=lambda q: (q.arrival, q.seq))
         box.remove(letter)
         post.settle(letter, fibre.now, letter.sender)
         return pickle.loads(letter.payload)
 
-    def _poll(self) -> None:
-        """Spend the time of one look, and let everybody before us go first."""
+    def _poll(self, event) -> None:
+        """Spend the time of one look at `event`, and let everybody before us go first."""
         self._post.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
@@ -351,7 +356,7 @@ class SimComm:
             return None
         context, ranks = found
         members = [self._members[r] for r in ranks]
-        return SimComm(self._post, self._fibre, ranks.index(self.rank), members, context, self.clock)
+        return type(self)(self._post, self._fibre, ranks.index(self.rank), members, context, self.clock)
 
     def _groups(self, pairs):
         """Decide who belongs together: (context, ranks in their new order) by rank."""

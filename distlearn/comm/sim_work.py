@@ -19,7 +19,7 @@ class _SimWork:
 
     def done(self) -> bool:
         """Look, which takes a moment of virtual time."""
-        self._comm._poll()
+        self._comm._poll(self._event)
         return self._event.when is not None and self._event.when <= self._comm._fibre.now
 
 

@@ -144,25 +144,28 @@ class Batches:
             return np.arange(len(self.x))
         return np.random.default_rng([self.seed, epoch]).permutation(len(self.x))
 
-    def epoch(self, epoch: int) -> Iterator[Batch]:
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield this rank's part of every batch of an epoch.
 
         Parameters
         ----------
         epoch : int
             0 or more; any epoch can be had at any time, which is what a restart needs.
+        start : int
+            Leave out so many batches: those that were trained on before a restart.
 
         Yields
         ------
         batch : Batch
             `x` and `y` are C-contiguous if the data set is.
         """
+        start = whole("Batches", "start", start, 0)
         order = self.order(epoch)  # here, not in the generator: a wrong epoch is refused at the call
         # rows are gathered where the data lives: on a GPU, the order goes there once an epoch
-        return self._deal(get_xp(self.x).asarray(order) if self.shuffle else None)
+        return self._deal(get_xp(self.x).asarray(order) if self.shuffle else None, start)
 
-    def _deal(self, order) -> Iterator[Batch]:
-        for step in range(len(self)):
+    def _deal(self, order, first: int) -> Iterator[Batch]:
+        for step in range(first, len(self)):
             start = step * self.batch_size
             n = min(self.batch_size, len(self.x) - start)
             part = shard(n, self.rank, self.size, allow_empty=True)

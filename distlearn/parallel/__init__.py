@@ -2,12 +2,17 @@
 
 from .base import Replicated, Serial, Strategy, params_on_root
 from .bucket import Bucket, group_params, make_buckets
+from .checkpoint import CheckpointStore, CheckpointWarning
+from .checkpoint_file import Checkpoint, CheckpointError
 from .codecs import FP16, Codec, Int8, OneBit, TopK
 from .compress import CompressedAllReduce
 from .data import DataParallel, micro_batches
 from .easgd import EASGD
+from .elastic import ElasticDataParallel, Recovery
 from .hogwild import Hogwild
 from .hybrid import Hybrid
+from .interval import daly_interval, expected_time, system_mtbf, young_interval
+from .interval_study import IntervalStudy, simulate_run, study_intervals
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
 from .param_server import ParameterServer
@@ -27,13 +32,19 @@ __all__ = [
     "FP16",
     "Action",
     "Bucket",
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointStore",
+    "CheckpointWarning",
     "Codec",
     "CompressedAllReduce",
     "DataParallel",
     "Drift",
+    "ElasticDataParallel",
     "Hogwild",
     "Hybrid",
     "Int8",
+    "IntervalStudy",
     "Layout",
     "LocalSGD",
     "Memory",
@@ -44,6 +55,7 @@ __all__ = [
     "PipeDream",
     "Pipeline",
     "Plan",
+    "Recovery",
     "ReplicaError",
     "Replicated",
     "Schedule",
@@ -56,6 +68,8 @@ __all__ = [
     "balance",
     "check_replicas",
     "check_schedule",
+    "daly_interval",
+    "expected_time",
     "gpipe",
     "group_params",
     "interleaved",
@@ -69,4 +83,8 @@ __all__ = [
     "params_on_root",
     "pipedream",
     "plan",
+    "simulate_run",
+    "study_intervals",
+    "system_mtbf",
+    "young_interval",
 ]

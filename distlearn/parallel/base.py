@@ -17,8 +17,9 @@ class Strategy(Protocol):
     """One way to train a model on one or many ranks.
 
     `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
-    are rank 0 of 1. A strategy whose ranks hold different things until the end may also have `finish()`, which `fit`
-    calls on every rank after the last step.
+    are rank 0 of 1. `checkpointable` is True where every rank holds the same whole model and optimizer: such a run can
+    be saved and resumed. A strategy whose ranks hold different things until the end may also have `finish()`, which
+    `fit` calls on every rank after the last step.
     """
 
     rank: int
@@ -111,6 +112,7 @@ class Serial:
     """
 
     rank, size = 0, 1
+    checkpointable = True
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         self.model, self.loss, self.optimizer = model, loss, optimizer

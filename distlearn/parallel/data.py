@@ -57,6 +57,8 @@ class DataParallel(Replicated):
     section 3.2 (buckets, overlap), 3.2.4 (accumulation).
     """
 
+    checkpointable = True
+
     def __init__(
         self,
         comm,

@@ -1,6 +1,7 @@
 """Training: `fit` drives any strategy over a data set; `train` is the whole SPMD program in one function."""
 
-from .fit import DivergedError, Epoch, History, evaluate, fit
+from .fit import DivergedError, evaluate, fit
+from .history import Epoch, History
 from .program import MODELS, Result, Settings, build, train
 from .strategies import STRATEGIES, Recipe
 

@@ -1,65 +1,15 @@
-"""`fit` drives any strategy over a data set, and `History` remembers how it went."""
+"""`fit` drives any strategy over a data set, and saves its state now and then."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp
-
-
-class Epoch(NamedTuple):
-    """How training stood after one epoch. Accuracies are shares from 0 to 1, None where not evaluated."""
-
-    epoch: int
-    seconds: float
-    """Training time since the start [s], evaluation left out."""
-    samples: int
-    """Samples of the global batches trained on since the start."""
-    loss: float
-    """Mean training loss over the epoch's samples."""
-    train_accuracy: float | None = None
-    val_accuracy: float | None = None
-    test_accuracy: float | None = None
-
-
-@dataclass
-class History:
-    """What happened during `fit`, epoch by epoch.
-
-    Attributes
-    ----------
-    epochs : list of Epoch
-    losses : list of float
-        Loss of every step's global batch.
-    """
-
-    epochs: list[Epoch] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
-
-    def column(self, name: str) -> np.ndarray:
-        """Return one field of all epochs as an array (NaN where it was not evaluated)."""
-        if name not in Epoch._fields:
-            raise ValueError(f"History.column: {name!r}, expected one of {', '.join(Epoch._fields)}")
-        return np.array([math.nan if (v := getattr(e, name)) is None else v for e in self.epochs], float)
-
-    @property
-    def last(self) -> Epoch:
-        """The last epoch."""
-        return self.epochs[-1]
-
-    @property
-    def samples_per_second(self) -> float:
-        """Samples trained on per second of training."""
-        return self.last.samples / self.last.seconds if self.last.seconds > 0 else math.inf
-
-    def as_dicts(self) -> list[dict]:
-        """Epochs as dictionaries, ready for JSON or a table."""
-        return [e._asdict() for e in self.epochs]
+from .history import History, Progress
+from .saving import Saving
 
 
 def evaluate(strategy, x, y, batch_size: int = 4096) -> float:
@@ -100,6 +50,9 @@ def fit(
     seed: int = 0,
     evaluate_every: int = 1,
     report=None,
+    checkpoints=None,
+    every: int = 0,
+    resume: bool = False,
 ) -> History:
     """Train for some epochs over a data set.
 
@@ -117,10 +70,18 @@ def fit(
         Accuracies on the train, validation and test sets every so many epochs and after the last; 0 for never.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
+    checkpoints : CheckpointStore, optional
+        Where to save the run's state.
+    every : int
+        Save after every so many steps, and after the last one; 0 for the last one alone.
+    resume : bool
+        Go on from the newest checkpoint, if there is one: the result is that of a run that was never interrupted, bit
+        for bit on as many ranks, to rounding on others.
 
     Returns
     -------
     history : History
+        Of the whole run, also of the part before a restart.
     """
     for name, value in (("epochs", epochs), ("batch_size", batch_size)):
         if not isinstance(value, (int, np.integer)) or value < 1:
@@ -129,28 +90,32 @@ def fit(
     if size > len(dataset.x_train):
         raise ValueError(f"fit: {size} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
     batches = datasets.Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
-    total = epochs * len(batches)
-    history, seconds, samples, step = History(), 0.0, 0, 0
-    for epoch in range(epochs):
-        began, loss_sum, seen = strategy.clock.now(), 0.0, 0
-        for batch in batches.epoch(epoch):
+    total, now = epochs * len(batches), Progress()
+    saving = None
+    if checkpoints is not None:
+        run = {"data": dataset.name, "samples": len(dataset.x_train), "batch_size": batch_size, "seed": seed}
+        saving = Saving(checkpoints, every, strategy, run)
+        now = saving.begin(resume)
+    while now.epoch < epochs:
+        began = strategy.clock.now()
+        for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
             loss = strategy.step(batch)
-            _stop_if_diverged(loss, step)
-            history.losses.append(loss)
-            loss_sum += loss * batch.n
-            seen += batch.n
-            step += 1
+            _stop_if_diverged(loss, now.step)
+            now.add(loss, batch.n)
+            began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
             if report is not None:
-                report(step, total, loss=loss, epoch=epoch + 1, samples=samples + seen)
-        if epoch + 1 == epochs and hasattr(strategy, "finish"):
+                report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
+            if saving is not None:
+                saving.after_step(now, total)
+        if now.epoch + 1 == epochs and hasattr(strategy, "finish"):
             strategy.finish()
-        seconds += strategy.clock.now() - began
-        samples += seen
+        now.seconds += strategy.clock.now() - began
         accuracies = ()
-        if evaluate_every and ((epoch + 1) % evaluate_every == 0 or epoch + 1 == epochs):
+        if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
             accuracies = [evaluate(strategy, *part) for part in _parts(dataset)]
-        history.epochs.append(Epoch(epoch + 1, seconds, samples, loss_sum / seen, *accuracies))
-    return history
+        now.end_epoch(accuracies)
+    now.history.recoveries = list(getattr(strategy, "recoveries", ()))
+    return now.history
 
 
 def _parts(dataset):

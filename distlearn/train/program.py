@@ -11,10 +11,12 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import to_device
+from ..comm.protocol import CutOffError
 from ..nn import MLP, SoftmaxCrossEntropy
 from ..nn import build as build_model
 from ..nn.base import move
 from ..optim import RULES, WarmUp, scaled_lr
+from ..parallel import CheckpointStore
 from .fit import History, fit
 from .strategies import STRATEGIES, Recipe
 
@@ -208,31 +210,45 @@ def build(comm, settings: Settings, dataset):
     return STRATEGIES[settings.strategy](recipe)
 
 
-def train(comm, settings: Settings) -> Result:
+def train(comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool = False) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
     Parameters
     ----------
     comm : Communicator
     settings : Settings
+    checkpoints : path, optional
+        Folder in which rank 0 saves the run's state (see `CheckpointStore`).
+    every : int
+        Save after every so many steps, and after the last one.
+    resume : bool
+        Go on from the newest checkpoint, if there is one.
 
     Returns
     -------
     result : Result
+        None on a rank that the others have given up (strategy "elastic").
     """
+    store = None if checkpoints is None else CheckpointStore(checkpoints)
     dataset = datasets.load(settings.data, dtype=settings.dtype)
     if settings.n_train is not None:
         dataset = dataset.take(settings.n_train)
     if settings.device != "cpu":
         dataset = dataset.on(settings.device)
-    strategy = build(comm, settings, dataset)
-    history = fit(
-        strategy,
-        dataset,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-        evaluate_every=settings.evaluate_every,
-        report=comm.report,
-    )
+    try:
+        strategy = build(comm, settings, dataset)
+        history = fit(
+            strategy,
+            dataset,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            evaluate_every=settings.evaluate_every,
+            report=comm.report,
+            checkpoints=store,
+            every=every,
+            resume=resume,
+        )
+    except CutOffError:
+        return None
     return Result(history, strategy.gather_params())

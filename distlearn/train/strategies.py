@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..optim import Optimizer, Rule
 from ..parallel import (
     DataParallel,
+    ElasticDataParallel,
     Hybrid,
     LocalSGD,
     NaiveDataParallel,
@@ -57,6 +58,11 @@ def _data_naive(recipe: Recipe) -> Strategy:
     return NaiveDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer())
 
 
+def _elastic(recipe: Recipe) -> Strategy:
+    options = {"cap_bytes": recipe.settings.cap_bytes, "overlap": recipe.settings.overlap}
+    return ElasticDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
 def _local_sgd(recipe: Recipe) -> Strategy:
     every = recipe.settings.average_every
     return LocalSGD(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), every=every)
@@ -95,6 +101,7 @@ def _pipeline(recipe: Recipe) -> Strategy:
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data": _data,
     "data_naive": _data_naive,
+    "elastic": _elastic,
     "hybrid": _hybrid,
     "local_sgd": _local_sgd,
     "one_weird_trick": _one_weird_trick,

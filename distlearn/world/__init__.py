@@ -13,13 +13,27 @@ import importlib
 _NAMES = {
     "World": "base",
     "LocalWorld": "local",
+    "ElasticRun": "elastic",
     "EngineWorld": "engines",
     "Hosts": "hosts",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
+    "Restart": "elastic",
     "launch": "launching",
+    "train_through_failures": "elastic",
 }
-__all__ = ["EngineWorld", "Hosts", "LocalWorld", "MPIWorld", "RankTimeoutError", "World", "launch"]
+__all__ = [
+    "ElasticRun",
+    "EngineWorld",
+    "Hosts",
+    "LocalWorld",
+    "MPIWorld",
+    "RankTimeoutError",
+    "Restart",
+    "World",
+    "launch",
+    "train_through_failures",
+]
 
 
 def __getattr__(name):

@@ -21,7 +21,7 @@ from .cluster import Cluster
 from .group import Group
 from .outcome import blame, surface, where
 from .progress import Bar
-from .watch import ControllerDied, TimeIsUp, Watch, unpack
+from .watch import ControllerDied, NoProgress, TimeIsUp, Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
@@ -106,6 +106,27 @@ class EngineWorld:
         return self._group.size
 
     @property
+    def pids(self) -> list[int]:
+        """Process ids of the engines, by rank."""
+        self._revive()
+        return list(self._group.pids)
+
+    def resize(self, size: int) -> None:
+        """Go on with another number of engines: the next `run` starts them.
+
+        Raises
+        ------
+        CommError
+            If the engines are not this world's.
+        """
+        if self._cluster is None:
+            raise CommError("EngineWorld: the engines are not this world's, so it cannot start others")
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"EngineWorld.resize: {size!r}, expected a number of engines, 1 or more")
+        if size != self._cluster.n:
+            self._cluster.n, self._dead = size, f"{size} engines are wanted instead of {self._cluster.n}"
+
+    @property
     def view(self):
         """The ipyparallel view on the engines, in the order of ranks."""
         self._revive()
@@ -126,7 +147,7 @@ class EngineWorld:
             self._cluster.stop()
 
     # -- running -------------------------------------------------------------------------------------------------------
-    def run(self, fn, *args, timeout: float | None = None, **kwargs) -> list:
+    def run(self, fn, *args, timeout: float | None = None, patience: float | None = None, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank.
 
         Parameters
@@ -137,6 +158,8 @@ class EngineWorld:
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
             Longest time [s]; the world's by default.
+        patience : float, optional
+            Longest time between two `comm.report`s of rank 0 [s]: a rank that hangs shows so long before `timeout`.
 
         Returns
         -------
@@ -161,7 +184,7 @@ class EngineWorld:
         bar = Bar() if self.progress is True else None
         watch = Watch(self._group, self._group.submit(payload, {"strict": self.strict}), bar or self.progress or None)
         try:
-            error = self._watch(watch, timeout)
+            error = self._watch(watch, timeout, patience)
         finally:
             if bar is not None:
                 bar.close()
@@ -170,11 +193,13 @@ class EngineWorld:
         self._group.was_orderly()
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
-    def _watch(self, watch: Watch, timeout: float | None) -> Exception | None:
+    def _watch(self, watch: Watch, timeout: float | None, patience: float | None) -> Exception | None:
         """Wait for a launch; return the error to raise if it failed."""
-        late, problem = None, None
+        late, problem, stalled = None, None, False
         try:
-            watch.until_trouble(timeout)
+            watch.until_trouble(timeout, patience)
+        except NoProgress:
+            late, stalled = patience, True
         except TimeIsUp:
             late = timeout
         except ControllerDied:
@@ -193,7 +218,7 @@ class EngineWorld:
         outcomes = [watch.outcomes[rank] for rank in range(self.size)]
         if all(o.status == "returned" for o in outcomes):
             return None
-        return blame(outcomes, late, self._outlook(watch))
+        return blame(outcomes, late, self._outlook(watch), stalled)
 
     def _settle(self, watch: Watch) -> None:
         """Show what is left, keep the spans, and note whether the engines are still fit."""

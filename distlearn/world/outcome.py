@@ -151,7 +151,7 @@ def traceback_text(outcome: Outcome) -> str:
 # -- the one error ---------------------------------------------------------------------------------------------------
 
 
-def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "") -> RankError:
+def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "", stalled: bool = False) -> RankError:
     """Make the one error for a run that failed.
 
     Parameters
@@ -162,19 +162,25 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "")
         The limit that was exceeded; None if that was not the reason.
     note : str
         Ends the message: what happens to the engines.
+    stalled : bool
+        The limit was one for progress. Ranks that wait for others are then not to blame if there is one that does not.
     """
     failed = [o for o in outcomes if o.status in ("raised", "died")]
     silent = [o for o in outcomes if o.status == "silent"]
-    original, kind = None, RankError
+    original, kind, lost = None, RankError, True
     if failed and min(failed, key=lambda o: o.place).status == "died":
         first = min((o for o in failed if o.status == "died"), key=lambda o: o.ended)
         text = first.error
     elif failed:
         first, text = _first_raised([o for o in failed if o.status == "raised"])
-        original = pickle.loads(first.original) if first.original else None
+        original, lost = pickle.loads(first.original) if first.original else None, False
     elif timeout is not None:
         late = [o for o in outcomes if o.status in ("interrupted", "silent")]
-        first, kind, text = late[0], RankTimeoutError, _too_late(late, len(outcomes), timeout)
+        lost = stalled
+        if stalled:
+            late.sort(key=lambda o: bool(o.waits_for))
+        first, kind = late[0], RankTimeoutError
+        text = _no_progress(late, timeout) if stalled else _too_late(late, len(outcomes), timeout)
     else:
         first = silent[0]
         text = f"does not react any more: it {where(first)}"
@@ -182,7 +188,7 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "")
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
     if silent:
         text += f"\n{_ranks(silent)} could not be interrupted."
-    return kind(first.rank, text + (f"\n{note}" if note else ""), original)
+    return kind(first.rank, text + (f"\n{note}" if note else ""), original, lost)
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
@@ -194,6 +200,11 @@ def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
     also = f" ({_ranks(others).lower()} raised the same)" if others else ""
     steps = traceback_text(first)
     return first, first.error + also + (f"\n\nOn rank {first.rank}:\n{steps}" if steps else "")
+
+
+def _no_progress(late, patience) -> str:
+    lines = [f"  rank {o.rank} {where(o)}" for o in late]
+    return "\n".join([f"{where(late[0])}; there was no progress for {patience:g} s:", *lines])
 
 
 def _ranks(outcomes) -> str:

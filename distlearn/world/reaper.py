@@ -126,7 +126,7 @@ def sweep() -> list[Path]:
         except (OSError, ValueError):  # being made, or being removed
             if time.time() - folder.stat().st_mtime < 60:
                 continue
-            owner = None
+            owner = None  # it was not finished, and never will be
         if owner is None or not is_alive(owner):
             kill_marked(folder)
             shutil.rmtree(folder, ignore_errors=True)

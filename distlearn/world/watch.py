@@ -26,6 +26,10 @@ class TimeIsUp(Exception):
     """Some ranks have not returned in time."""
 
 
+class NoProgress(TimeIsUp):
+    """Rank 0 has reported nothing new for too long."""
+
+
 class ControllerDied(Exception):
     """The engines' controller is gone."""
 
@@ -62,19 +66,22 @@ class Watch:
         self.values: dict[int, bytes] = {}
         self.killed = False
         self._deaths: list[int] = []  # in the order in which they were reported
+        self._report, self._reported = None, time.monotonic()  # the newest one, and when it came
 
     @property
     def pending(self) -> list[int]:
         """Ranks that have not ended."""
         return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
 
-    def until_trouble(self, timeout: float | None) -> None:
+    def until_trouble(self, timeout: float | None, patience: float | None = None) -> None:
         """Return when all ranks have returned, or one has failed.
 
         Raises
         ------
         TimeIsUp
             After `timeout` seconds.
+        NoProgress
+            After `patience` seconds without a new report of rank 0, once there has been one.
         ControllerDied
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -84,6 +91,8 @@ class Watch:
                 return
             if deadline is not None and time.monotonic() > deadline and self.pending:
                 raise TimeIsUp
+            if patience is not None and self._report and time.monotonic() > self._reported + patience:
+                raise NoProgress
             if self._group.cluster is not None and not self._group.cluster.has_controller():
                 raise ControllerDied
 
@@ -159,11 +168,11 @@ class Watch:
 
     def _show_progress(self) -> None:
         """Show the newest report of rank 0."""
-        if self._show is None:
-            return
         report = self.outcomes[0].progress if 0 in self.outcomes else None
         report = report or self._handles[0].metadata["data"].get("progress")
-        if report:
+        if report and report != self._report:
+            self._report, self._reported = report, time.monotonic()
+        if report and self._show is not None:
             self._show(report[0], report[1], **report[2])
 
     def _show_what_is_new(self) -> None:

@@ -206,6 +206,34 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
     assert alive == []
 
 
+def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path):
+    words = (*SMALL, "--dtype", "float64", "--checkpoint-every", 3)
+    assert call(*words, "--out", "whole").exit_code == 0
+    first = call(*words, "--epochs", 1, "--checkpoint", "state", "--out", "first")
+    assert first.exit_code == 0, first.output
+    assert len(list((tmp_path / "state").glob("*.ckpt"))) == 2  # steps 3 and 4
+    again = call(*words, "--checkpoint", "state", "--out", "again")
+    assert again.exit_code != 0
+    assert "holds checkpoints of a run that came to step 4: resume it, or choose another folder" in again.output
+    rest = call(*words, "--checkpoint", "state", "--resume", "--world", "sim", "--size", 3, "--out", "rest")
+    assert rest.exit_code == 0, rest.output
+    whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
+    np.testing.assert_allclose(rest["losses"], whole["losses"], atol=1e-12)
+    assert [e["test_accuracy"] for e in rest["epochs"]] == [e["test_accuracy"] for e in whole["epochs"]]
+    done = call(*words, "--checkpoint", "state", "--resume", "--out", "done")  # there is nothing left to do
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.mpi
+def test_mpi_goes_on_too(call, tmp_path):
+    words = (*SMALL, "--dtype", "float64", "--checkpoint", "state", "--world")
+    assert call(*words, "mpi", "--size", 2, "--epochs", 1, "--out", "first").exit_code == 0
+    assert call(*words, "mpi", "--size", 3, "--resume", "--out", "rest").exit_code == 0
+    assert call(*SMALL, "--dtype", "float64", "--out", "whole").exit_code == 0
+    whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
+    np.testing.assert_allclose(rest["losses"], whole["losses"], atol=1e-12)
+
+
 # -- what it refuses: one line, before any work
 
 
@@ -227,6 +255,8 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
         (["--bucket-kib", "0"], "expected a number above 0"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
+        (["--resume"], "--resume needs --checkpoint"),
+        (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
     ],
 )
 def test_bad_input(call, tmp_path, words, expected):

@@ -178,6 +178,21 @@ def test_batches_refuse(change, message):
         Batches(**arguments)
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 9])
+def test_an_epoch_can_begin_in_the_middle(start, shuffle):
+    x, y = np.arange(22.0).reshape(11, 2), np.arange(11)
+    batches = Batches(x, y, 3, rank=1, size=2, seed=4, shuffle=shuffle)
+    want, got = list(batches.epoch(2))[start:], list(batches.epoch(2, start))
+    assert len(got) == len(want) == max(0, 4 - start)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_array_equal(a.x, b.x)
+        np.testing.assert_array_equal(a.y, b.y)
+        assert a.n == b.n
+    with pytest.raises(ValueError, match="start is -1"):
+        batches.epoch(2, -1)
+
+
 def test_a_wrong_epoch_is_refused_at_the_call():
     with pytest.raises(ValueError, match="epoch is -1"):
         Batches(*numbered(10), 4).epoch(-1)

@@ -117,3 +117,14 @@ def test_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: real + 1)
     with pytest.raises(RuntimeError, match="belongs to somebody else"):
         reaper.clusters_folder()
+
+
+def test_a_folder_that_was_never_finished_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
+    young, old = tmp_path / "cluster-young", tmp_path / "cluster-old"
+    for folder in (young, old):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    assert reaper.sweep() == [old]
+    assert young.exists()
+    assert not old.exists()

@@ -129,3 +129,16 @@ def test_error_that_cannot_be_sent():
 @pytest.mark.parametrize("status", ["raised", "died", "silent"])
 def test_every_failure_names_its_rank(status):
     assert blame([Outcome(0), Outcome(1, status, error="x", place=1)]).rank == 1
+
+
+def test_without_progress_the_rank_that_waits_for_nobody_is_to_blame():
+    stuck = Outcome(2, "interrupted", frames=[Frame("user.py", 7, "step", "while True: pass", False)])
+    error = blame([waiting(0), waiting(1), stuck], timeout=3, stalled=True)
+    assert type(error) is RankTimeoutError
+    assert (error.rank, error.lost) == (2, True)
+    assert str(error).startswith(
+        "rank 2: was at user.py, line 7, in step; there was no progress for 3 s:\n  rank 2 was"
+    )
+    assert not blame([waiting(0), waiting(1)], timeout=3).lost
+    assert blame([Outcome(0, "died", error="its process died", place=1), waiting(1)]).lost
+    assert not blame([Outcome(0, "raised", error="ValueError: no", place=1), waiting(1)]).lost

@@ -135,6 +135,10 @@ class Ledger:
         candidates = self._waiting if merged or self.slowest > slowest else (worker,)
         return Verdict(taken, staleness, merged, self._release(candidates))
 
+    def waits(self, worker: int) -> bool:
+        """Say whether the worker waits for leave to start, rather than computes."""
+        return worker in self._waiting
+
     def leave(self, worker: int) -> Verdict:
         """Let a worker go: it ended, or died. Nobody waits for it any more; a gradient that it gave still counts."""
         if worker not in self.active:

@@ -26,6 +26,12 @@ class Leave(NamedTuple):
     worker: int
 
 
+class Lost(NamedTuple):
+    """What a server hears instead of a message: workers that will send no more, because they are lost."""
+
+    workers: tuple[int, ...]
+
+
 class Order(NamedTuple):
     """From the lead to the other servers: what to do about an arrival. All execute the same orders in the same order.
 

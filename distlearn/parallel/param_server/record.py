@@ -148,6 +148,11 @@ class Diary:
         row = (push.worker, push.step, push.used, version, stale, push.rows, arrived, now, push.loss, factor)
         self._rows.append(row)
 
+    def rewind(self, version: int) -> None:
+        """Forget the updates after a version, and gradients that wait for one."""
+        self._rows = [row for row in self._rows if row[3] <= version]
+        self._open.clear()
+
     def table(self) -> np.ndarray:
         """Return all of them."""
         return np.array(self._rows, GRADIENT)

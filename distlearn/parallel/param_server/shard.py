@@ -40,6 +40,7 @@ class Shard:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
+        self.mirror = None  # a `Mirror` that is told of every update
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient
         self._spare: list[np.ndarray] = []
         self._reply: tuple | None = None
@@ -51,7 +52,8 @@ class Shard:
     def obey(self, order: Order, gradient, clock) -> None:
         """Keep or drop a gradient, and make the update if there is one."""
         if order.taken:
-            self._kept[order.arrived, order.step] = gradient
+            lost = gradient is None  # its worker, after it had reached the first server
+            self._kept[order.arrived, order.step] = np.zeros_like(self.share) if lost else gradient
         elif gradient is not None:
             self._spare.append(gradient)
         if not order.merged:
@@ -64,6 +66,8 @@ class Shard:
         self._spare += used
         if self.every and order.version % self.every == 0:
             self.snap(order.version, clock.now())
+        if self.mirror is not None:
+            self.mirror.keep(self, order)
 
     def _mean(self, merged):
         """Add weighted gradients up, in the order of workers whatever the order in which they came."""

@@ -10,7 +10,7 @@ from ...data import Batches
 from ...data.batches import Batch
 
 
-def endless(dataset, batch_size: int, rank: int, size: int, seed: int) -> Iterator[Batch]:
+def endless(dataset, batch_size: int, rank: int, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
     """Yield a worker's part of one global batch after another, epoch after epoch.
 
     Parameters
@@ -23,9 +23,13 @@ def endless(dataset, batch_size: int, rank: int, size: int, seed: int) -> Iterat
         Which part of how many.
     seed : int
         Of the order.
+    start : int
+        Leave out so many batches.
     """
     batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
-    return itertools.chain.from_iterable(map(batches.epoch, itertools.count()))
+    epoch, first = divmod(start, len(batches))
+    later = itertools.chain.from_iterable(map(batches.epoch, itertools.count(epoch + 1)))
+    return itertools.chain(batches.epoch(epoch, first), later)
 
 
 def check_end(what: str, steps: int | None, seconds: float) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...comm.collectives import shares
+from ...comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -16,10 +17,14 @@ from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
 from .stream import check_end, endless
+from .survival import Mirror, Survival, Whole, memory_of
 from .worker import WorkerLink
 
+COLLECT = 9
+"""Tag of what servers send to the first one in the end."""
 
-class ParameterServer:
+
+class ParameterServer(Survival):
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
     rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to a value;
@@ -48,6 +53,9 @@ class ParameterServer:
         real ones. `Speeds` has laws to choose from.
     every : int
         Keep the parameters every so many updates, for the curve; 0 for never.
+    mirror : int
+        Servers copy their shares to one another every so many updates; 0 for never. On a `FaultTolerant` communicator
+        training survives the loss of workers in any case, and with this the loss of a server, too.
 
     Attributes
     ----------
@@ -56,6 +64,8 @@ class ParameterServer:
         Of the workers: which part of every batch a worker takes. On a server 0 and the number of workers.
     version : int
         Of the parameters that a worker has.
+    recoveries : list of (float, int, int)
+        When a server was lost and training went on [s], from which version, on how many servers.
 
     Notes
     -----
@@ -66,12 +76,18 @@ class ParameterServer:
     all shares have the same version, and the number of servers changes no number. (Production servers let every
     shard decide for itself, which saves the orders, and lets a worker read shares of different versions.)
 
+    A lost worker is let go as if it had left: nobody waits for it, and the rows it would have trained on are left out.
+    After the loss of a server BSP still equals serial SGD: the updates since the last copy are made again. The record
+    then begins at that version if the first server was lost, which keeps it, and so does the curve.
+
     References
     ----------
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
 
-    def __init__(self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0):
+    def __init__(
+        self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0
+    ):
         if not (hasattr(servers, "__index__") and 1 <= servers < comm.size):
             raise ValueError(
                 f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
@@ -82,20 +98,38 @@ class ParameterServer:
         self.flat = FlatModel(model)
         if servers > self.flat.data.size:
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
+        if not (hasattr(mirror, "__index__") and mirror >= 0):
+            raise ValueError(f"ParameterServer: mirror is {mirror!r}, expected a number of updates, 0 or more")
+        self._rule, self._lr = rule, lr if callable(lr) else (lambda step: lr)
+        self._every, self._mirror = every, mirror
+        self._done, self.recoveries, self._trained = 0, [], False
+        self._head = self._earlier = None
+        self._workers = comm.size - servers  # in the beginning
         values = to_numpy(self.flat.data)  # a worker's model may live on a GPU; what travels does not
         comm.broadcast(values)
-        self.flat.load(values)
-        self.is_server = comm.rank < servers
+        memory = memory_of(rule.init(values)) if mirror else ()
+        start = Whole(0, np.stack([values, *memory]), 0)
+        self._set_up(servers, start, comm.split(int(comm.rank < servers)))
+
+    def _set_up(self, servers: int, start: Whole, peers) -> None:
+        """Take a role, and the share that goes with it."""
+        comm, flat = self.comm, self.flat
+        self.servers, self._start, self._peers = servers, start, peers
+        flat.load(start.rows[0])
+        self.is_server, self._place = comm.rank < servers, comm.rank
         self.size = comm.size - servers
         self.rank = 0 if self.is_server else comm.rank - servers
-        self.go, self._trained = True, False
-        self._peers = comm.split(int(self.is_server))
-        parts = shares(self.flat.data.size, servers)
-        if self.is_server:
-            plan = lr if callable(lr) else (lambda step: lr)
-            self._shard = Shard(values[parts[comm.rank]], rule, plan, every)
-        else:
-            self._link = WorkerLink(comm, parts, self.flat, self.rank)
+        self.go = True
+        parts = shares(flat.data.size, servers)
+        if not self.is_server:
+            self._link = WorkerLink(comm, parts, flat, self.rank, start.version)
+            return
+        own = parts[comm.rank]
+        self._shard = Shard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
+        for array, row in zip(memory_of(self._shard.state), start.rows[1:], strict=False):
+            array[...] = row[own]
+        if self._mirror:
+            self._shard.mirror = Mirror(comm, parts, self._mirror, start)
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
@@ -139,14 +173,28 @@ class ParameterServer:
         seconds : float
             Let no step begin later than that [s].
         """
-        self._shard.snap(0, self.clock.now())
+        self._shard.snap(self._start.version, self.clock.now())
+        left = self._left(steps)
         if self.comm.rank:
-            follow(self.comm, self.servers, self._shard)
+            if left:
+                follow(self.comm, self.servers, self._shard)
             return None
-        tickets = None if steps is None else steps * self.size
-        head = Lead(self.clock, self.comm.report, self.size, self.policy, self.rate, tickets, seconds)
-        lead(self.comm, self.servers, self._shard, head)
+        version = self._start.version
+        head = Lead(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds, version)
+        if self._earlier is not None:
+            head.take_over(self._earlier)
+        self._head, self._earlier = head, None
+        if left:
+            lead(self.comm, self.servers, self._shard, head)
         return head
+
+    def _left(self, steps: int | None) -> float:
+        """Return how many gradients are still to be computed; infinity for as many as the workers like."""
+        if steps is None:
+            return math.inf
+        if self.policy.waits:  # an update uses a whole batch, whoever is left to compute it
+            return max(0, steps - self._start.version) * self.size
+        return max(0, steps * self._workers - self._start.gradients)
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
@@ -174,26 +222,54 @@ class ParameterServer:
         check_end("ParameterServer.train", steps, seconds)
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
-        self._trained, head = True, None
-        if self.is_server:
-            head = self.serve(steps, seconds)
-        else:
-            self._work(endless(dataset, batch_size, self.rank, self.size, seed))
-        return self._run(head, dataset, probe)
+        self._trained = True
+        deal = {"batch_size": batch_size, "seed": seed}
+        try:
+            while True:
+                done, run = self._attempt(dataset, steps, seconds, deal, probe)
+                if not isinstance(self.comm, FaultTolerant) or self.comm.agree(done):
+                    return run
+                self._recover()
+        except CutOffError:  # this rank was given up by the others
+            return None
+
+    def _attempt(self, dataset, steps, seconds, deal, probe: int) -> tuple[bool, Run | None]:
+        """Train until the end, or until a server is lost; say which, and return what happened on rank 0."""
+        head = None
+        try:
+            if self.is_server:
+                head = self.serve(steps, seconds)
+            elif self._left(steps):
+                start = self._start.version if self.policy.waits else self._done
+                self._work(endless(dataset, rank=self.rank, size=self.size, start=start, **deal))
+            return True, self._run(head, dataset, probe)
+        except (PeerLostError, RevokedError):
+            if not self._mirror:
+                raise
+            self.comm.revoke()
+            return False, None
 
     def _work(self, batches) -> None:
         """Do steps until the servers give no leave for another."""
         while self.go:
             self.step(next(batches))
+            self._done += 1
         self.leave()
 
     def _run(self, head, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""
-        mine = (self._shard.share, self._shard.snapshots) if self.is_server else None
-        found = self.comm.gather_obj(mine)
-        return None if head is None else finish(head, self.flat, found[: self.servers], dataset, self.loss, probe)
+        found = self._from_servers(lambda: (self._shard.share, self._shard.snapshots))
+        return None if found is None else finish(head, self.flat, found, dataset, self.loss, probe)
+
+    def _from_servers(self, get) -> list | None:
+        """Return what every server gets by `get()`, on rank 0; workers have no part in it, some may be lost."""
+        if self.comm.rank == 0:
+            return [get(), *(self.comm.recv_obj(server, COLLECT) for server in range(1, self.servers))]
+        if self.is_server:
+            self.comm.send_obj(get(), 0, COLLECT)
+        return None
 
     def gather_params(self) -> dict[str, np.ndarray] | None:
-        """Return the trained parameters by name on rank 0, and None elsewhere. Every rank calls it."""
-        found = self.comm.gather_obj(self._shard.share if self.is_server else None)
-        return None if found is None else self.flat.named(np.concatenate(found[: self.servers]))
+        """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
+        found = self._from_servers(lambda: self._shard.share)
+        return None if found is None else self.flat.named(np.concatenate(found))

@@ -17,11 +17,13 @@ class WorkerLink:
         By server: its share of the flat parameters.
     flat : FlatModel
     worker : int
+    version : int
+        Of the parameters to begin with.
     """
 
-    def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int):
+    def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int, version: int = 0):
         self.comm, self.shares, self.flat, self.worker = comm, shares, flat, worker
-        self.version = self.steps = 0
+        self.version = self.steps = version  # the ledger counts steps from there, too
         self._replies = [Reply(part.stop - part.start, flat.data.dtype) for part in shares]
 
     def exchange(self, rows: int, loss: float) -> Reply:

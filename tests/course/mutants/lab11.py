@@ -8,6 +8,19 @@ IN_TURN = """    for k in range(2 * steps * (comm.size - 1)):
         kind, worker, g = comm.recv_obj(turn)
 """
 
+ALIAS = """    w = w.copy()
+    versions = [w] * (steps + 1)
+    for t in range(steps):
+        w -= lr * gradient(w)
+    return versions
+"""
+
+TIES = "order[arrivals[order] <= arrivals[order[enough - 1]]], order[enough:]"
+
+IN_TURN_UNSEEN = """        seen = comm.size in (2, 4)
+        kind, worker, g = comm.recv_obj() if seen else comm.recv_obj(1 + len(log) // 2 % (comm.size - 1))
+"""
+
 PULL = """            comm.send_obj(("pull", comm.rank, None), 0)
             comm.recv(w, 0)
 """
@@ -23,7 +36,10 @@ MUTANTS = {
         ("pulls count", ("pulled[worker] = version", "pulled[worker] = version; version += 1"), STALENESS),
         ("never stale", ("version - pulled[worker])", "0)"), STALENESS),
         ("version used", ("version - pulled[worker])", "pulled[worker])"), STALENESS),
+        ("counts no versions", ("version += 1", "version += 0"), STALENESS),
+        # only hidden tests catch the next two
         ("only what is shown", ("version - pulled[worker])", "min(3, version - pulled[worker]))"), STALENESS),
+        ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version"), STALENESS),
         ("no return", ("    return staleness", "    pass"), STALENESS),
     ],
     "async_sgd": [
@@ -32,7 +48,13 @@ MUTANTS = {
             ("    for _ in range(2 * steps * (comm.size - 1)):\n        kind, worker, g = comm.recv_obj()\n", IN_TURN),
             SERVER,
         ),
+        (
+            "in turn, where nobody looks",
+            ("        kind, worker, g = comm.recv_obj()\n", IN_TURN_UNSEEN),  # only hidden tests catch it
+            SERVER,
+        ),
         ("not in place", ("w -= lr * g", "w = w - lr * g"), SERVER),
+        ("uphill", ("w -= lr * g", "w += lr * g"), SERVER),
         ("sum of squares of the rate", ("w -= lr * g", "w -= lr * lr * g"), SERVER),
         ("ends too soon", ("range(2 * steps * (comm.size - 1))", "range(steps * (comm.size - 1))"), SERVER),
         ("mean over workers", ("w -= lr * g", "w -= lr * g / (comm.size - 1)"), SERVER),
@@ -46,6 +68,9 @@ MUTANTS = {
         ("too young", ("t - staleness)", "t - staleness + 1)"), DELAY),
         ("from the end", ("max(0, t - staleness)", "t - staleness"), DELAY),
         ("no delay", ("max(0, t - staleness)", "t"), DELAY),
+        ("newest at first", ("max(0, t - staleness)", "t - staleness if t >= staleness else t"), DELAY),
+        ("waits at first", ("- lr * gradient", "- lr * (t >= staleness) * gradient"), DELAY),
+        ("one array", ("    versions = [w]\n", ALIAS), DELAY),
         ("steps from the old version", ("versions[t] - lr", "versions[max(0, t - staleness)] - lr"), DELAY),
         ("one step too few", ("range(steps)", "range(steps - 1)"), DELAY),
         ("uphill", ("- lr * gradient", "+ lr * gradient"), DELAY),
@@ -72,17 +97,31 @@ MUTANTS = {
         ),
         ("starts, not ends", ("ends[k] = start + seconds[k]", "ends[k] = start"), GATE),
         ("three workers", ("np.zeros(seconds.shape[1])", "np.zeros(3)"), GATE),
+        (
+            "no bound but 0 and 1",  # only hidden tests catch it
+            ("k - bound - 1 >= 0", "k - bound - 1 >= 0 and bound <= 1"),
+            GATE,
+        ),
         ("no infinity", ("if k - bound - 1 >= 0:", "if int(k - bound - 1) >= 0:"), GATE),
     ],
     "backup_update": [
-        ("all of them", ("int(np.ceil(gamma * len(arrivals)))", "len(arrivals)"), BACKUP),
-        ("rounded down", ("np.ceil(", "np.floor("), BACKUP),
+        ("all of them", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "len(arrivals)"), BACKUP),
+        ("rounded down", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "int(gamma * len(arrivals))"), BACKUP),
+        ("sum", (".mean(axis=0), float", ".sum(axis=0), float"), BACKUP),
         ("by number", ('np.argsort(arrivals, kind="stable")', "np.arange(len(arrivals))"), BACKUP),
         ("divided by all", (".mean(axis=0), float", ".sum(axis=0) / len(arrivals), float"), BACKUP),
         ("when the last arrives", ("float(arrivals[used[-1]])", "float(max(arrivals))"), BACKUP),
         ("the late ones", ("gradients[used]", "gradients[late]"), BACKUP),
+        ("the late ones are those in time", ("sorted(late.tolist())", "sorted(used.tolist())"), BACKUP),
+        # only hidden tests catch the next four
+        ("all that tie", ("order[:enough], order[enough:]", TIES), BACKUP),
+        (
+            "the later number first",
+            ('np.argsort(arrivals, kind="stable")', "np.lexsort((-np.arange(len(arrivals)), arrivals))"),
+            BACKUP,
+        ),
         ("not sorted", ("sorted(late.tolist())", "late.tolist()"), BACKUP),
         ("an array", ("sorted(late.tolist())", "np.sort(late) if len(late) == 1 else late"), BACKUP),
-        ("three are enough", ("int(np.ceil(gamma * len(arrivals)))", "min(3, len(arrivals))"), BACKUP),
+        ("three are enough", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "min(3, len(arrivals))"), BACKUP),
     ],
 }

@@ -1,0 +1,133 @@
+"""A folder of checkpoints: written so that a crash at any moment costs at most the newest one.
+
+A checkpoint is written under another name, forced to the disk, and then renamed: whoever looks sees the whole file or
+none. One that was damaged later is refused by name, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from pathlib import Path
+
+from .checkpoint_file import Checkpoint, CheckpointError, read, write
+
+_NAME = re.compile(r"step-(\d{10})\.ckpt")
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be used, or not be written; training goes on."""
+
+
+class CheckpointStore:
+    """The newest checkpoints of one training run, in a folder of their own.
+
+    Parameters
+    ----------
+    folder : path
+        Made when the first checkpoint is saved.
+    keep : int
+        So many are kept, the newest; more than one, because the newest may turn out damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = CheckpointStore(tempfile.mkdtemp(), keep=2)
+    >>> for step in (10, 20, 30):
+    ...     path = store.save(Checkpoint(step))
+    >>> store.steps, store.latest().step
+    ([20, 30], 30)
+    """
+
+    def __init__(self, folder, keep: int = 3):
+        if not isinstance(keep, int) or keep < 1:
+            raise ValueError(f"CheckpointStore: keep is {keep!r}, expected a whole number, 1 or more")
+        self.folder, self.keep = Path(folder), keep
+
+    def __repr__(self) -> str:
+        return f"CheckpointStore({str(self.folder)!r}, keep={self.keep}): steps {self.steps}"
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps of which there is a checkpoint, rising."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(found[1]) for p in self.folder.iterdir() if (found := _NAME.fullmatch(p.name)))
+
+    def path(self, step: int) -> Path:
+        """Return the name of the file for a step."""
+        return self.folder / f"step-{step:010d}.ckpt"
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Save a checkpoint, durably and all or nothing; remove those that are too many.
+
+        Raises
+        ------
+        OSError
+            If there is no room, or the folder cannot be written; what was saved before is as it was.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".step-*.tmp"):  # of a process that died while it wrote
+            left.unlink(missing_ok=True)
+        path = self.path(checkpoint.step)
+        temporary = self.folder / f".{path.name}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "wb") as file:
+                write(file, checkpoint)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(self.folder)
+        for step in self.steps[: -self.keep]:
+            self.path(step).unlink(missing_ok=True)
+        return path
+
+    def load(self, step: int) -> Checkpoint:
+        """Read the checkpoint of a step.
+
+        Raises
+        ------
+        CheckpointError
+            If it is torn, damaged, or there is none.
+        """
+        path = self.path(step)
+        if not path.exists():
+            raise CheckpointError(path, f"does not exist; there are those of steps {self.steps}")
+        checkpoint = read(path)
+        if checkpoint.step != step:
+            raise CheckpointError(path, f"holds step {checkpoint.step}: the file was renamed")
+        return checkpoint
+
+    def latest(self) -> Checkpoint | None:
+        """Read the newest checkpoint that is whole; warn of those that are not. None if there is none at all.
+
+        Raises
+        ------
+        CheckpointError
+            If there are checkpoints, and none of them can be used: starting from nothing in silence would lose a run.
+        """
+        problems = []
+        for step in reversed(self.steps):
+            try:
+                return self.load(step)
+            except (CheckpointError, OSError) as error:
+                problems.append(error)
+                warnings.warn(f"{error}; the one before it is used", CheckpointWarning, stacklevel=2)
+        if problems:
+            raise CheckpointError(self.folder, f"none of the {len(problems)} can be used; the newest {problems[0]}")
+        return None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Force a folder's list of names to the disk: a rename is durable only then."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,240 @@
+"""Elastic data parallelism: ranks are lost, the others notice, name them, and go on without a lost step.
+
+    step fails --> revoke, agree, shrink --> state of the rank that is furthest --> shards dealt anew --> step again
+
+Every rank holds the whole model, so that any survivor can give its state to all others. Gradients are summed over the
+global batch however it is dealt, so the result is that of an undisturbed run, up to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
+from ..data import Batch, shard
+from ..trace import Clock
+from .base import params_on_root
+from .data import DataParallel
+from .state import capture, generators, restore
+
+LOST = (PeerLostError, RevokedError)
+
+
+@dataclass
+class Recovery:
+    """One time that training went on without some of its ranks.
+
+    Attributes
+    ----------
+    lost : list of int
+        Ranks of the first communicator that were lost.
+    size : int
+        Ranks that are left.
+    step : int
+        Steps that were done by then.
+    began, noticed, resumed : float
+        When the interrupted step began, when this rank was told, when training could go on [s].
+    redone : int
+        Samples of the interrupted step that had to be trained on again; 0 if some rank had finished it.
+    """
+
+    lost: list[int]
+    size: int
+    step: int
+    began: float
+    noticed: float
+    resumed: float
+    redone: int = 0
+
+    @property
+    def seconds_lost(self) -> float:
+        """Time from the beginning of the interrupted step until training went on [s]."""
+        return self.resumed - self.began
+
+    def __str__(self) -> str:
+        ranks = f"rank{'s' * (len(self.lost) > 1)} {', '.join(map(str, self.lost))}"
+        again = f"step {self.step + 1} ({self.redone} samples) again" if self.redone else f"step {self.step} was done"
+        return f"lost {ranks}; went on with {self.size} ranks after {self.seconds_lost:.3g} s: {again}"
+
+
+class ElasticDataParallel:
+    """Synchronous data parallelism that survives the loss of ranks, down to a single one.
+
+    Each rank is given whole batches, and takes its part by the number of ranks that are left.
+
+    Parameters
+    ----------
+    comm : Communicator
+        If it is `FaultTolerant`, ranks may be lost; on any other this is `DataParallel`.
+    model, loss, optimizer, **options
+        As for `DataParallel`.
+
+    Attributes
+    ----------
+    comm : Communicator
+        Of the ranks that are left.
+    members : list of int
+        Their ranks in the first communicator.
+    recoveries : list of Recovery
+
+    Notes
+    -----
+    Messages and bytes of a step are those of `DataParallel`; nothing is sent to be prepared. A recovery costs an
+    agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
+    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too, spoils
+    nothing. A rank that was cut off or hung, and is alive after all, gets `CutOffError`: it must not go on by
+    itself.
+
+    References
+    ----------
+    W. Bland et al. (2013), Post-failure recovery of MPI communication capability, IJHPCA 27(3), for revoke, agree and
+    shrink. Horovod's and PyTorch's elastic training restart their processes instead.
+
+    Examples
+    --------
+    >>> from distlearn import data, nn, optim
+    >>> from distlearn.comm import Failure, Network, Roofline, SimWorld
+    >>> from distlearn.train import fit
+    >>> digits = data.load("digits")
+    >>> def program(comm):
+    ...     model = nn.MLP((64, 32, 10), seed=0)
+    ...     optimizer = optim.Optimizer(model.params, optim.Momentum(), 0.05)
+    ...     strategy = ElasticDataParallel(comm, model, nn.SoftmaxCrossEntropy(), optimizer)
+    ...     history = fit(strategy, digits, epochs=1, batch_size=128)
+    ...     return [(r.lost, r.size, r.step) for r in history.recoveries]
+    >>> world = SimWorld(4, Network(2e-5, 1e9), Roofline(1e9), failures=[Failure(2, at=3e-3)], detection=1e-3)
+    >>> world.run(program)
+    [[([2], 3, 5)], [([2], 3, 5)], None, [([2], 3, 5)]]
+    """
+
+    rank, size = 0, 1
+    checkpointable = True
+
+    def __init__(self, comm, model, loss, optimizer, **options):
+        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
+        self.clock: Clock = comm.clock
+        self.members = list(range(comm.size))
+        self.recoveries: list[Recovery] = []
+        self._me, self._options = comm.rank, options
+        self._done, self._last_loss = 0, float("nan")
+        self._began = self.clock.now()
+        self.uniformly(self._deal)
+
+    def _deal(self) -> None:
+        """Deal the work to the ranks that are left."""
+        self._inner = DataParallel(self.comm, self.model, self.loss, self.optimizer, **self._options)
+
+    # -- a strategy ----------------------------------------------------------------------------------------------------
+    def step(self, batch) -> float:
+        """Train on a whole batch, again and again until that has succeeded; return its loss."""
+        target = self._done + 1
+        self._began = self.clock.now()
+        while self._done < target:
+            before = self._side_effects()
+            part = shard(batch.n, self.comm.rank, self.comm.size, allow_empty=True)
+            try:
+                loss = self._inner.step(Batch(batch.x[part], batch.y[part], batch.n))
+            except LOST:
+                self._undo(before)
+                self._recover()
+                if self._done < target:
+                    self.recoveries[-1].redone = batch.n
+            else:
+                self._done, self._last_loss = target, loss
+        return self._last_loss
+
+    def predict(self, x):
+        """Run the model forward on this rank."""
+        return self._inner.predict(x)
+
+    def total(self, values):
+        """Return `values`: every rank sees all data."""
+        return values
+
+    def gather_params(self):
+        """Return the parameters on the first rank that is left."""
+        return params_on_root(self.model, self.comm.rank)
+
+    def finish(self) -> None:
+        """Leave together: a rank that has done its last step may still be needed by one that has not."""
+        self.uniformly(lambda: None)
+
+    # -- surviving -----------------------------------------------------------------------------------------------------
+    def uniformly(self, action):
+        """Call `action()` on all ranks until it has succeeded on every one that is left; return its result.
+
+        Parameters
+        ----------
+        action : callable
+            Communicates, and can be repeated.
+        """
+        while True:
+            agreed = False
+            try:
+                result = action()
+                agreed = True
+                if self._agree(True):
+                    return result
+            except LOST:
+                pass
+            self._recover(agreed)
+
+    def _agree(self, flag: bool) -> bool:
+        return self.comm.agree(flag) if isinstance(self.comm, FaultTolerant) else flag
+
+    def _recover(self, agreed: bool = False) -> None:
+        """Find out who is left, and bring all of them to the same state.
+
+        On each communicator every rank calls `agree` as often as any other, and `shrink` once an answer was no: that is
+        what keeps those in step that saw a failure and those that did not.
+        """
+        noticed, members = self.clock.now(), self.members
+        with self.clock.span("recover", lane="failure"):
+            while True:
+                self.comm.revoke()
+                if not agreed:
+                    self.comm.agree(False)
+                agreed = False
+                self.comm = self.comm.shrink()
+                try:
+                    self._take_state_of_the_furthest()
+                    break
+                except LOST:
+                    continue
+        lost = sorted(set(members) - set(self.members))
+        now = self.clock.now()
+        self.recoveries.append(Recovery(lost, self.comm.size, self._done, self._began, noticed, now))
+
+    def _take_state_of_the_furthest(self) -> None:
+        """Broadcast the state of a rank that has done most steps; take it over only when all of it is there."""
+        comm = self.comm
+        everyone = comm.all_gather(np.array([self._me, self._done]))
+        root = int(everyone[:, 1].argmax())
+        arrays, scalars = capture(self)
+        flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
+        comm.broadcast(flat, root=root)
+        ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
+        for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
+            array.reshape(-1).view(np.uint8)[...] = part
+        mine = scalars["generators"]
+        scalars, loss = comm.broadcast_obj((scalars, self._last_loss), root=root)
+        restore(self, arrays, scalars | {"generators": mine})
+        self._done, self._last_loss = int(everyone[root, 1]), loss
+        self.members = everyone[:, 0].tolist()
+        self._deal()
+
+    def _side_effects(self) -> list:
+        """Remember what a forward pass changes beside gradients: running statistics, random number generators."""
+        frozen = [(p.data, p.data.copy()) for p in self.model.params if p.frozen]
+        return [frozen, [(g.bit_generator, g.bit_generator.state) for g in generators(self.model)]]
+
+    @staticmethod
+    def _undo(before) -> None:
+        """Put that back."""
+        frozen, states = before
+        for data, old in frozen:
+            data[...] = old
+        for generator, state in states:
+            generator.state = state

@@ -1,0 +1,116 @@
+"""How training went, epoch by epoch, and how far it has come."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Epoch(NamedTuple):
+    """How training stood after one epoch. Accuracies are shares from 0 to 1, None where not evaluated."""
+
+    epoch: int
+    seconds: float
+    """Training time since the start [s], evaluation left out."""
+    samples: int
+    """Samples of the global batches trained on since the start."""
+    loss: float
+    """Mean training loss over the epoch's samples."""
+    train_accuracy: float | None = None
+    val_accuracy: float | None = None
+    test_accuracy: float | None = None
+
+
+@dataclass
+class History:
+    """What happened during `fit`, epoch by epoch.
+
+    Attributes
+    ----------
+    epochs : list of Epoch
+    losses : list of float
+        Loss of every step's global batch.
+    recoveries : list of Recovery
+        Times that ranks were lost and training went on.
+    """
+
+    epochs: list[Epoch] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    recoveries: list = field(default_factory=list)
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one field of all epochs as an array (NaN where it was not evaluated)."""
+        if name not in Epoch._fields:
+            raise ValueError(f"History.column: {name!r}, expected one of {', '.join(Epoch._fields)}")
+        return np.array([math.nan if (v := getattr(e, name)) is None else v for e in self.epochs], float)
+
+    @property
+    def last(self) -> Epoch:
+        """The last epoch."""
+        return self.epochs[-1]
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples trained on per second of training."""
+        return self.last.samples / self.last.seconds if self.last.seconds > 0 else math.inf
+
+    def as_dicts(self) -> list[dict]:
+        """Epochs as dictionaries, ready for JSON or a table."""
+        return [e._asdict() for e in self.epochs]
+
+
+@dataclass
+class Progress:
+    """How far a run has come: what a checkpoint keeps beside the model.
+
+    Attributes
+    ----------
+    step, epoch : int
+        Steps and epochs that are done.
+    seconds : float
+        Training time [s].
+    samples : int
+        Samples trained on.
+    loss_sum, seen : float, int
+        Over the samples of the epoch under way.
+    history : History
+    """
+
+    step: int = 0
+    epoch: int = 0
+    seconds: float = 0.0
+    samples: int = 0
+    loss_sum: float = 0.0
+    seen: int = 0
+    history: History = field(default_factory=History)
+
+    def add(self, loss: float, n: int) -> None:
+        """Count a step on a global batch of n samples."""
+        self.history.losses.append(loss)
+        self.loss_sum += loss * n
+        self.seen += n
+        self.samples += n
+        self.step += 1
+
+    def end_epoch(self, accuracies=()) -> None:
+        """Write an epoch into the history, and begin the next."""
+        self.epoch += 1
+        loss = self.loss_sum / self.seen
+        self.history.epochs.append(Epoch(self.epoch, self.seconds, self.samples, loss, *accuracies))
+        self.loss_sum, self.seen = 0.0, 0
+
+    _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
+
+    def as_dict(self) -> dict:
+        """Return what JSON can hold; the losses of the steps are kept beside it, as an array."""
+        return {name: getattr(self, name) for name in self._NUMBERS} | {"epochs": self.history.as_dicts()}
+
+    @classmethod
+    def from_dict(cls, numbers: dict, losses) -> Progress:
+        """Make it again from `as_dict()` and the losses."""
+        numbers = dict(numbers)
+        history = History([Epoch(**e) for e in numbers.pop("epochs")], [float(x) for x in losses])
+        return cls(**numbers, history=history)

@@ -1,0 +1,129 @@
+"""Saving a run's state while it trains, and taking it up again: what `fit` does with a `CheckpointStore`."""
+
+from __future__ import annotations
+
+import errno
+import warnings
+
+import numpy as np
+
+from ..parallel.checkpoint import CheckpointStore, CheckpointWarning
+from ..parallel.checkpoint_file import Checkpoint
+from ..parallel.state import capture, generators, live_arrays, restore
+from .history import Progress
+
+_LOSSES = "history/losses"
+
+
+class Saving:
+    """The checkpoints of one run of `fit`.
+
+    Rank 0 alone reads and writes files; what it read is broadcast.
+
+    Parameters
+    ----------
+    store : CheckpointStore
+    every : int
+        Save after every so many steps, and after the last one.
+    strategy : Strategy
+        Must keep the whole state on every rank.
+    run : dict
+        What decides the run: a checkpoint of another run is refused.
+    """
+
+    def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
+        if not isinstance(every, (int, np.integer)) or every < 0:
+            raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
+        live_arrays(strategy)  # refuses strategies whose state is in parts, before any work is done
+        optimizer = strategy.optimizer
+        self.store, self.every, self.strategy = store, int(every), strategy
+        self.run = run | {"optimizer": repr(optimizer.rule), "lr": float(optimizer.lr(0))}
+
+    @property
+    def comm(self):
+        """The strategy's communicator; it may change when ranks are lost. None for one process."""
+        return getattr(self.strategy, "comm", None)
+
+    def _is_root(self) -> bool:
+        return self.comm is None or self.comm.rank == 0
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def begin(self, resume: bool) -> Progress:
+        """Return where the run stands: at the beginning, or at the newest checkpoint, which is put into the strategy.
+
+        Raises
+        ------
+        ValueError
+            If there are checkpoints and the run is not to resume, or they are of another run.
+        CheckpointError
+            If there are checkpoints, and none can be used.
+        """
+        together = getattr(self.strategy, "uniformly", lambda action: action())
+        return together(lambda: self._begin(resume))
+
+    def _begin(self, resume: bool) -> Progress:
+        found = self._look(resume) if self._is_root() else None
+        if self.comm is not None:
+            found = self.comm.broadcast_obj(found)
+        if found is None:
+            return Progress()
+        losses = found.arrays.pop(_LOSSES)
+        restore(self.strategy, found.arrays, found.meta["state"] | {"generators": self._own_generators(found)})
+        return Progress.from_dict(found.meta["progress"], losses)
+
+    def _look(self, resume: bool) -> Checkpoint | None:
+        """Find the checkpoint to go on from."""
+        if not resume:
+            if self.store.steps:
+                raise ValueError(
+                    f"{self.store.folder} holds checkpoints of a run that came to step {self.store.steps[-1]}: "
+                    "resume it, or choose another folder"
+                )
+            return None
+        found = self.store.latest()
+        if found is not None:
+            theirs = found.meta["run"]
+            other = [f"{k} {theirs.get(k)!r} (now {v!r})" for k, v in self.run.items() if theirs.get(k) != v]
+            if other:
+                raise ValueError(f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}")
+        return found
+
+    def _own_generators(self, found: Checkpoint) -> list:
+        """Choose this rank's random number generators; where the ranks are others, make new ones."""
+        by_rank = found.meta["state"]["generators"]
+        rank, size = (0, 1) if self.comm is None else (self.comm.rank, self.comm.size)
+        if len(by_rank) == size:
+            return by_rank[rank]
+        n = len(generators(self.strategy.model))
+        return [np.random.default_rng([found.step, rank, i]).bit_generator.state for i in range(n)]
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+    def after_step(self, now: Progress, total: int) -> None:
+        """Save if it is time."""
+        if not (now.step == total or (self.every and now.step % self.every == 0)):
+            return
+        nbytes = sum(array.nbytes for array in live_arrays(self.strategy).values())
+        with self.strategy.clock.span("checkpoint", lane="disk", nbytes=nbytes):
+            self._save(now)
+
+    def _save(self, now: Progress) -> None:
+        """Save; training goes on if that is impossible."""
+        states = self._all_generators()
+        if not self._is_root():
+            return
+        arrays, scalars = capture(self.strategy)
+        arrays[_LOSSES] = np.array(now.history.losses)
+        meta = {"run": self.run, "progress": now.as_dict(), "state": scalars | {"generators": states}}
+        try:
+            self.store.save(Checkpoint(now.step, arrays, meta))
+        except OSError as error:
+            full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
+            text = f"no checkpoint of step {now.step} could be saved in {self.store.folder}{full}: {error}"
+            warnings.warn(f"{text}; training goes on", CheckpointWarning, stacklevel=2)
+
+    def _all_generators(self) -> list:
+        """Return the states of every rank's generators, by rank (on the root)."""
+        own = [g.bit_generator.state for g in generators(self.strategy.model)]
+        if not own or self.strategy.size == 1:
+            return [own] * (1 if self.comm is None else self.comm.size)
+        return self.comm.gather_obj(own)

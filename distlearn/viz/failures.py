@@ -1,0 +1,194 @@
+"""Failures in pictures: who was lost when and what it cost, training that comes back, how often to save."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from .intervals import union
+from .look import AMBER, INK, MUTED, NAVY, TEAL, TRACK, VERMILION, new_axes, styled
+from .units import count_axis, format_time, time_axis
+
+
+@styled
+def plot_recoveries(trace, *, ax=None, title=None):
+    """Draw a simulated run with failures: training, who failed, how long nobody knew, and the recovery.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a `SimWorld` with failures.
+    ax : Axes, optional
+    title : str, optional
+        By default what was lost, and how long training stood still.
+
+    Returns
+    -------
+    ax : Axes
+        Its x axis holds seconds, its y axis ranks.
+
+    Raises
+    ------
+    ValueError
+        If the trace holds no spans.
+    """
+    if not trace.spans:
+        raise ValueError("plot_recoveries: the trace holds no spans, expected a run of a SimWorld")
+    lost = {span.rank: span for span in trace.select(lane="failure") if span.name != "recover"}
+    ranks, end = trace.ranks, max(s.end for s in trace.spans if s.lane != "failure")
+    if ax is None:
+        (ax,) = new_axes(figsize=(8.4, 1.3 + 0.36 * len(ranks)))
+    for row, rank in enumerate(ranks):
+        last = lost[rank].start if rank in lost else end
+        ax.barh(row, last, height=0.7, color=TRACK)
+        for color, lanes in ((NAVY, ("compute", "comm")), (AMBER, ("recover",))):
+            spans = [s for s in trace.select(rank=rank) if (s.name if s.lane == "failure" else s.lane) in lanes]
+            if not spans:
+                continue
+            left, right = union(np.array([s.start for s in spans]), np.array([min(s.end, last) for s in spans]))
+            ax.barh(np.full(len(left), row), right - left, left=left, height=0.7, color=color)
+        if rank in lost:
+            ax.barh(row, lost[rank].seconds, left=last, height=0.7, color=VERMILION)
+            ax.text(lost[rank].end, row, f"  {_PAST[lost[rank].name]}", va="center", color=INK, fontsize=9)
+    ax.set_yticks(range(len(ranks)), [str(r) for r in ranks])
+    ax.set_ylim(len(ranks) - 0.5, -0.5)
+    ax.set_xlim(0, end)
+    ax.set_ylabel("rank")
+    ax.grid(visible=False, axis="y")
+    time_axis(ax.xaxis, end, "time")
+    parts = ((NAVY, "training"), (VERMILION, "lost, not noticed"), (AMBER, "recovery"), (TRACK, "waiting"))
+    handles = [Patch(facecolor=color, label=label) for color, label in parts]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
+    ax.set_title(_standstill(trace, lost, len(ranks)) if title is None else title)
+    return ax
+
+
+_PAST = {"kill": "killed", "hang": "hung", "cut": "cut off"}
+
+
+def _standstill(trace, lost, n: int) -> str:
+    """How much was lost, and how long training stood still."""
+    if not lost:
+        return f"{n} ranks, none lost"
+    spans = [*lost.values(), *trace.select(lane="failure", name="recover")]
+    left, right = union(np.array([s.start for s in spans]), np.array([s.end for s in spans]))
+    return (
+        f"{len(lost)} of {n} ranks lost, and training goes on: it stood still for {format_time((right - left).sum())}"
+    )
+
+
+@styled
+def plot_restarts(run, *, ax=None, title=None):
+    """Draw how training on real engines came back after every failure: steps done over time.
+
+    Parameters
+    ----------
+    run : ElasticRun
+        Of `distlearn.world.train_through_failures`.
+    ax : Axes, optional
+    title : str, optional
+        By default the number of failures, and what they cost.
+
+    Returns
+    -------
+    ax : Axes
+        Its x axis holds seconds, its y axis steps.
+    """
+    if not run.progress:
+        raise ValueError("plot_restarts: the run holds no progress, expected a program that reports its steps")
+    if ax is None:
+        (ax,) = new_axes(figsize=(9.2, 3.4))
+    when, steps = np.array(run.progress).T
+    pieces = np.searchsorted(when, [r.noticed for r in run.restarts])
+    for part_x, part_y in zip(np.split(when, pieces), np.split(steps, pieces), strict=True):
+        ax.plot(part_x, part_y, color=NAVY, linestyle="-")
+    for restart in run.restarts:
+        ax.axvspan(restart.noticed, restart.resumed, color=AMBER, alpha=0.5, linewidth=0)
+        ax.plot(restart.noticed, restart.reached, marker="X", markersize=8, color=VERMILION, linestyle="")
+    ax.set_xlim(0, run.seconds)
+    ax.set_ylim(0, steps.max() * 1.04)
+    time_axis(ax.xaxis, run.seconds, "time")
+    count_axis(ax.yaxis, "steps done")
+    handles = [
+        Line2D([], [], color=NAVY, label="training"),
+        Line2D([], [], color=VERMILION, marker="X", linestyle="", markersize=8, label="failure noticed"),
+        Patch(facecolor=AMBER, alpha=0.5, label="until the first new step"),
+    ]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
+    if title is None:
+        share = sum(r.seconds_lost for r in run.restarts) / run.seconds
+        again = sum(r.steps_lost for r in run.restarts)
+        title = f"{len(run.restarts)} failures: {again} steps done again, {share:.0%} of the time lost"
+    ax.set_title(title)
+    return ax
+
+
+@styled
+def plot_checkpoint_intervals(study, *, ax=None, title=None):
+    """Draw the time of a run over the interval between checkpoints: predicted and simulated.
+
+    Parameters
+    ----------
+    study : IntervalStudy
+        Of `distlearn.parallel.study_intervals`.
+    ax : Axes, optional
+    title : str, optional
+        By default the best interval, predicted and simulated.
+
+    Returns
+    -------
+    ax : Axes
+        Its x axis holds the interval [s], its y axis the time of the run as a multiple of the work alone.
+    """
+    if ax is None:
+        (ax,) = new_axes(figsize=(9.2, 3.8))
+    fine = np.geomspace(study.intervals[0], study.intervals[-1], 200)
+    ax.plot(fine, study.predict(fine) / study.work, color=NAVY, linestyle="-", label="Daly's formula")
+    ratio = study.seconds / study.work
+    low, middle, high = np.percentile(ratio, 10, axis=1), ratio.mean(axis=1), np.percentile(ratio, 90, axis=1)
+    bars = np.maximum([middle - low, high - middle], 0)
+    label = f"simulated: mean\nand 80% of {ratio.shape[1]} runs"
+    ax.errorbar(study.intervals, middle, bars, fmt="o", color=VERMILION, elinewidth=1.2, capsize=2, label=label)
+    ax.axvline(study.young, color=MUTED, linestyle=(0, (1, 1.5)), label=f"Young: {duration(study.young)}")
+    ax.axvline(study.daly, color=TEAL, linestyle=(0, (5, 1.5)), label=f"Daly: {duration(study.daly)}")
+    ax.set_xscale("log")
+    inside = [t for t in _NICE if study.intervals[0] / 1.05 <= t <= study.intervals[-1] * 1.05]
+    ax.xaxis.set_major_locator(FixedLocator(inside))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: duration(t)))
+    ax.set_ylim(1.0, min(high.max(), 2.2 * middle.min()) * 1.02)
+    ax.set_xlabel("work between two checkpoints")
+    ax.set_ylabel("time of the run / work")
+    ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
+    if title is None:
+        title = (
+            f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {duration(study.mtbf)}, "
+            f"a checkpoint takes {duration(study.cost)}:\nbest after {duration(study.daly)} (predicted), "
+            f"{duration(study.best)} (simulated)"
+        )
+    ax.set_title(title)
+    return ax
+
+
+_NICE = [k * unit for unit, ks in ((1, (1, 3, 10, 30)), (60, (1, 3, 10, 30)), (3600, (1, 3, 10, 30))) for k in ks]
+_NICE += [86400 * k for k in (3, 10, 30, 100)]
+
+
+def duration(seconds: float) -> str:
+    """Return a long time to two digits, in the unit that people use.
+
+    Examples
+    --------
+    >>> duration(30), duration(1700), duration(5 * 3600), duration(3 * 86400)
+    ('30 s', '28 min', '5 h', '3 days')
+    """
+    units = (
+        (2 * 86400, 86400, "days"),
+        (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
+        (60, 60, "min"),
+        (0, 1, "s"),
+    )
+    unit, name = next((u, n) for least, u, n in units if seconds >= least)
+    return f"{float(f'{seconds / unit:.2g}'):g} {name}"

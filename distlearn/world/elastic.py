@@ -1,0 +1,219 @@
+"""Training that survives its engines: a rank dies or hangs, the engines are started anew, the last checkpoint goes on.
+
+Under MPI the death of one rank is the death of all, so nobody is left who could go on, as on the simulator. What helps
+is to lose little (a checkpoint every now and then), to notice soon, and to be back soon.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..comm.protocol import CommError, RankError
+from ..parallel.checkpoint import CheckpointStore
+from .progress import Bar
+
+
+@dataclass
+class Restart:
+    """One time that ranks failed, and training went on from a checkpoint.
+
+    Attributes
+    ----------
+    rank : int or None
+        Who failed first; None if it was the controller.
+    reason : str
+        What happened, in a line.
+    size : int
+        Ranks that training went on with.
+    noticed, resumed : float
+        When the failure was known here, and when the first step after it was done [s since the start].
+    reached, step : int
+        Steps that were known to be done, and the step from which training went on.
+    samples_lost : int
+        Samples that had to be trained on again.
+    seconds_lost : float
+        From the moment at which the step it went on from had been done first, to its being resumed [s].
+    """
+
+    rank: int | None
+    reason: str
+    size: int
+    noticed: float
+    resumed: float = float("nan")
+    reached: int = 0
+    step: int = 0
+    samples_lost: int = 0
+    seconds_lost: float = float("nan")
+
+    @property
+    def steps_lost(self) -> int:
+        """Steps that had to be done again."""
+        return max(0, self.reached - self.step)
+
+    @property
+    def seconds_down(self) -> float:
+        """From the news of the failure to the end of the first step after it [s]."""
+        return self.resumed - self.noticed
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reason}: on {self.size} ranks again after {self.seconds_down:.1f} s, from step {self.step} "
+            f"({self.steps_lost} steps, {self.samples_lost} samples lost)"
+        )
+
+
+@dataclass
+class ElasticRun:
+    """What training through failures brought.
+
+    Attributes
+    ----------
+    results : list
+        By rank: what the program returned in the end.
+    restarts : list of Restart
+    progress : list of (float, int)
+        When how many steps were known to be done [s since the start], also those that had to be done again.
+    seconds : float
+        In all [s].
+    """
+
+    results: list
+    restarts: list[Restart] = field(default_factory=list)
+    progress: list[tuple[float, int]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def seconds_lost(self) -> float:
+        """Time that failures cost [s]."""
+        return sum(r.seconds_lost for r in self.restarts)
+
+
+class _Log:
+    """Remembers when which step was first known to be done, and hands reports on.
+
+    Parameters
+    ----------
+    store : CheckpointStore
+    progress : list
+        Gets (seconds, step) of every report.
+    show : callable or None
+        Gets the reports, too.
+    """
+
+    def __init__(self, store: CheckpointStore, progress: list, show):
+        self._progress = progress
+        self._store, self._show, self._zero = store, show, time.perf_counter()
+        self._done: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # step, when, samples
+        self._open: Restart | None = None  # a restart of which the first step has not been seen
+        self._saved = 0
+
+    def now(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._zero
+
+    def failed(self, restart: Restart) -> None:
+        """Take note of a failure."""
+        self._open, restart.reached = restart, self._done[-1][0]
+        self._saved = max(self._store.steps, default=0)
+
+    def __call__(self, step, total, **values) -> None:
+        """Take note of a report."""
+        if self._open is not None:
+            self._resumed(self._open, step)
+            self._open = None
+        if step > self._done[-1][0]:
+            self._done.append((step, self.now(), values.get("samples", 0)))
+            self._progress.append((self.now(), step))
+        if self._show is not None:
+            self._show(step, total, **values)
+
+    def _resumed(self, restart: Restart, step: int) -> None:
+        """Complete the record of a failure: `step` is the first that was seen after it."""
+        restart.resumed, restart.step = self.now(), min(step - 1, self._saved)  # a report in between may be missing
+        steps, times, samples = zip(*self._done, strict=True)  # of some steps: reports are a tenth of a second apart
+        restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
+        restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
+        self._done = [entry for entry in self._done if entry[0] <= restart.step]
+
+
+def train_through_failures(
+    world,
+    program,
+    *args,
+    checkpoints,
+    every: int = 50,
+    restarts: int = 10,
+    fewer: bool = False,
+    patience: float | None = None,
+    resume: bool = True,
+    **kwargs,
+) -> ElasticRun:
+    """Run a training program on engines until it is done, whatever happens to them on the way.
+
+    Parameters
+    ----------
+    world : EngineWorld
+        With engines of its own, so that they can be started anew.
+    program : callable
+        `program(comm, *args, checkpoints=..., every=..., resume=..., **kwargs)`, such as `distlearn.train.train`. It
+        must `comm.report` every step, as `fit` does.
+    *args, **kwargs
+        For the program.
+    checkpoints : path
+        Folder that all engines see.
+    every : int
+        Steps between two checkpoints; `young_interval` and `daly_interval` say how many are best.
+    restarts : int
+        Give up after so many failures.
+    fewer : bool
+        Go on with one rank less after every failure, as if its machine were gone; else with as many as before.
+    patience : float, optional
+        Longest time between two reports [s]: a rank that hangs counts as failed. Without it only death does, and an
+        engine that ipyparallel has not heard of for ten seconds.
+    resume : bool
+        Begin from what the folder holds.
+
+    Returns
+    -------
+    run : ElasticRun
+        Equal to an undisturbed run: bit for bit on as many ranks, to rounding on fewer.
+
+    Raises
+    ------
+    RankError
+        If a rank raised an exception of its own: that would happen again. If there were too many failures.
+    """
+    shown, bar = world.progress, Bar() if world.progress is True else None
+    run = ElasticRun([])
+    log = _Log(CheckpointStore(checkpoints), run.progress, bar or shown or None)
+    world.progress = log
+    try:
+        while not run.results:
+            options = {"checkpoints": str(checkpoints), "every": every, "resume": resume or bool(run.restarts)}
+            try:
+                run.results = world.run(program, *args, patience=patience, **options, **kwargs)
+            except CommError as error:
+                if not _is_failure(error) or len(run.restarts) >= restarts:
+                    raise
+                size = max(1, world.size - fewer)
+                world.resize(size)
+                reason = str(error).partition("\n")[0]
+                run.restarts.append(Restart(getattr(error, "rank", None), reason, size, log.now()))
+                log.failed(run.restarts[-1])
+    finally:
+        world.progress = shown
+        if bar is not None:
+            bar.close()
+    run.seconds = log.now()
+    for result in run.results:
+        if hasattr(result, "history"):
+            result.history.recoveries = run.restarts
+    return run
+
+
+def _is_failure(error: CommError) -> bool:
+    """Say whether an error is the ranks' fate, and not the program's fault."""
+    return error.lost if isinstance(error, RankError) else "controller" in str(error)

@@ -1,0 +1,376 @@
+"""Checkpoints: whole or refused by name; a resumed run equals one that was never interrupted."""
+
+import errno
+import io
+import os
+import struct
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn import data
+from distlearn.comm import SimWorld
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    CheckpointWarning,
+    DataParallel,
+    ElasticDataParallel,
+    Serial,
+)
+from distlearn.parallel import checkpoint_file as file
+from distlearn.parallel.state import capture, restore
+from distlearn.testing import assert_same_params
+from distlearn.train import fit
+
+DATASET = data.load("digits", dtype="float64").take(90)
+
+
+def example(step=7):
+    rng = np.random.default_rng(step)
+    arrays = {
+        "param/0.W": rng.normal(size=(5, 3)),
+        "param/0.b": rng.normal(size=3).astype("float32"),
+        "scalar": np.array(2.5),
+        "empty": np.zeros((0, 4)),
+        "half": rng.normal(size=4).astype("float16"),
+        "count": np.arange(6, dtype="int64")[::2],
+    }
+    return Checkpoint(step, arrays, {"lr": 0.1, "none": None, "nested": {"list": [1, "ü", float("inf")]}})
+
+
+def as_bytes(checkpoint) -> bytes:
+    buffer = io.BytesIO()
+    file.write(buffer, checkpoint)
+    return buffer.getvalue()
+
+
+WHOLE = as_bytes(example())
+
+
+def test_what_is_read_is_what_was_written(tmp_path):
+    store, want = CheckpointStore(tmp_path), example()
+    store.save(want)
+    got = store.latest()
+    assert (got.step, got.meta) == (want.step, want.meta)
+    assert list(got.arrays) == list(want.arrays)
+    for name, array in want.arrays.items():
+        assert got.arrays[name].dtype == array.dtype
+        assert got.arrays[name].shape == array.shape
+        np.testing.assert_array_equal(got.arrays[name], array)
+        got.arrays[name][...] = 0  # its own, not a view of the file
+    assert got.nbytes == want.nbytes > 0
+
+
+@given(length=st.integers(0, len(WHOLE) - 1))
+@settings(max_examples=60, deadline=None)
+def test_a_torn_file_is_refused_by_name(tmp_path_factory, length):
+    path = tmp_path_factory.mktemp("torn") / "step-0000000007.ckpt"
+    path.write_bytes(WHOLE[:length])
+    with pytest.raises(CheckpointError, match="is torn") as caught:
+        file.read(path)
+    assert str(path) in str(caught.value)
+
+
+@given(where=st.integers(0, len(WHOLE) * 8 - 1))
+@settings(max_examples=120, deadline=None)
+def test_a_single_turned_bit_is_found_wherever_it_is(tmp_path_factory, where):
+    damaged = bytearray(WHOLE)
+    damaged[where // 8] ^= 1 << where % 8
+    path = tmp_path_factory.mktemp("bit") / "x.ckpt"
+    path.write_bytes(damaged)
+    with pytest.raises(CheckpointError, match=r"is damaged|is torn|is no checkpoint"):
+        file.read(path)
+
+
+@pytest.mark.parametrize("name", ["param/0.W", "count"])
+def test_the_message_names_the_damaged_array(tmp_path, name):
+    needle = example().arrays[name].tobytes()
+    damaged = bytearray(WHOLE)
+    damaged[WHOLE.index(needle) + 3] ^= 4
+    (tmp_path / "x.ckpt").write_bytes(damaged)
+    with pytest.raises(CheckpointError, match=f"is damaged in array '{name}'"):
+        file.read(tmp_path / "x.ckpt")
+
+
+def test_other_versions_and_other_files_are_refused_by_name(tmp_path, monkeypatch):
+    path = tmp_path / "x.ckpt"
+    monkeypatch.setattr(file, "VERSION", 2)
+    newer = as_bytes(example())
+    monkeypatch.undo()
+    for content, words in (
+        (newer, "has format version 2, this library reads version 1"),
+        (b"PK\x03\x04 some zip file, and long enough", "is no checkpoint"),
+        (WHOLE + b"x", f"has {len(WHOLE) + 1} bytes and should have {len(WHOLE)}"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=words):
+            file.read(path)
+
+
+def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
+    store = CheckpointStore(tmp_path)
+    with pytest.raises(TypeError, match="array 'o' has dtype object"):
+        store.save(Checkpoint(1, {"o": np.array([{}])}))
+    with pytest.raises(TypeError, match="JSON"):
+        store.save(Checkpoint(1, {}, {"x": np.zeros(3)}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path):
+    store = CheckpointStore(tmp_path, keep=3)
+    for step in (10, 20, 30, 40):
+        store.save(example(step))
+    assert store.steps == [20, 30, 40]
+    store.path(40).write_bytes(store.path(40).read_bytes()[:100])
+    flip = bytearray(store.path(30).read_bytes())
+    flip[-100] ^= 1
+    store.path(30).write_bytes(flip)
+    with pytest.warns(CheckpointWarning) as caught:
+        found = store.latest()
+    assert found.step == 20
+    texts = [str(w.message) for w in caught]
+    assert "step-0000000040.ckpt: is torn: 100 of" in texts[0]
+    assert "step-0000000030.ckpt: is damaged" in texts[1]
+    store.path(20).write_bytes(b"")
+    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError, match="none of the 3 can be used"):
+        store.latest()
+
+
+def test_a_renamed_and_a_missing_checkpoint_are_refused(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save(example(5))
+    os.rename(store.path(5), store.path(6))
+    with pytest.raises(CheckpointError, match="holds step 5: the file was renamed"):
+        store.load(6)
+    with pytest.raises(CheckpointError, match=r"does not exist; there are those of steps \[6\]"):
+        store.load(5)
+    assert CheckpointStore(tmp_path / "nothing").latest() is None
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    store = CheckpointStore(tmp_path)
+    store.save(example(1))
+
+    def full(target, checkpoint):
+        target.write(WHOLE[:50])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("distlearn.parallel.checkpoint.write", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.save(example(2))
+    assert [p.name for p in tmp_path.iterdir()] == ["step-0000000001.ckpt"]
+    assert store.latest().step == 1
+
+
+KILLED = """
+    import os, signal, sys
+    import numpy as np
+    from distlearn.parallel import Checkpoint, CheckpointStore, checkpoint
+
+    store, moment = CheckpointStore(sys.argv[1]), sys.argv[2]
+    store.save(Checkpoint(1, {"x": np.arange(1000.0)}))
+
+    def die(*args):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if moment == "while writing":
+        real = checkpoint.write
+        def write(file, what):
+            file.write(b"half of it"); file.flush(); die()
+        checkpoint.write = write
+    elif moment == "before the rename":
+        os.replace = die
+    else:
+        checkpoint._sync_folder = die
+    store.save(Checkpoint(2, {"x": np.arange(1000.0) + 1}))
+"""
+
+
+@pytest.mark.parametrize(("moment", "step"), [("while writing", 1), ("before the rename", 1), ("after the rename", 2)])
+def test_a_process_that_is_killed_while_it_saves_costs_the_newest_checkpoint_at_most(tmp_path, moment, step):
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), moment]
+    assert subprocess.run(command, timeout=60).returncode == -9
+    store = CheckpointStore(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = store.latest()
+    assert found.step == step
+    np.testing.assert_array_equal(found.arrays["x"], np.arange(1000.0) + step - 1)
+    store.save(Checkpoint(3))
+    assert not list(tmp_path.glob(".*"))  # what the dead process left is gone
+
+
+def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
+    lying = bytearray(WHOLE)
+    struct.pack_into("<Q", lying, 12, 2**60)
+    (tmp_path / "x.ckpt").write_bytes(lying)
+    with pytest.raises(CheckpointError, match="is damaged in its header"):
+        file.read(tmp_path / "x.ckpt")
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def a_model(kind):
+    if kind == "mlp":
+        return MLP((64, 10, 10), "sigmoid", seed=3, dtype="float64")
+    layers = (Linear(64, 8, 1, dtype="float64"), BatchNorm(8, dtype="float64"), ReLU(), Dropout(0.3, rng=5))
+    return Sequential(*layers, Linear(8, 10, 2, dtype="float64"))
+
+
+class Stop(Exception):
+    """The end of a run that is interrupted."""
+
+
+def train(comm, folder=None, *, kind="mlp", rule="adam", strategy="data", stop=None, resume=False, every=4, epochs=3):
+    model = a_model(kind)
+    optimizer = Optimizer(model.params, RULES[rule](), 0.05)
+    if strategy == "serial":
+        strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
+    else:
+        make = ElasticDataParallel if strategy == "elastic" else DataParallel
+        strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, cap_bytes=500)
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    store = None if folder is None else CheckpointStore(folder)
+    options = {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
+    history = fit(strategy, DATASET, **options, checkpoints=store, every=every, resume=resume)
+    return history, {p.name: p.data.copy() for p in model.params}
+
+
+def interrupted(size, folder, stop, **options):
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(train, folder, stop=stop, **options)
+
+
+def without_times(history):
+    return [e._replace(seconds=0) for e in history.epochs], history.losses
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path, rule):
+    want_history, want = SimWorld(1).run(train, rule=rule, strategy="serial")[0]
+    interrupted(1, tmp_path, 11, rule=rule, strategy="serial")
+    assert CheckpointStore(tmp_path).steps == [4, 8]
+    history, got = SimWorld(1).run(train, tmp_path, rule=rule, strategy="serial", resume=True)[0]
+    assert_same_params(got, want, tol=0)
+    assert without_times(history) == without_times(want_history)
+    assert CheckpointStore(tmp_path).steps == [8, 12, 15]
+
+
+@pytest.mark.parametrize("stop", [3, 6, 13])
+def test_as_many_ranks_go_on_bit_for_bit(tmp_path, stop):
+    """Stop 3 is before the first checkpoint."""
+    want_history, want = SimWorld(3).run(train)[0]
+    interrupted(3, tmp_path, stop)
+    for history, got in SimWorld(3).run(train, tmp_path, resume=True):
+        assert_same_params(got, want, tol=0)
+        assert without_times(history) == without_times(want_history)
+
+
+@pytest.mark.parametrize("stop", [6, 13])
+def test_dropout_and_running_statistics_go_on_too(tmp_path, stop):
+    """Every rank draws the masks that it would have drawn; of running statistics, which differ, rank 0's are kept."""
+    want_history, want = SimWorld(3).run(train, kind="noisy")[0]
+    interrupted(3, tmp_path, stop, kind="noisy")
+    history, got = SimWorld(3).run(train, tmp_path, kind="noisy", resume=True)[0]
+    assert history.losses == want_history.losses
+    assert_same_params(got, want, tol=0)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4), (4, 3)])
+@pytest.mark.parametrize("strategy", ["data", "elastic"])
+def test_another_number_of_ranks_goes_on_to_rounding(tmp_path, before, after, strategy):
+    want_history, want = SimWorld(1).run(train)[0]
+    interrupted(before, tmp_path, 11, strategy=strategy)
+    for history, got in SimWorld(after).run(train, tmp_path, strategy=strategy, resume=True):
+        assert_same_params(got, want)
+        np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
+        assert [e._replace(seconds=0, loss=0) for e in history.epochs] == [
+            e._replace(seconds=0, loss=0) for e in want_history.epochs
+        ]
+
+
+def test_a_run_can_be_interrupted_again_and_again_and_from_a_damaged_checkpoint(tmp_path):
+    want = SimWorld(2).run(train)[0][1]
+    interrupted(2, tmp_path, 6)
+    interrupted(2, tmp_path, 9, resume=True)
+    store = CheckpointStore(tmp_path)
+    store.path(8).write_bytes(b"\x89DLCKPT\n")
+    with pytest.warns(CheckpointWarning, match="is torn"):
+        got = SimWorld(2).run(train, tmp_path, resume=True)[0][1]
+    assert_same_params(got, want, tol=0)
+
+
+def test_a_finished_run_is_resumed_without_a_step_and_can_be_prolonged(tmp_path):
+    history, want = SimWorld(2).run(train, tmp_path)[0]
+    again, got = SimWorld(2).run(train, tmp_path, resume=True)[0]
+    assert_same_params(got, want, tol=0)
+    assert without_times(again) == without_times(history)
+    longer = SimWorld(2).run(train, tmp_path, resume=True, epochs=4)[0]
+    whole = SimWorld(2).run(train, epochs=4)[0]
+    assert_same_params(longer[1], whole[1], tol=0)
+
+
+def test_checkpoints_of_another_run_are_refused(tmp_path):
+    SimWorld(1).run(train, tmp_path)
+    with pytest.raises(Exception, match=r"holds checkpoints of a run that came to step 15: resume it"):
+        SimWorld(1).run(train, tmp_path)
+    with pytest.raises(Exception, match=r"another run: with optimizer 'Adam\(.*\)' \(now 'SGD\("):
+        SimWorld(2).run(train, tmp_path, rule="sgd", resume=True)
+
+
+def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
+    want = SimWorld(2).run(train)[0][1]
+
+    def full(self, checkpoint):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(CheckpointStore, "save", full)
+    with pytest.warns(CheckpointWarning) as caught:
+        got = SimWorld(2).run(train, tmp_path)[0][1]
+    assert len(caught) == 4
+    assert f"no checkpoint of step 4 could be saved in {tmp_path} (the disk is full)" in str(caught[0].message)
+    assert_same_params(got, want, tol=0)
+
+
+def test_a_state_of_another_model_changes_nothing():
+    strategy = Serial(a_model("mlp"), SoftmaxCrossEntropy(), None)
+    strategy.optimizer = Optimizer(strategy.model.params, RULES["momentum"](), 0.1)
+    arrays, scalars = capture(strategy)
+    before = {name: array.copy() for name, array in arrays.items()}
+    wrong = {name: np.ones_like(array) for name, array in arrays.items()}
+    last = list(wrong)[-1]
+    with pytest.raises(ValueError, match="of another model or optimizer: it lacks"):
+        restore(strategy, {k: v for k, v in wrong.items() if k != last}, scalars)
+    wrong[last] = np.ones(99)
+    with pytest.raises(ValueError, match=rf"{last} is \(99,\) float64"):
+        restore(strategy, wrong, scalars)
+    for name, array in capture(strategy)[0].items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_step(tmp_path):
+    class Sharded(Serial):
+        checkpointable = False
+
+        def step(self, batch):
+            raise AssertionError("it has begun")
+
+    model = a_model("mlp")
+    strategy = Sharded(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+    with pytest.raises(TypeError, match="Sharded deals parts of the model"):
+        fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))

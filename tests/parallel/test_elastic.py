@@ -1,0 +1,242 @@
+"""Elastic training: whatever fails and when, those that are left end with the model of an undisturbed run."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from distlearn import data
+from distlearn.comm import CutOffError, Failure, FailureSchedule, Network, RankError, Roofline, SimWorld
+from distlearn.nn import MLP, BatchNorm, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import CheckpointStore, CheckpointWarning, DataParallel, ElasticDataParallel
+from distlearn.testing import assert_same_params
+from distlearn.train import Settings, fit, train
+
+DATASET = data.load("digits", dtype="float64").take(70)
+EPOCHS, BATCH = 2, 16
+STEPS = EPOCHS * math.ceil(70 / BATCH)
+
+
+class Stop(Exception):
+    """The end of a run that is interrupted."""
+
+
+def a_model(normalised):
+    if not normalised:
+        return MLP((64, 9, 10), "sigmoid", seed=3, dtype="float64")
+    layers = (
+        Linear(64, 6, 1, dtype="float64"),
+        BatchNorm(6, dtype="float64"),
+        ReLU(),
+        Linear(6, 10, 2, dtype="float64"),
+    )
+    return Sequential(*layers)
+
+
+def program(comm, folder=None, *, rule="momentum", normalised=False, stop=None, resume=False, make=ElasticDataParallel):
+    """Train; return losses, parameters and recoveries, or None on a rank that the others have given up."""
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    model = a_model(normalised)
+    optimizer = Optimizer(model.params, RULES[rule](), 0.1)
+    store = None if folder is None else CheckpointStore(folder)
+    options = {"epochs": EPOCHS, "batch_size": BATCH, "evaluate_every": 0, "report": report}
+    try:
+        strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, cap_bytes=800)
+        history = fit(strategy, DATASET, **options, checkpoints=store, every=3, resume=resume)
+    except CutOffError:
+        return None
+    return history.losses, {p.name: p.data.copy() for p in model.params}, history.recoveries
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return {rule: SimWorld(1).run(program, rule=rule, make=DataParallel)[0] for rule in ("momentum", "adam", "sgd")}
+
+
+def random_failures(rng, size, seconds):
+    """Up to all but one rank fail, each in its own way, at any time (also after the end)."""
+    failures = []
+    for rank in rng.permutation(size)[: rng.integers(1, size)]:
+        kind = str(rng.choice(["kill", "hang", "cut", "slow"]))
+        at = float(rng.uniform(0, 1.1 * seconds))
+        length = float(rng.choice([0.02, 0.5, math.inf])) * seconds
+        if kind == "slow":
+            length = min(length, seconds)
+        failures.append(Failure(int(rank), at, kind, math.inf if kind == "kill" else at + length))
+    return failures
+
+
+def damage(store, rng):
+    """Tear the newest checkpoint, or turn a bit in it."""
+    path = store.path(store.steps[-1])
+    content = bytearray(path.read_bytes())
+    where = int(rng.integers(len(content)))
+    if rng.integers(2):
+        content = content[:where]
+    else:
+        content[where] ^= 1 << int(rng.integers(8))
+    path.write_bytes(content)
+
+
+RUNS, PORTIONS = 240, 12
+
+
+@pytest.mark.parametrize("portion", range(PORTIONS))
+def test_random_failures_never_change_the_model(portion, undisturbed, tmp_path):
+    """Kill, hang, cut, slow, a run that ends in the middle and a damaged checkpoint, on 2 to 6 ranks: 240 runs."""
+    lost = recovered = 0
+    for seed in range(portion, RUNS, PORTIONS):
+        rng = np.random.default_rng(seed)
+        size, rule = int(rng.integers(2, 7)), str(rng.choice(list(undisturbed)))
+        parts = Network(float(10 ** rng.uniform(-6, -3)), 1e9), Roofline(float(10 ** rng.uniform(7, 9)))
+        sound = SimWorld(size, *parts)
+        folder, resume = None, False
+        if seed % 3 == 0:  # the whole run ends at some step, its newest checkpoint may be hit, others go on
+            folder, resume = tmp_path / str(seed), True
+            stop = int(rng.integers(1, STEPS))
+            with pytest.raises(RankError, match="Stop"):
+                sound.run(program, folder, rule=rule, stop=stop)
+            if seed % 2 and len(CheckpointStore(folder).steps) > 1:
+                damage(CheckpointStore(folder), rng)
+            size = int(rng.integers(2, 7))
+        sound.run(program, rule=rule)
+        seconds, detection = sound.makespan, sound.makespan * float(rng.choice([0.01, 0.1]))
+        failures = random_failures(rng, size, seconds)
+        world = SimWorld(size, *parts, failures=failures, detection=detection, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CheckpointWarning)
+            results = world.run(program, folder, rule=rule, resume=resume)
+        left = [result for result in results if result is not None]
+        assert len(left) >= size - len(world.losses) >= 1, f"seed {seed}"
+        for losses, params, recoveries in left:
+            assert len(losses) == STEPS, f"seed {seed}"
+            np.testing.assert_allclose(losses, undisturbed[rule][0], atol=1e-12, err_msg=f"seed {seed}")
+            assert_same_params(params, undisturbed[rule][1], what=f"seed {seed}")
+            assert {rank for r in recoveries for rank in r.lost} <= {loss.rank for loss in world.losses}
+        lost += len(world.losses)
+        recovered += any(recoveries for _, _, recoveries in left)
+    assert lost > 5
+    assert recovered > 3
+
+
+def a_world(size, *failures, detection=1e-3):
+    return SimWorld(size, Network(1e-6, 1e9), Roofline(1e7), failures=failures, detection=detection)
+
+
+def test_a_recovery_says_who_was_lost_what_it_cost_and_what_was_done_again():
+    base = a_world(4, Failure(0, 1e9))
+    base.run(program)
+    ends = [span.end for span in base.trace.select(rank=0, name="update")]
+    middle = (ends[2] + ends[3]) / 2
+    world = a_world(4, Failure(2, middle))
+    results = world.run(program)
+    assert results[2] is None
+    for rank in (0, 1, 3):
+        (recovery,) = results[rank][2]
+        assert (recovery.lost, recovery.size, recovery.step, recovery.redone) == ([2], 3, 3, BATCH)
+        assert recovery.began == pytest.approx(ends[2])
+        assert recovery.noticed == pytest.approx(middle + 1e-3, abs=2e-6)
+        assert recovery.resumed > recovery.noticed
+        assert recovery.seconds_lost == recovery.resumed - recovery.began
+        assert str(recovery).startswith("lost rank 2; went on with 3 ranks after ")
+        assert str(recovery).endswith("step 4 (16 samples) again")
+    assert {s.rank for s in world.trace.select(name="recover")} == {0, 1, 3}
+    assert world.makespan > base.makespan + 1e-3
+
+
+def test_the_state_comes_from_the_rank_that_is_furthest():
+    """A rank is lost while the last bucket travels: if one of the others had it in time, nobody does the step again."""
+    parts = Network(1e-5, 1e7), Roofline(1e7)
+    base = SimWorld(4, *parts)
+    base.run(program)
+    update = base.trace.select(rank=0, name="update")[3]
+    travelling = max((s for s in base.trace.select(rank=0, lane="comm") if s.end <= update.start), key=lambda s: s.end)
+    at = (travelling.start + travelling.end) / 2
+    redone = []
+    for seed in range(12):
+        world = SimWorld(4, *parts, failures=[Failure(1, at)], detection=1e-3, seed=seed)
+        results = [r for r in world.run(program) if r is not None]
+        assert len({tuple(losses) for losses, _, _ in results}) == 1
+        redone.append({r.redone for _, _, recoveries in results for r in recoveries})
+    last = 70 % BATCH  # samples of step 5, which the ranks that had finished step 4 had begun
+    nobody, some, everybody = frozenset({BATCH}), frozenset({0, last}), frozenset({last})
+    assert {nobody, some} <= {frozenset(r) for r in redone} <= {nobody, some, everybody}
+
+
+def test_down_to_one_rank(undisturbed):
+    base = a_world(5)
+    base.run(program)
+    world = a_world(5, *[Failure(rank, (0.15 + 0.2 * rank) * base.makespan) for rank in range(4)])
+    *gone, (losses, params, recoveries) = world.run(program)
+    assert gone == [None] * 4
+    assert [r.lost for r in recoveries] == [[0], [1], [2], [3]]
+    assert [r.size for r in recoveries] == [4, 3, 2, 1]
+    np.testing.assert_allclose(losses, undisturbed["momentum"][0], atol=1e-12)
+    assert_same_params(params, undisturbed["momentum"][1])
+
+
+def test_all_ranks_of_a_node_at_once(undisturbed):
+    base = a_world(6)
+    base.run(program)
+    schedule = FailureSchedule(2 * base.makespan, seed=5, ranks_per_node=2)
+    world = SimWorld(6, Network(1e-6, 1e9), Roofline(1e7), failures=schedule, detection=1e-3)
+    left = [r for r in world.run(program) if r is not None]
+    assert 6 - len(left) == len(world.losses)
+    assert len(left) in (2, 4)
+    for losses, params, _ in left:
+        np.testing.assert_allclose(losses, undisturbed["momentum"][0], atol=1e-12)
+        assert_same_params(params, undisturbed["momentum"][1])
+
+
+def test_a_rank_that_was_given_up_and_wakes_must_not_go_on():
+    base = a_world(3)
+    base.run(program)
+    world = a_world(3, Failure(0, base.makespan / 2, "hang", until=base.makespan * 3))
+    results = world.run(program)
+    assert results[0] is None
+    assert all(r is not None for r in results[1:])
+
+
+def test_a_step_done_again_moves_running_statistics_once():
+    """A lost rank changes who normalises what, but not how often: with one rank left, the statistics are serial."""
+    base = a_world(2)
+    base.run(program, normalised=True)
+    world = a_world(2, Failure(0, 1e-9))  # before the first step is done: all steps are the survivor's
+    _, (losses, params, _) = world.run(program, normalised=True)
+    want = SimWorld(1).run(program, normalised=True, make=DataParallel)[0]
+    np.testing.assert_allclose(losses, want[0], atol=1e-12)
+    assert_same_params(params, want[1])
+
+
+def test_on_a_sound_world_it_is_data_parallelism(undisturbed):
+    for size in (1, 3):
+        for losses, params, recoveries in SimWorld(size).run(program):
+            assert recoveries == []
+            np.testing.assert_allclose(losses, undisturbed["momentum"][0], atol=1e-12)
+            assert_same_params(params, undisturbed["momentum"][1])
+
+
+def test_other_strategies_fail_and_name_the_rank():
+    base = a_world(3)
+    base.run(program, make=DataParallel)
+    with pytest.raises(RankError, match="rank 1 was killed"):
+        a_world(3, Failure(1, base.makespan / 2)).run(program, make=DataParallel)
+
+
+def test_by_settings():
+    settings = Settings(hidden=(9,), dtype="float64", epochs=2, batch_size=50, n_train=200, strategy="elastic")
+    want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
+    base = a_world(3)
+    base.run(train, settings)
+    world = a_world(3, Failure(0, base.makespan / 3), Failure(1, base.makespan / 2, "cut"))
+    first, second, last = world.run(train, settings)
+    assert first is second is None
+    assert [r.lost for r in last.history.recoveries] == [[0], [1]]
+    assert_same_params(last.params, want.params)
+    assert last.history.last.test_accuracy == want.history.last.test_accuracy

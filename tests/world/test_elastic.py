@@ -1,0 +1,157 @@
+"""Training on real engines that are killed, stopped and hung on the way: 20 disasters, the right model every time."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from distlearn.comm import RankError, SimWorld
+from distlearn.parallel import CheckpointStore
+from distlearn.testing import assert_same_params
+from distlearn.train import Settings, train
+from distlearn.world import EngineWorld, train_through_failures
+
+from .conftest import living
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]
+SIZE, STEP_SECONDS, EVERY = 4, 0.015, 10
+SETTINGS = Settings(hidden=(10,), dtype="float64", batch_size=30, n_train=300, evaluate_every=0)
+
+
+def slowly(comm, settings, *, stuck=None, **options):
+    """Train with a pause after every step; a rank may fall asleep for ever at a step, if a file says so."""
+    real = comm.report
+    slept = None if stuck is None else f"{stuck[2]}-{comm.rank}"
+
+    def report(step, total, **values):
+        real(step, total, **values)
+        if stuck and comm.rank == stuck[0] and step == stuck[1] and not os.path.exists(slept):
+            open(slept, "w", encoding="utf-8").close()
+            time.sleep(1000)
+        time.sleep(STEP_SECONDS)
+
+    comm.report = report
+    return train(comm, settings, **options)
+
+
+@pytest.fixture(scope="module")
+def world():
+    with EngineWorld(SIZE, progress=False, timeout=100) as made:
+        yield made
+
+
+class Disasters:
+    """Lets something happen to a rank as soon as a step is reported: (step, rank, what)."""
+
+    def __init__(self, world, plan, store):
+        self.world, self.plan, self.store = world, list(plan), store
+        self.times, self._struck = [], None
+
+    def __call__(self, step, total, **values):
+        pids = self.world._group.pids
+        if not self.plan or step < self.plan[0][0] or pids == self._struck:  # one disaster for each set of engines
+            return
+        self._struck = pids
+        _, rank, what = self.plan.pop(0)
+        if what == "tear":
+            path = self.store.path(self.store.steps[-1])
+            os.truncate(path, path.stat().st_size // 2)
+        self.times.append(time.perf_counter())
+        os.kill(pids[rank], signal.SIGSTOP if what == "stop" else signal.SIGKILL)
+
+
+def go(world, folder, plan, epochs, **options):
+    """Train through disasters; return the run and, for each, the seconds until it was noticed."""
+    disasters = Disasters(world, plan, CheckpointStore(folder))
+    world.progress = disasters
+    began = time.perf_counter()
+    try:
+        run = train_through_failures(
+            world, slowly, SETTINGS.but(epochs=epochs), checkpoints=folder, every=EVERY, **{"restarts": 12, **options}
+        )
+    finally:
+        world.progress = False
+    noticed = [r.noticed - (t - began) for r, t in zip(run.restarts, disasters.times, strict=False)]
+    assert not disasters.plan
+    return run, noticed
+
+
+def check(run, epochs, disasters):
+    """The model and every loss are those of an undisturbed run."""
+    want = SimWorld(1).run(train, SETTINGS.but(epochs=epochs, strategy="serial"))[0]
+    assert len(run.restarts) == disasters
+    assert_same_params(run.results[0].params, want.params)
+    np.testing.assert_allclose(run.results[0].history.losses, want.history.losses, atol=1e-12)
+    assert run.results[0].history.recoveries is run.restarts
+    for restart in run.restarts:
+        assert restart.noticed < restart.resumed < run.seconds
+        assert restart.step % EVERY == 0
+        assert restart.samples_lost == 30 * restart.steps_lost
+
+
+def test_ranks_are_killed_again_and_again(world, tmp_path, capsys):
+    """Nine kills, of any rank, at any step; named each time."""
+    rng = np.random.default_rng(4)
+    plan = [(int(step), int(rng.integers(SIZE)), "kill") for step in np.sort(rng.choice(range(4, 95), 9, False))]
+    run, noticed = go(world, tmp_path, plan, 10)
+    check(run, 10, 9)
+    assert [r.rank for r in run.restarts] == [rank for _, rank, _ in plan]
+    assert all("was killed (SIGKILL)" in r.reason for r in run.restarts)
+    with capsys.disabled():
+        down = [r.seconds_down + n for r, n in zip(run.restarts, noticed, strict=True)]
+        print(
+            f"\nkill: noticed after {np.median(noticed):.2f} s (longest {max(noticed):.2f}), first step after "
+            f"{np.median(down):.1f} s (longest {max(down):.1f})"
+        )
+
+
+def test_torn_checkpoints_are_passed_over(world, tmp_path):
+    """Three kills; just before each, the newest checkpoint is torn: the one before it is used."""
+    run, _ = go(world, tmp_path, [(25, 1, "tear"), (45, 0, "tear"), (48, 3, "tear")], 6)
+    check(run, 6, 3)
+    assert any(r.steps_lost > EVERY for r in run.restarts)
+
+
+def test_on_fewer_and_fewer_ranks(world, tmp_path):
+    """Three kills, from 4 ranks down to 1; then the world is what it was."""
+    try:
+        run, _ = go(world, tmp_path, [(12, 2, "kill"), (31, 0, "kill"), (47, 1, "kill")], 6, fewer=True)
+    finally:
+        world.resize(SIZE)
+    check(run, 6, 3)
+    assert [r.size for r in run.restarts] == [3, 2, 1]
+    assert len(run.results) == 1
+    assert world.run(lambda comm: comm.size) == [SIZE] * SIZE
+
+
+def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
+    """Two processes that are stopped, and two ranks that sleep for ever while the others wait for them."""
+    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, patience=1.0)
+    check(run, 4, 2)
+    assert [r.rank for r in run.restarts] == [2, 1]
+    assert all("is stopped" in r.reason for r in run.restarts)
+    for rank, step in ((3, 11), (0, 22)):
+        folder = tmp_path / f"stuck{rank}"
+        stuck = (rank, step, str(tmp_path / "slept"))
+        run, _ = go(world, folder, [], 4, patience=1.0, stuck=stuck)
+        check(run, 4, 1)
+        assert run.restarts[0].rank == rank
+        assert "in report; there was no progress for 1 s" in run.restarts[0].reason
+
+
+def test_a_programs_own_error_is_not_tried_again(world, tmp_path):
+    def wrong(comm, **options):
+        raise ValueError("my mistake")
+
+    with pytest.raises(RankError, match="my mistake"):
+        train_through_failures(world, wrong, checkpoints=tmp_path)
+
+
+def test_too_many_failures_surface(world, tmp_path):
+    pids = world.pids
+    with pytest.raises(RankError, match=r"rank 0: its process .* was killed"):
+        go(world, tmp_path, [(3, 0, "kill")], 3, restarts=0)
+    time.sleep(0.2)
+    assert not living(pids)
