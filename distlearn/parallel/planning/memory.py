@@ -26,7 +26,8 @@ def activation_bytes(model, shape: tuple[int, ...], itemsize: int = 4) -> int:
 
     Notes
     -----
-    Exact for dense layers. Work buffers that a convolution or a pooling saves besides are left out.
+    Exact for dense layers. Work buffers that a convolution or a normalisation saves besides are left out; pooling,
+    which saves a fraction of its input, counts with all of it.
     """
     inside = model.parts(shape)
     if not inside:
