@@ -162,7 +162,7 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
     --------
     >>> from distlearn.parallel.param_server import asp
     >>> run = run_policy(digits_task(), asp(), scenario_speeds("straggler", 8), steps=10)
-    >>> run.updates, run.staleness.max() > 7
+    >>> run.updates, bool(run.staleness.max() > 7)
     (80, True)
     """
     world = SimWorld(speeds.workers + options.get("servers", 1), network)

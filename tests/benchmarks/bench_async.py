@@ -6,6 +6,8 @@ ASP's and SSP's of one; so both are given: updates and gradients per second, eac
 
 from __future__ import annotations
 
+import time
+
 from distlearn.experiments import digits_task, run_policy, scenario_speeds
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
 
@@ -32,9 +34,16 @@ def on_ranks(note: str) -> list[dict]:
 
 
 def events_per_second(policy, law: str, steps: int) -> float:
-    """Return events per second of the fastest of some simulations with 10,000 workers."""
-    speeds = Speeds(WORKERS, law=law, seed=1)
-    return WORKERS * steps / min(seconds(lambda: simulate(policy, speeds, steps)) for _ in range(3 if quick() else 7))
+    """Return events per second of the fastest of some simulations with 10,000 workers.
+
+    In seconds that the one core really worked, so that other programs do not count.
+    """
+    speeds, best = Speeds(WORKERS, law=law, seed=1), float("inf")
+    for _ in range(3 if quick() else 7):
+        began = time.process_time()
+        simulate(policy, speeds, steps)
+        best = min(best, time.process_time() - began)
+    return WORKERS * steps / best
 
 
 def records() -> list[dict]:
@@ -43,9 +52,9 @@ def records() -> list[dict]:
     note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.5 else ""
     rows = on_ranks(note)
     for policy in (asp(), ssp(4), bsp(), backup(0.9)):
-        rate = events_per_second(policy, "lognormal", 30 if quick() else 100)
+        rate = events_per_second(policy, "lognormal", 100)
         name = f"event simulation, {policy}, 10,000 workers"
-        rows.append(record(name, "events/s", rate, goal="ours >= 1000000"))
+        rows.append(record(name, "events/core s", rate, goal="ours >= 1000000"))
     few = Speeds(1000, seed=1)
     ratio = paired(lambda: simulate(ssp(4), few, 20), lambda: play(ssp(4), few, 20), repeats=5)
     title = "event simulation, SSP(4), 1,000 workers (peer: a heap and the ledger, event by event)"

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distlearn.backend import to_device
 from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.data import Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.nn.base import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial
 from distlearn.parallel.param_server import (
@@ -306,3 +308,31 @@ def program_raw(comm, servers=1, rule=None, steps=3):
         comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), 0.1, servers=servers, rate=constant
     )
     return server.train(DATA, batch_size=12, steps=steps)
+
+
+def test_training_twice_is_refused():
+    def twice(comm):
+        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.1, asp())
+        for _ in range(2):
+            server.train(DATA, batch_size=12, steps=1)
+
+    with pytest.raises(RankError, match="this one has trained"):
+        SimWorld(3).run(twice)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("policy", [bsp(), ssp(1)], ids=str)
+def test_workers_on_a_gpu_and_servers_beside_them(policy):
+    """Models and data of the workers are CuPy arrays, those of the servers NumPy's; the numbers are the same."""
+
+    def mixed(comm):
+        model, data = model_of(), DATA
+        if comm.rank >= 2:
+            model, data = move(model, lambda array: to_device(array, "gpu")), DATA.on("gpu")
+        server = ParameterServer(comm, model, SoftmaxCrossEntropy(), SGD(), 0.3, policy, servers=2, every=3)
+        return server.train(data, batch_size=20, steps=6, seed=3)
+
+    run = SimWorld(5).run(mixed)[0]
+    if policy == bsp():
+        assert_same_params(run.params, serial(steps=6).params)
+    assert run.curve["loss"][-1] < run.curve["loss"][0]

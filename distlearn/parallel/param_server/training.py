@@ -34,8 +34,8 @@ class ParameterServer(Survival):
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. Running statistics, which no gradient changes, stay
-        with each worker.
+        The same on every rank; rank 0's parameters are broadcast. A worker's may live on a GPU, with its data, while
+        the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`.
     rule : Rule
@@ -102,12 +102,13 @@ class ParameterServer(Survival):
             raise ValueError(f"ParameterServer: mirror is {mirror!r}, expected a number of updates, 0 or more")
         self._rule, self._lr = rule, lr if callable(lr) else (lambda step: lr)
         self._every, self._mirror = every, mirror
-        self._done, self.recoveries = 0, []
+        self._done, self.recoveries, self._trained = 0, [], False
         self._head = self._earlier = None
         self._workers = comm.size - servers  # in the beginning
-        comm.broadcast(self.flat.data)
-        memory = memory_of(rule.init(self.flat.data)) if mirror else ()
-        start = Whole(0, np.stack([to_numpy(a) for a in (self.flat.data, *memory)]), 0)
+        values = to_numpy(self.flat.data)  # a worker's model may live on a GPU; what travels does not
+        comm.broadcast(values)
+        memory = memory_of(rule.init(values)) if mirror else ()
+        start = Whole(0, np.stack([values, *memory]), 0)
         self._set_up(servers, start, comm.split(int(comm.rank < servers)))
 
     def _set_up(self, servers: int, start: Whole, peers) -> None:
@@ -124,7 +125,7 @@ class ParameterServer(Survival):
             self._link = WorkerLink(comm, parts, flat, self.rank, start.version)
             return
         own = parts[comm.rank]
-        self._shard = Shard(flat.data[own], self._rule, self._lr, self._every)
+        self._shard = Shard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
         for array, row in zip(memory_of(self._shard.state), start.rows[1:], strict=False):
             array[...] = row[own]
         if self._mirror:
@@ -197,7 +198,7 @@ class ParameterServer(Survival):
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
-        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it.
+        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
         ----------
@@ -219,6 +220,9 @@ class ParameterServer(Survival):
         run : Run or None
         """
         check_end("ParameterServer.train", steps, seconds)
+        if self._trained:
+            raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
+        self._trained = True
         deal = {"batch_size": batch_size, "seed": seed}
         try:
             while True:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .events import Events, play, start
+from .events import Events, Flight, play, start
 from .speeds import Speeds
 
 
@@ -27,19 +27,12 @@ def free_running(policy, speeds: Speeds, steps: int) -> Events:
     rate = 1 / speeds.mean
     quickest = tickets * float(rate.max() / rate.sum())  # steps that the quickest does, about, if nobody waits
     waves = int(1.05 * quickest) + 8
-    while True:
+    event = None
+    while event is None:
         finish, cause, complete = _waves(policy, speeds, waves)
-        chosen, place = _choose(finish, cause, tickets, complete)
-        if chosen is not None:
-            break
+        if n + int((finish < complete).sum()) >= tickets:  # else too few, and sorting would cost more than this did
+            event, place = _choose(finish, cause, tickets, complete)
         waves += max(8, waves // 4)
-    order = place[
-        chosen
-    ]  # arrivals so far before each: with the chosen ones alone there are no gaps up to the last start
-    rank = np.empty(tickets, np.int64)
-    by_time = np.argsort(order)
-    rank[by_time] = np.arange(tickets)
-    event = chosen[by_time]
     quorum = policy.quorum(n)
     version = np.arange(tickets) // quorum + 1
     why = cause.reshape(-1)[event]
@@ -82,8 +75,8 @@ def _choose(finish, cause, tickets: int, complete: float):
 
     Returns
     -------
-    chosen : (tickets,) array of int, or None
-        Flat indices of the steps.
+    event : (tickets,) array of int, or None
+        Flat indices of the steps, in the order of arrival.
     place : array of int
         By flat index: how many arrivals come before.
     """
@@ -97,11 +90,12 @@ def _choose(finish, cause, tickets: int, complete: float):
     last = int(np.searchsorted(begun, tickets))  # the arrival at which tickets run out
     if last > len(flat) or (last and flat[order[last - 1]] >= complete):
         return None, place
-    chosen = np.flatnonzero(starts < last - 1)
+    begins = starts < last - 1
     at_last = np.flatnonzero(starts == last - 1)
     if last:  # who waited longest goes first
         at_last = at_last[np.argsort(place[at_last - n])]
-    return np.concatenate([chosen, at_last[: tickets - len(chosen)]]), place
+    begins[at_last[: tickets - int(begins.sum())]] = True
+    return order[begins[order]], place
 
 
 def _by_time(times, workers):
@@ -114,38 +108,45 @@ def _by_time(times, workers):
 def rounds(policy, speeds: Speeds, steps: int) -> Events:
     """Simulate a policy under which workers wait for the update that their gradient is in."""
     n, tickets = speeds.workers, steps * speeds.workers
-    quorum, workers, flight, table = policy.quorum(n), np.arange(n), start(speeds), _Table(speeds)
+    quorum, flight, table = policy.quorum(n), start(speeds), _Table(speeds)
     parts: list[tuple] = []
-    while flight.given + 2 * n <= tickets:
-        used, version = flight.used, flight.version
-        late = ~np.asarray(policy.takes(version - used))
-        arrival = flight.finish.copy()
-        if late.any():
-            arrival[late] += table(flight.step[late] + 1, workers[late])
-        order = np.argsort(arrival, kind="stable")
-        merged, last = order[:quorum], order[quorum - 1]
-        now = arrival[last]
-        gone = late & ((flight.finish < now) | ((flight.finish == now) & (workers < last)))
-        dropped = np.flatnonzero(gone)
-        zeros = np.zeros(len(dropped), np.int64)
-        parts.append(
-            (dropped, flight.step[dropped], used[dropped], zeros, version - used[dropped], flight.finish[dropped])
-        )
-        flight.step[dropped] += 1
-        used[dropped] = version
-        flight.finish[dropped] = arrival[dropped]
-        stale = version - used[merged]
-        made = np.full(quorum, version + 1)
-        parts.append((merged, flight.step[merged].copy(), used[merged].copy(), made, stale, arrival[merged]))
-        flight.step[merged] += 1
-        used[merged] = flight.version = version + 1
-        flight.finish[merged] = now + table(flight.step[merged], merged)
-        flight.given += len(dropped) + quorum
-    rest = play(policy, speeds, steps, flight=flight)
-    parts.append((rest.worker, rest.step, rest.used, rest.version, rest.staleness, rest.time))
+    while True:
+        late = ~np.asarray(policy.takes(flight.version - flight.used))
+        if flight.given + quorum + int(late.sum()) > tickets:  # more than a round can begin at most
+            break
+        parts += _round(flight, late, quorum, table)
+    if quorum == n and not late.any():  # the last round is like the others, but that nobody goes on
+        used, stale = flight.used, flight.version - flight.used
+        parts.append((np.arange(n), flight.step, used, np.full(n, flight.version + 1), stale, flight.finish))
+    else:
+        rest = play(policy, speeds, steps, flight=flight)
+        parts.append((rest.worker, rest.step, rest.used, rest.version, rest.staleness, rest.time))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = _by_time(columns[5], columns[0])
     return Events(str(policy), n, *(column[order] for column in columns))
+
+
+def _round(flight: Flight, late, quorum: int, table: _Table) -> list[tuple]:
+    """Let one update happen; return (worker, step, used, version, staleness, time) of gradients dropped and used."""
+    used, step, version = flight.used, flight.step, flight.version
+    workers, arrival = np.arange(len(used)), flight.finish.copy()
+    if late.any():  # a late worker's next gradient is of the current version
+        arrival[late] += table(step[late] + 1, workers[late])
+    order = _by_time(arrival, workers)
+    merged, last = order[:quorum], order[quorum - 1]
+    now = arrival[last]
+    gone = np.flatnonzero(late & ((flight.finish < now) | ((flight.finish == now) & (workers < last))))
+    nothing = np.zeros(len(gone), np.int64)
+    dropped = (gone, step[gone], used[gone], nothing, version - used[gone], flight.finish[gone])
+    step[gone] += 1
+    used[gone], flight.finish[gone] = version, arrival[gone]
+    made = np.full(quorum, version + 1)
+    taken = (merged, step[merged], used[merged], made, version - used[merged], arrival[merged])
+    step[merged] += 1
+    used[merged] = flight.version = version + 1
+    flight.finish[merged] = now + table(step[merged], merged)
+    flight.given += len(gone) + quorum
+    return [dropped, taken]
 
 
 class _Table:
