@@ -108,7 +108,7 @@ class _Log:
         self._store, self._show, self._zero = store, show, time.perf_counter()
         self._done: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # step, when, samples
         self._open: Restart | None = None  # a restart of which the first step has not been seen
-        self._saved = 0
+        self._saved: list[int] = []
 
     def now(self) -> float:
         """Seconds since the start."""
@@ -116,8 +116,11 @@ class _Log:
 
     def failed(self, restart: Restart) -> None:
         """Take note of a failure."""
+        if self._open is not None:  # another one, before a single step was done
+            self._open.resumed, self._open.step = restart.noticed, self._open.reached
+            self._open.seconds_lost = restart.noticed - self._open.noticed
         self._open, restart.reached = restart, self._done[-1][0]
-        self._saved = max(self._store.steps, default=0)
+        self._saved = [0, *self._store.steps]
 
     def __call__(self, step, total, **values) -> None:
         """Take note of a report."""
@@ -132,7 +135,8 @@ class _Log:
 
     def _resumed(self, restart: Restart, step: int) -> None:
         """Complete the record of a failure: `step` is the first that was seen after it."""
-        restart.resumed, restart.step = self.now(), min(step - 1, self._saved)  # a report in between may be missing
+        restart.resumed = self.now()
+        restart.step = max(saved for saved in self._saved if saved < step)  # the first report may have been missed
         steps, times, samples = zip(*self._done, strict=True)  # of some steps: reports are a tenth of a second apart
         restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
         restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
