@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from distlearn.experiments import digits_task
-from distlearn.experiments.compare import ON_FOUR
-from distlearn.experiments.real import real_beside_simulated
+from distlearn.experiments.asynchrony.compare import ON_FOUR
+from distlearn.experiments.asynchrony.real import real_beside_simulated
 from distlearn.world import MPIWorld
 
 from . import quick
