@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from .faulty_events import Vanished
 from .post import Letter
 from .protocol import check_peer
-from .sim_comm import SimClock, SimComm
+from .sim_clock import SimClock
+from .sim_comm import SimComm
 
 
 class FaultyClock(SimClock):
