@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import psutil
 import pytest
@@ -21,6 +22,14 @@ def _ipython_directory(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_figures_left():
+    """Figures that a test makes through pyplot end with it."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def order(item) -> int:

@@ -7,15 +7,6 @@ SETTINGS = Settings(hidden=(48, 32), epochs=3, n_train=512, batch_size=64, cap_b
 NETWORK, COMPUTE = dl.Network(alpha=5e-6, beta=1e9), dl.Roofline(peak=5e9)
 
 
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    """Figures that a test makes through pyplot end with it."""
-    from matplotlib import pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="session")
 def worlds():
     """Worlds that have trained on the digits, by number of ranks, and what rank 0 brought back."""
