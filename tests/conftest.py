@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import psutil
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ORDER = ("mpi", "engines", "notebook")
 """Plain tests come first, then these marks: what fails fast is seen first."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..comm import Phantom
 from ..nn.base import Layer, Param, move, walk
-from ..nn.container import Sequential
+from ..nn.container import Sequential, in_running_order
 from .codecs import Codec
 from .tensor import TensorLayer
 
@@ -99,7 +99,7 @@ def phantom_model(model: Sequential) -> Sequential:
     (Phantom((256, 1000), float32), 243860896)
     """
     made: dict[int, Param] = {}
-    return Sequential(*(PhantomLayer(layer, made) for layer in model.layers))
+    return Sequential(*(PhantomLayer(layer, made) for layer in in_running_order(model.layers)))
 
 
 def phantom_copy(model: Sequential) -> Sequential:
