@@ -20,8 +20,8 @@ from distlearn.parallel import DataParallel
 
 from . import load, quick, record
 
-PART = 256
-"""Samples of a rank."""
+PART = 1024
+"""Samples of a rank: so many that backward is long enough to hide the messages behind."""
 STEPS = 3
 GOAL = "ratio < 0.5"
 
