@@ -38,17 +38,23 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     Returns
     -------
     gradient : array, shape of x
+
+    Raises
+    ------
+    TypeError
+        If `x` is not float64.
     """
+    if str(x.dtype) != "float64":  # in single precision the two points would be one
+        raise TypeError(f"numeric_gradient: x is {x.dtype}, expected float64; pass x.astype('float64')")
     gradient = get_xp(x).zeros_like(x)
-    flat, out = x.reshape(-1), gradient.reshape(-1)
-    for i in range(flat.size):
-        kept = float(flat[i])
-        flat[i] = kept + eps
+    for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
+        kept = float(x[place])
+        x[place] = kept + eps
         above = f()
-        flat[i] = kept - eps
+        x[place] = kept - eps
         below = f()
-        flat[i] = kept
-        out[i] = (above - below) / (2 * eps)
+        x[place] = kept
+        gradient[place] = (above - below) / (2 * eps)
     return gradient
 
 
@@ -79,6 +85,8 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
     ------
     AssertionError
         Naming the tensor, the element, and both values.
+    TypeError
+        If the layer computes in another precision, in which differences say nothing.
     """
     y, saved = layer.forward(x)
     xp = get_xp(y)

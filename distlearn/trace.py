@@ -134,8 +134,8 @@ class Trace:
 
     def exposed(self, rank: int = 0) -> float:
         """Seconds in which `rank` communicated while it computed nothing: what overlapping could still hide."""
-        comm = _union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
-        compute = _union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
+        comm = union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
+        compute = union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
         return sum(e - s for s, e in comm) - _common(comm, compute)
 
     def to_chrome(self) -> dict:
@@ -184,8 +184,8 @@ class Trace:
         return cls(spans, messages)
 
 
-def _union(intervals):
-    """Merge overlapping (start, end) pairs."""
+def union(intervals) -> list[list[float]]:
+    """Merge overlapping (start, end) pairs; return them in order."""
     merged: list[list[float]] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:

@@ -27,6 +27,16 @@ def _ipython_directory(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_blas_thread():
+    """Arrays here are small: a second thread costs more than it brings, a multiple on a machine that is busy."""
+    import numpy as np  # noqa: F401  (loads the library that is limited)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_figures_left():
     """Figures that a test makes through pyplot end with it."""

@@ -91,6 +91,21 @@ def test_readme_code_runs(capsys):
     assert accuracy > 90
 
 
+def test_readme_names_are_there():
+    """What the table of ways to share the work names is `dl.` and that name."""
+    import distlearn as dl
+
+    table = README.partition("## Ways to share the work")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+\| ([^|]+) \|", table, re.MULTILINE)[2:]
+    names = re.findall(r"`([\w.]+)(?:\([^`]*\))?`", "".join(rows))
+    assert len(names) >= 20
+    for name in names:
+        found = dl
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert callable(found), name
+
+
 def test_readme_commands_parse():
     """Every `distlearn ...` line of the README is one that the command accepts, up to doing it."""
     from click.testing import CliRunner

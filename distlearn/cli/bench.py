@@ -92,9 +92,12 @@ def show(records: list[dict]) -> None:
     ]
     columns = ("measurement", "unit", "ours>", "peer>", "ratio>", "goal", "holds")
     print_table("Measurements, one BLAS thread", columns, rows, styles=[styles[r["holds"]] for r in records])
+    shared: dict[str, list[str]] = {}  # measurements by note: what holds for many is said once
     for record in records:
         if record.get("note"):
-            say(f"{record['name']}: {record['note']}")
+            shared.setdefault(record["note"], []).append(record["name"])
+    for note, (first, *others) in shared.items():
+        say(f"{first}{f' and {len(others)} more' if others else ''}: {note}")
 
 
 def _number(value) -> str | None:

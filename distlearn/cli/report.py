@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import time
 from pathlib import Path
@@ -23,12 +22,7 @@ class Experiment(NamedTuple):
     preset: str | None
     folder: Path
     load: float
-    """Programs that wanted a core before the first run."""
-
-
-def load_average() -> float:
-    """Return how many programs wanted a core in the last minute; 0 where the system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    """Cores that other programs used before the first run."""
 
 
 def report(runs, about: Experiment) -> None:
@@ -113,7 +107,7 @@ def _about_cores(runs, load) -> list[str]:
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:
-        lines.append(f"Before the first run {load:.1f} other programs wanted the {cores} cores: trust no time.")
+        lines.append(f"Before the first run other programs used {load:.1f} of the {cores} cores: trust no time.")
     return lines
 
 

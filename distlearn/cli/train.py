@@ -164,8 +164,9 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
+    from ..world.launching import busy_cores
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
-    from .report import Experiment, load_average, report
+    from .report import Experiment, report
 
     with plain_errors(ValueError, OSError):
         settings = _settings(options)
@@ -176,7 +177,8 @@ def train(preset, size, sizes, out, force, **options):
             return
         dataset = check_data(settings, places)
     folder = make_folder(_folder(out, settings, places), force)
-    about = Experiment(settings, dataset, preset, folder, load=load_average())
+    load = 0.0 if ranks else busy_cores()  # ranks that wait for this one are no other programs
+    about = Experiment(settings, dataset, preset, folder, load)
     if ranks:
         train_as_rank(places[0], settings, lambda runs: report(runs, about))
         return

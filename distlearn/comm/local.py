@@ -14,6 +14,7 @@ from .protocol import (
     CommError,
     DoneWork,
     check_buffer,
+    check_deal,
     check_op,
     check_output,
     check_peer,
@@ -104,12 +105,7 @@ class LocalComm:
     def scatter(self, x, out, root=0):
         """Copy the one row of `x` into `out`."""
         check_root(root, 0, 1)
-        check_output("scatter", out, 0)
-        check_rows("scatter", x, 0, 1)
-        if x.shape[1:] != out.shape or x.dtype != out.dtype:
-            raise ValueError(
-                f"rank 0: scatter deals rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
-            )
+        check_deal("scatter", x, out, 0, 1)
         out[...] = x[0]
         return out
 

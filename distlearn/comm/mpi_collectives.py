@@ -8,7 +8,7 @@ import numpy as np
 
 from .collectives import shares
 from .mpi_work import MPIWork
-from .protocol import CommError, check_buffer, check_op, check_output, check_root, check_rows
+from .protocol import CommError, check_buffer, check_deal, check_op, check_output, check_root, check_rows
 from .staging import as_bytes, empty, from_host, like, settled, to_host
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
@@ -104,10 +104,7 @@ class Collectives:
         check_output("scatter", out, self.rank)
         rows = None
         if self.rank == root:
-            check_rows("scatter", x, self.rank, self.size)
-            if x.shape[1:] != out.shape or x.dtype != out.dtype:
-                rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
-                raise ValueError(f"rank {self.rank}: scatter deals {rows}")
+            check_deal("scatter", x, out, self.rank, self.size)
             rows = as_bytes(to_host(x))
         if self.strict:
             self._agree(f"scatter(root={root}, {out.shape}, {out.dtype})")

@@ -15,7 +15,7 @@ import numpy as np
 
 from .collectives import shares
 from .nccl_stream import OnStream
-from .protocol import check_buffer, check_op, check_output, check_root, check_rows
+from .protocol import check_buffer, check_deal, check_op, check_output, check_root, check_rows
 
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
          "f2": "FLOAT16", "f4": "FLOAT32", "f8": "FLOAT64"}  # fmt: skip
@@ -143,10 +143,7 @@ class NCCLComm(OnStream):
         check_root(root, self.rank, self.size)
         check_output("scatter", out, self.rank)
         if self.rank == root:
-            check_rows("scatter", x, self.rank, self.size)
-            if x.shape[1:] != out.shape or x.dtype != out.dtype:
-                rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
-                raise ValueError(f"rank {self.rank}: scatter deals {rows}")
+            check_deal("scatter", x, out, self.rank, self.size)
             if _on_host(x) != _on_host(out):
                 raise TypeError(f"rank {self.rank}: scatter needs both arrays on the GPU, or neither")
         if _on_host(out):

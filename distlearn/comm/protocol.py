@@ -260,5 +260,14 @@ def check_rows(what: str, x, rank: int, size: int) -> None:
         raise ValueError(f"rank {rank}: {what} needs one row per rank: expected shape ({size}, ...), got {x.shape}")
 
 
+def check_deal(what: str, x, out, rank: int, size: int) -> None:
+    """Raise unless the rows of `x` can be dealt into everybody's `out`."""
+    check_output(what, out, rank)
+    check_rows(what, x, rank, size)
+    if x.shape[1:] != out.shape or x.dtype != out.dtype:
+        rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
+        raise ValueError(f"rank {rank}: {what} deals {rows}")
+
+
 def ignore_report(step: int, total: int, **values) -> None:
     """Report to nobody."""

@@ -9,7 +9,7 @@ from ..backend import get_xp
 from ..trace import Span
 from .collectives import shares
 from .lane import first_common
-from .protocol import REDUCTIONS, CommError, check_buffer, check_op, check_output, check_root, check_rows
+from .protocol import REDUCTIONS, CommError, check_buffer, check_deal, check_op, check_output, check_root, check_rows
 from .sim_work import MeetingWork, UntouchedWork
 
 
@@ -90,12 +90,7 @@ class Collectives:
         check_root(root, self.rank, self.size)
         check_output("scatter", out, self.rank)
         if self.rank == root:
-            check_rows("scatter", x, self.rank, self.size)
-            if x.shape[1:] != out.shape or x.dtype != out.dtype:
-                raise ValueError(
-                    f"rank {self.rank}: scatter deals rows of shape {x.shape[1:]} {x.dtype} "
-                    f"into {out.shape} {out.dtype}"
-                )
+            check_deal("scatter", x, out, self.rank, self.size)
         what = ("scatter", f"root={root}", out.shape, str(out.dtype))
         payload = x.copy() if self.rank == root else None
         nbytes = out.nbytes * self.size

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
+from ..comm.waiting import count_cores
 from . import show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
@@ -57,7 +58,7 @@ class Lab:
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
-        cores = _cores()
+        cores = count_cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
             print(advice)
@@ -183,14 +184,6 @@ class Lab:
         figure = figure if hasattr(figure, "savefig") else figure.figure
         show.display(show.Picture(figure, alt))
         plt.close(figure)  # or the notebook would show it a second time, without its text
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
 
 
 def _machine(number: str, cores: int) -> str:

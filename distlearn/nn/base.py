@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp
+from ..trace import union
 from .ops import matmul
 
 
@@ -228,11 +229,7 @@ def nbytes(saved) -> int:
                 visit(v)
 
     visit(saved)
-    total, reached = 0, 0
-    for start, end in sorted(spans):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+    return sum(end - start for start, end in union(spans))
 
 
 def _memory(x) -> tuple[int, int]:

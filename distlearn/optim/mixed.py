@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import get_xp
 from ..nn.base import Param
 from .clip import clip_by_norm
+from .plan import as_plan
 from .rule import Rule, pieces
 
 
@@ -67,7 +68,7 @@ class MixedPrecision:
         self.params = [p for p in params if not p.frozen]
         self.master = [Param(p.data.astype(np.float32), p.name) for p in self.params]
         self.rule, self.scale, self.growth_interval, self.clip_norm = rule, scale, growth_interval, clip_norm
-        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.lr = as_plan(lr, "MixedPrecision")
         self.states = [rule.init(p.data) for p in self.master]
         self.steps = self.skipped = self._good = 0
 

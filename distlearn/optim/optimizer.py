@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 from ..nn.base import Param
 from .clip import clip_by_norm
-from .rule import Rule, pieces
+from .plan import as_plan
+from .rule import Rule, memory_of, pieces
 
 
 class Optimizer:
@@ -41,13 +42,11 @@ class Optimizer:
         *,
         clip_norm: float | None = None,
     ):
-        if not callable(lr) and not lr >= 0:
-            raise ValueError(f"Optimizer: lr is {lr!r}, expected a learning rate of 0 or more")
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"Optimizer: clip_norm is {clip_norm!r}, expected a length above 0")
         self.params = [p for p in params if not p.frozen]
         self.rule = rule
-        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.lr = as_plan(lr, "Optimizer")
         self.clip_norm = clip_norm
         self.states = [rule.init(p.data) for p in self.params]
         self.steps = 0
@@ -70,7 +69,7 @@ class Optimizer:
         """
         flops = nbytes = 0
         for p, state in zip(self.params, self.states, strict=True):
-            arrays = 1 + (len(state) if isinstance(state, tuple) else state is not None)
+            arrays = 1 + len(memory_of(state))
             flops += 2 * arrays * p.size
             nbytes += (1 + 2 * arrays) * p.nbytes
         return flops, nbytes

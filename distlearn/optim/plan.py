@@ -18,6 +18,22 @@ def _check_steps(plan, **values):
             raise ValueError(f"{type(plan).__name__}: {name} is {value!r}, expected 1 step or more")
 
 
+def as_plan(lr, what: str):
+    """Return a learning rate as a plan: a plan as it is, a number as a constant one.
+
+    Parameters
+    ----------
+    lr : float or callable
+    what : str
+        Begins the message of the error for what is neither.
+    """
+    if callable(lr):
+        return lr
+    if not lr >= 0:
+        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
+    return Constant(lr)
+
+
 @dataclass(frozen=True)
 class Constant:
     """The same learning rate throughout."""

@@ -23,13 +23,18 @@ class Rule(Protocol):
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""
 
 
+def memory_of(state) -> tuple:
+    """Return the arrays of a rule's memory of one parameter: none, one, or several."""
+    return state if isinstance(state, tuple) else () if state is None else (state,)
+
+
 def pieces(rule, data, grad, state):
     """Yield (data, grad, state) piece by piece, as views; large arrays on a CPU are cut, others come whole.
 
     A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     """
     cut = isinstance(data, np.ndarray) and data.size > 2 * PIECE and not getattr(rule, "whole", False)
-    arrays = [data, grad, *(state if isinstance(state, tuple) else [state] if state is not None else [])]
+    arrays = [data, grad, *memory_of(state)]
     if not cut or not all(a.flags.c_contiguous for a in arrays):
         yield data, grad, state
         return

@@ -15,7 +15,7 @@ from .interval import daly_interval, expected_time, system_mtbf, young_interval
 from .interval_study import IntervalStudy, simulate_run, study_intervals
 from .local_sgd import LocalSGD
 from .naive import NaiveDataParallel
-from .param_server import ParameterServer
+from .param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .pipeline import Pipeline
 from .pipeline_async import PipeDream
 from .planning import Layout, Plan, plan
@@ -65,7 +65,10 @@ __all__ = [
     "TopK",
     "ZeRO",
     "account",
+    "asp",
+    "backup",
     "balance",
+    "bsp",
     "check_replicas",
     "check_schedule",
     "daly_interval",
@@ -84,6 +87,8 @@ __all__ = [
     "pipedream",
     "plan",
     "simulate_run",
+    "softsync",
+    "ssp",
     "study_intervals",
     "system_mtbf",
     "young_interval",

@@ -12,12 +12,15 @@ import math
 
 import numpy as np
 
+from ..nn.base import check_positive
 
-def check_times(**values) -> None:
-    """Raise unless all values are above 0."""
+
+def check_times(what: str, **values) -> None:
+    """Raise unless all values are times above 0; `restart` may be 0."""
     for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{name} is {value!r}, expected a time above 0 s")
+        least = "of 0 s or more" if name == "restart" else "above 0 s"
+        if not (value > 0 or (name == "restart" and value == 0)):
+            raise ValueError(f"{what}: {name} is {value!r}, expected a time {least}")
 
 
 def system_mtbf(node_mtbf: float, nodes: int) -> float:
@@ -34,7 +37,8 @@ def system_mtbf(node_mtbf: float, nodes: int) -> float:
     >>> round(system_mtbf(5 * 365 * 86400, 1000) / 3600)    # five years a node: a thousand of them fail every 44 hours
     44
     """
-    check_times(node_mtbf=node_mtbf, nodes=nodes)
+    check_times("system_mtbf", node_mtbf=node_mtbf)
+    check_positive("system_mtbf", nodes=nodes)
     return node_mtbf / nodes
 
 
@@ -59,7 +63,7 @@ def young_interval(cost: float, mtbf: float) -> float:
     >>> young_interval(cost=18.0, mtbf=10_000.0)
     600.0
     """
-    check_times(cost=cost, mtbf=mtbf)
+    check_times("young_interval", cost=cost, mtbf=mtbf)
     return math.sqrt(2 * cost * mtbf)
 
 
@@ -81,7 +85,7 @@ def daly_interval(cost: float, mtbf: float) -> float:
     J. T. Daly (2006), A higher order estimate of the optimum checkpoint interval for restart dumps, Future Generation
     Computer Systems 22(3), equation 37.
     """
-    check_times(cost=cost, mtbf=mtbf)
+    check_times("daly_interval", cost=cost, mtbf=mtbf)
     if cost >= 2 * mtbf:
         return mtbf
     x = cost / (2 * mtbf)
@@ -110,8 +114,9 @@ def expected_time(work: float, interval, cost: float, restart: float, mtbf: floa
     ----------
     J. T. Daly (2006), equation 20.
     """
-    check_times(work=work, cost=cost, mtbf=mtbf)
     interval = np.asarray(interval, float)
+    shortest = float(interval.min(initial=math.inf))
+    check_times("expected_time", work=work, interval=shortest, cost=cost, restart=restart, mtbf=mtbf)
     segment = mtbf * math.exp(restart / mtbf) * np.expm1((interval + cost) / mtbf)
     total = segment * work / interval
     return float(total) if total.ndim == 0 else total

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..nn.base import check_positive
 from .interval import check_times, daly_interval, expected_time, system_mtbf, young_interval
 
 
@@ -44,7 +45,10 @@ def simulate_run(
     -------
     seconds : (runs,) array
     """
-    check_times(work=work, interval=interval, cost=cost, node_mtbf=node_mtbf, nodes=nodes, shape=shape)
+    check_times("simulate_run", work=work, interval=interval, cost=cost, restart=restart, node_mtbf=node_mtbf)
+    check_positive("simulate_run", nodes=nodes, runs=runs)
+    if not shape > 0:
+        raise ValueError(f"simulate_run: shape is {shape!r}, expected a number above 0")
     rng = np.random.default_rng(seed)
     scale = node_mtbf / math.gamma(1 + 1 / shape)
     now, done = np.zeros(runs), np.zeros(runs)

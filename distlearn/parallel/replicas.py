@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import get_xp, to_numpy
+from ..optim.rule import memory_of
 
 
 class Drift(NamedTuple):
@@ -102,8 +103,7 @@ def optimizer_arrays(optimizer) -> dict:
     """
     found = {}
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
-        arrays = () if state is None else state if isinstance(state, tuple) else (state,)
-        for i, array in enumerate(arrays):
+        for i, array in enumerate(memory_of(state)):
             found[f"{p.name}, {type(optimizer.rule).__name__}'s state {i}"] = array
     return found
 

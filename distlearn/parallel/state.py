@@ -12,6 +12,7 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..nn.base import walk
+from ..optim.rule import memory_of
 
 _SCALARS = ("steps", "scale", "skipped", "_good")
 """Attributes of optimizers that are numbers."""
@@ -30,8 +31,7 @@ def _optimizer_arrays(optimizer) -> dict:
     """Return the optimizer's arrays by name: its memory, and master weights where it has them."""
     found = {}
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
-        parts = state if isinstance(state, tuple) else () if state is None else (state,)
-        found |= {f"optimizer/{p.name}/{i}": part for i, part in enumerate(parts)}
+        found |= {f"optimizer/{p.name}/{i}": part for i, part in enumerate(memory_of(state))}
     return found | {f"master/{m.name}": m.data for m in getattr(optimizer, "master", ())}
 
 

@@ -45,6 +45,17 @@ def is_hydra(mpiexec: str) -> bool:
     return "HYDRA" in done.stdout
 
 
+def busy_cores(seconds: float = 0.2) -> float:
+    """Measure how many cores are in use, while this process waits: those of other programs, whatever ran here before.
+
+    Parameters
+    ----------
+    seconds : float
+        How long to look [s].
+    """
+    return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
+
+
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
     """Return environment variables that let `ranks` processes share the cores without treading on each other.
 

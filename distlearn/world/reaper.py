@@ -117,20 +117,33 @@ def is_alive(owner: dict) -> bool:
         return False
 
 
-def sweep() -> list[Path]:
-    """End clusters of this user whose owner is gone; return their folders."""
-    swept = []
+def ownerless() -> list[Path]:
+    """Return the folders of this user's clusters whose owner is gone."""
+    found = []
     for folder in clusters_folder().glob("cluster-*"):
         try:
             owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # being made, or being removed
-            if time.time() - folder.stat().st_mtime < 60:
-                continue
-            owner = None  # it was not finished, and never will be
-        if owner is None or not is_alive(owner):
-            kill_marked(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            swept.append(folder)
+            owner = None
+        if _age(folder) > 60 if owner is None else not is_alive(owner):  # what has no owner by then never will
+            found.append(folder)
+    return found
+
+
+def _age(folder: Path) -> float:
+    """Seconds since a folder was changed; 0 if it is just being removed."""
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def sweep() -> list[Path]:
+    """End clusters of this user whose owner is gone; return their folders."""
+    swept = ownerless()
+    for folder in swept:
+        kill_marked(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     return swept
 
 

@@ -64,9 +64,12 @@ class Ratio(float):
         return self
 
 
-def load() -> float:
-    """Return how many programs want the cores at the moment; 0 where the system does not say."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+def load_note(least: float = 0.3) -> str:
+    """Say, before a measurement, that other programs use the cores; "" if they use less than `least` of them."""
+    from distlearn.world.launching import busy_cores, count_cores
+
+    busy = busy_cores()
+    return f"before the run other programs used {busy:.1f} of {count_cores()} cores" if busy > least else ""
 
 
 def times_on_ranks(module: str, ranks: int) -> dict:

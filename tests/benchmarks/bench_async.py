@@ -11,7 +11,7 @@ import time
 from distlearn.experiments import digits_task, run_policy, scenario_speeds
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
 
-from . import load, paired, quick, record, seconds, times_on_ranks
+from . import load_note, paired, quick, record, seconds, times_on_ranks
 
 WORKERS = 10_000
 
@@ -48,9 +48,7 @@ def events_per_second(policy, law: str, steps: int) -> float:
 
 def records() -> list[dict]:
     """Measure on this machine."""
-    busy = load()
-    note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.5 else ""
-    rows = on_ranks(note)
+    rows = on_ranks(load_note())
     for policy in (asp(), ssp(4), bsp(), backup(0.9)):
         rate = events_per_second(policy, "lognormal", 100)
         name = f"event simulation, {policy}, 10,000 workers"

@@ -12,7 +12,7 @@ from statistics import median
 
 from distlearn.world import EngineWorld
 
-from . import load, quick, record, times_on_ranks
+from . import load_note, quick, record, times_on_ranks
 
 RANKS = 2
 ENGINES = 4
@@ -25,9 +25,8 @@ def records() -> list[dict]:
 
 def all_reduces() -> list[dict]:
     """All-reduce of float32 over two ranks."""
-    busy = load()
+    note = load_note()  # who waits politely gets less of shared cores
     times = times_on_ranks("comm_rank", RANKS)
-    note = f"load {busy:.1f} before the run: who waits politely gets less of shared cores" if busy > 0.5 else ""
     rows = []
     for nbytes, pairs in ((int(n), p) for n, p in times.items()):
         ours, raw = (median(column) for column in zip(*pairs, strict=True))

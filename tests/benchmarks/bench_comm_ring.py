@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from statistics import median
 
-from . import load, record, times_on_ranks
+from . import load_note, record, times_on_ranks
 
 RANKS = 2
 
 
 def records() -> list[dict]:
     """Measure on this machine; numbers to look at, without a goal."""
-    busy = load()
+    note = load_note()
     times = times_on_ranks("comm_ring_rank", RANKS)
-    note = f"load {busy:.1f} before the run" if busy > 0.5 else ""
     rows = []
     for nbytes, sides in ((int(n), s) for n, s in times.items()):
         raw = sides.pop("mpi4py")

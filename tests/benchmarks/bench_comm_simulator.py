@@ -10,7 +10,7 @@ import numpy as np
 
 from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives
 
-from . import load, quick, record, seconds
+from . import load_note, quick, record, seconds
 
 ALEXNET = 61_100_840
 """Parameters."""
@@ -38,8 +38,7 @@ def rate(fn, *args) -> float:
 
 def records() -> list[dict]:
     """Measure on this machine."""
-    busy = load()
-    note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.5 else ""
+    note = load_note()
     network = HierarchicalNetwork(Network.preset("nvlink-4"), Network.preset("infiniband-ndr"), ranks_per_node=8)
 
     def alexnet(algorithm, size):

@@ -21,7 +21,7 @@ import numpy as np
 from distlearn.cuda import RawKernel, arguments, build, fast, kernels
 from distlearn.cuda.compilers import find_compilers
 
-from . import load, quick, record
+from . import load_note, quick, record
 
 ADD = """extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -77,6 +77,8 @@ def of_compiler(compiler) -> list[dict]:
     small = tiled.launch(*matrices(64))
     checked = RawKernel(source, tiled.kernel, compiler=compiler)
 
+    note = load_note()
+
     def ms(call):
         call()  # builds, and warms up
         return median(seconds(call) for _ in range(repeats)) * 1e3
@@ -94,15 +96,8 @@ def of_compiler(compiler) -> list[dict]:
         ),
     ]
     return [
-        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=load_note())
-        for name, goal, ours in rows
+        record(f"{name} ({compiler.name}, one core)", "ms", ours, goal=goal, note=note) for name, goal, ours in rows
     ]
-
-
-def load_note() -> str:
-    """Say so when other programs use the cores: it slows down this one, too."""
-    busy = load()
-    return f"load {busy:.1f}" if busy > 1.5 else ""
 
 
 def records():

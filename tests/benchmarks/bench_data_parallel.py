@@ -11,7 +11,7 @@ from statistics import median
 
 from distlearn.world.launching import count_cores, launch
 
-from . import load, quick, record
+from . import load_note, quick, record
 
 MODELS = {"mlp": ("MLP", 25, 20), "cnn": ("small CNN", 12, 2)}
 """Name in the table, rounds, and steps of a round."""
@@ -45,10 +45,9 @@ def records():
     """Efficiency of both, and the parallel step of one against the other."""
     rows = []
     for model, (name, rounds, steps) in MODELS.items():
-        busy = load()
+        busy = load_note()
         times = measure(model, max(3, rounds // 5) if quick() else rounds, steps)
-        note = f"{count_cores()} cores"
-        note += f", load {busy:.1f} before the run: other programs took part of them" if busy > 0.3 else ""
+        note = busy or f"{count_cores()} cores"
         rows += [
             record(
                 f"parallel efficiency of 2 ranks, {name}, batch 1,024 (peer: torch DDP)",

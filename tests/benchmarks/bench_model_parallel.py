@@ -11,7 +11,7 @@ from statistics import median
 
 from distlearn.world.launching import count_cores, launch
 
-from . import load, quick, record
+from . import load_note, quick, record
 
 CASES = {
     "mlp": ("MLP 784-4096-4096-10, batch 64", "TensorParallel", 20),
@@ -34,10 +34,9 @@ def records():
     """Every strategy against data parallelism, and against a serial step."""
     rows = []
     for model, (name, strategy, rounds) in CASES.items():
-        busy = load()
+        busy = load_note()
         times = measure(model, 5 if quick() else rounds)
-        note = f"{count_cores()} cores"
-        note += f", load {busy:.1f} before the run: other programs took part of them" if busy > 0.3 else ""
+        note = busy or f"{count_cores()} cores"
         for peer, goal in (("DataParallel", "ratio > 1"), ("Serial", "")):
             ratio = median(b / a for a, b in zip(times[strategy], times[peer], strict=True))
             rows.append(

@@ -18,7 +18,7 @@ from distlearn.data import Batch
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel
 
-from . import load, quick, record
+from . import load_note, quick, record
 
 PART = 1024
 """Samples of a rank: so many that backward is long enough to hide the messages behind."""
@@ -74,7 +74,7 @@ def measured() -> dict:
     reason = why_not()
     if reason:
         return record(what, "ms", None, goal=GOAL, note=f"not measured: {reason}")
-    busy, pairs = load(), []
+    note, pairs = load_note(), []
     with Net(2) as net, EngineWorld(2, hosts=net.for_engines(), threads=1, progress=False, timeout=120) as world:
         for host in net.hosts:
             net.shape(host, "400mbit")
@@ -83,7 +83,6 @@ def measured() -> dict:
             found = {overlap: exposed(world, overlap) for overlap in order}
             pairs.append((found[True], found[False]))
     ratio = median(a / b for a, b in pairs)
-    note = f"load {busy:.1f} before the run: other programs took part of the cores" if busy > 0.3 else ""
     ours, peer = (median(side) * 1e3 for side in zip(*pairs, strict=True))
     return record(what, "ms", ours, peer, ratio=ratio, goal=GOAL, note=note)
 

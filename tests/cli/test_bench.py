@@ -54,6 +54,19 @@ def test_table_json_and_quick(checkout, tmp_path):
     assert set(bench.FIELDS if hasattr(bench, "FIELDS") else row) <= set(row)
 
 
+TWICE = """
+def records():
+    row = {"unit": "ms", "ours": 1.0, "peer": None, "ratio": None, "goal": "", "holds": None}
+    return [row | {"name": name, "note": note} for name, note in (("a", "busy"), ("b", "odd"), ("c", "busy"))]
+"""
+
+
+def test_a_note_that_holds_for_several_is_said_once(checkout):
+    checkout("twice", TWICE)
+    lines = call().output.splitlines()
+    assert [line for line in lines if "busy" in line or "odd" in line] == ["a and 1 more: busy", "b: odd"]
+
+
 def test_a_module_that_crashes_is_a_record(checkout, tmp_path):
     checkout("a_bad", "def records():\n    raise RuntimeError('no luck')")
     checkout("b_dead", "import os\ndef records():\n    os._exit(7)")

@@ -66,6 +66,21 @@ def test_engines_start_and_answer():
     assert "2 engines" in check.found
 
 
+def test_engines_whose_owner_is_gone_are_found(tmp_path, monkeypatch):
+    from distlearn.cli.doctor import cluster
+    from distlearn.world import reaper
+
+    monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
+    monkeypatch.setattr(cluster, "_strays", list)
+    folder = reaper.new_folder()
+    assert cluster.leftovers() == Check("clusters", "none left behind, 1 running")
+    owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
+    (folder / "owner.json").write_text(json.dumps(owner | {"created": 0.0}), encoding="utf-8")
+    check = cluster.leftovers()
+    assert (check.verdict, folder.name in check.found) == ("warning", True)
+    assert check.fix.endswith("doctor --sweep")
+
+
 def test_a_broken_check_does_not_kill_the_others(monkeypatch):
     def broken():
         raise KeyError("oops")

@@ -376,6 +376,6 @@ def test_progress_lines(capsys):
 
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (50.0, True)])
 def test_a_busy_machine_is_told(call, monkeypatch, load, said):
-    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr("distlearn.world.launching.busy_cores", lambda: load)
     assert ("trust no time" in call(*SMALL).output) == said
     assert "trust no time" not in call(*SMALL, "--world", "sim").output

@@ -21,6 +21,7 @@ def jupyter_home(tmp_path_factory):
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "MPLCONFIGDIR": os.environ.get("MPLCONFIGDIR", str(home / "matplotlib")),
+        "OPENBLAS_NUM_THREADS": "1",  # of kernels: their arrays are small; engines share out the cores by themselves
         "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"],
     }
     with pytest.MonkeyPatch.context() as patch:

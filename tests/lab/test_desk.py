@@ -36,6 +36,14 @@ def test_crowding_is_told():
     assert len(desk._crowding(4, 1, "4")) == 2
 
 
+def test_cores_are_those_that_a_container_may_use(monkeypatch, capsys):
+    monkeypatch.setattr("distlearn.lab.desk.count_cores", lambda: 3)
+    Lab("07", engines=4)
+    said = capsys.readouterr().out
+    assert "3 cores" in said
+    assert "4 engines take turns on 3 cores" in said
+
+
 def test_figures_carry_their_text(capsys):
     import matplotlib as mpl
 

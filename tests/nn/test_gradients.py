@@ -92,3 +92,18 @@ def test_a_batch_in_parts_gives_the_whole_loss_and_gradient(loss, shape, targets
     parts = [loss(y[s], targets[s], n) for s in (slice(0, 1), slice(1, None))]
     assert sum(part for part, _ in parts) == pytest.approx(whole, rel=1e-12)
     np.testing.assert_allclose(np.concatenate([d for _, d in parts]), dy, rtol=1e-12, atol=1e-15)
+
+
+def test_differences_of_an_array_with_gaps():
+    """A transposed array, or every second column: its elements are changed where they lie."""
+    whole = x_of(4, 6)
+    for x in (whole.T, whole[:, ::2]):
+        np.testing.assert_allclose(numeric_gradient(lambda x=x: float((x**3).sum()), x), 3 * x**2, atol=1e-7)
+
+
+def test_single_precision_is_refused_and_not_called_wrong():
+    x = x_of(2, 3).astype("float32")
+    with pytest.raises(TypeError, match="x is float32, expected float64"):
+        gradient_check(nn.Linear(3, 2, 0), x)
+    with pytest.raises(TypeError, match="x is int64"):
+        numeric_gradient(lambda: 0.0, np.arange(3))

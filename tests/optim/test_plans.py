@@ -7,6 +7,7 @@ import pytest
 
 from distlearn.nn import Param
 from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, clip_by_value, scaled_lr
+from distlearn.optim.plan import as_plan
 
 
 def torch_rates(make, steps):
@@ -111,3 +112,12 @@ def test_the_optimizer_clips_before_it_steps():
     (p,) = params(np.array([3.0, 4.0]))
     Optimizer([p], SGD(), 1.0, clip_norm=1.0).step()
     np.testing.assert_allclose(p.data, [-0.6, -0.8])
+
+
+def test_a_number_is_a_constant_plan_whoever_takes_it():
+    assert as_plan(0.5, "x")(7) == 0.5
+    plan = StepDecay(1.0, [3])
+    assert as_plan(plan, "x") is plan
+    for wrong in (-0.1, math.nan):
+        with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):
+            as_plan(wrong, "Somebody")

@@ -19,10 +19,10 @@ from distlearn.world import launch
 from .test_param_server import DATA, gradient_at, model_of, serial
 
 
-def elastic(comm, period=3, alpha=None, rule=None, steps=9, every=1, slow=None):
+def elastic(comm, period=3, alpha=None, rule=None, steps=9, every=1, slow=None, lr=0.3):
     speeds = Speeds(max(1, comm.size - 1), law="lognormal", shape=0.3, slow=slow, seed=2)
     options = {"period": period, "alpha": alpha, "pace": speeds, "every": every}
-    part = EASGD(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), 0.3, **options)
+    part = EASGD(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), lr, **options)
     run = part.train(DATA, batch_size=20, steps=steps, seed=3)
     return SimpleNamespace(run=run, own=part.flat.data.copy())
 
@@ -66,7 +66,7 @@ def test_easgd_of_several():
 
 @pytest.mark.parametrize(("size", "options", "message"), [
     (1, {}, "1 rank, expected"), (3, {"period": 0}, "period is 0"), (3, {"alpha": 1.5}, "alpha is 1.5"),
-    (3, {"steps": None}, "give steps"),
+    (3, {"steps": None}, "give steps"), (3, {"lr": -0.1}, r"EASGD: lr is -0\.1"),
 ])  # fmt: skip
 def test_easgd_refuses(size, options, message):
     with pytest.raises(RankError, match=message):

@@ -88,3 +88,18 @@ def test_times_that_are_none_are_refused(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name} is .*, expected a time above 0 s"):
         young_interval(**({"cost": 1.0, "mtbf": 1.0} | wrong))
+
+
+def test_what_is_wrong_with_a_simulated_run_is_named():
+    right = {"work": 100.0, "interval": 10.0, "cost": 1.0, "restart": 0.0, "node_mtbf": 50.0, "runs": 2}
+    assert simulate_run(**right).shape == (2,)
+    for wrong, said in (
+        ({"nodes": 0}, "nodes is 0, expected 1 or more"),
+        ({"shape": 0.0}, "shape is 0.0, expected a number above 0"),
+        ({"restart": -1.0}, "restart is -1.0, expected a time of 0 s or more"),
+        ({"runs": 0}, "runs is 0, expected 1 or more"),
+    ):
+        with pytest.raises(ValueError, match=f"simulate_run: {said}"):
+            simulate_run(**right | wrong)
+    with pytest.raises(ValueError, match=r"expected_time: interval is 0\.0, expected a time above 0 s"):
+        expected_time(100.0, [5.0, 0.0], 1.0, 0.0, 50.0)

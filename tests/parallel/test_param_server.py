@@ -296,6 +296,7 @@ def test_divergence_ends_the_run():
         (3, {"rule": LARS()}, "LARS looks at whole parameters"),
         (3, {"steps": None}, "give steps, seconds, or both"),
         (3, {"steps": 0}, "steps is 0"),
+        (3, {"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
     ],
 )
 def test_what_cannot_be_is_refused(size, options, message):
@@ -303,10 +304,8 @@ def test_what_cannot_be_is_refused(size, options, message):
         SimWorld(size).run(lambda comm: program_raw(comm, **options))
 
 
-def program_raw(comm, servers=1, rule=None, steps=3):
-    server = ParameterServer(
-        comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), 0.1, servers=servers, rate=constant
-    )
+def program_raw(comm, servers=1, rule=None, steps=3, lr=0.1):
+    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), lr, servers=servers, rate=constant)
     return server.train(DATA, batch_size=12, steps=steps)
 
 

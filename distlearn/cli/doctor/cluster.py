@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -46,36 +45,20 @@ def _add_ranks(comm) -> float:
 
 def leftovers() -> Check:
     """Look for clusters whose owner is gone, and for controllers that nobody owns."""
-    lost = [folder for folder, owner in _clusters() if not _alive(owner)]
+    from ...world import reaper
+
+    lost = reaper.ownerless()
     if lost:
         sweep = f"{shlex.quote(sys.executable)} -m distlearn.cli doctor --sweep"
-        found = f"{len(lost)} of engines whose owner is gone: {', '.join(folder.name for folder in lost)}"
+        found = f"{len(lost)} whose owner is gone: {', '.join(folder.name for folder in lost)}"
         return Check("clusters", found, "warning", sweep)
     strays = _strays()
     if strays:
         kill = "taskkill /F /PID" if sys.platform == "win32" else "kill"
         fix = "\n".join(f"{kill} {pid}   # {age / 60:.0f} minutes old" for pid, age in strays)
         return Check("clusters", f"{len(strays)} ipyparallel controllers run on their own", "info", fix)
-    running = len(list(_clusters()))
+    running = len(list(reaper.clusters_folder().glob("cluster-*")))
     return Check("clusters", f"none left behind{f', {running} running' if running else ''}")
-
-
-def _clusters():
-    """Yield (folder, owner) of every cluster of this user; the owner is (process id, time of creation)."""
-    from ...world import reaper
-
-    for folder in reaper.clusters_folder().glob("cluster-*"):
-        try:
-            pid, created = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # being made, or being removed
-            continue
-        yield folder, (pid, created)
-
-
-def _alive(owner) -> bool:
-    from ...world import reaper
-
-    return reaper.is_alive(*owner)
 
 
 def _strays() -> list[tuple[int, float]]:
@@ -84,11 +67,13 @@ def _strays() -> list[tuple[int, float]]:
 
     import psutil
 
+    from ...world import reaper
+
     found = []
     for process in psutil.process_iter(["cmdline", "username", "ppid", "create_time", "environ"]):
         info = process.info
         line = " ".join(info["cmdline"] or [])
-        ours = info["username"] == getpass.getuser() and "DISTLEARN_CLUSTER" not in (info["environ"] or {})
+        ours = info["username"] == getpass.getuser() and reaper.MARK not in (info["environ"] or {})
         if ours and "ipyparallel.controller" in line and info["ppid"] == 1 and "multiprocessing" not in line:
             found.append((process.pid, time.time() - info["create_time"]))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_output, check_root, check_rows
+from ..protocol import REDUCTIONS, check_buffer, check_deal, check_root
 from .shares import check_reduction
 
 
@@ -33,7 +33,7 @@ def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
     check_root(root, comm.rank, comm.size)
     if comm.rank != root:
         return comm.recv(out, root, tag)
-    check_deal("flat_scatter", x, out, comm)
+    check_deal("flat_scatter", x, out, comm.rank, comm.size)
     for dest in _others(comm):
         comm.send(x[dest : dest + 1], dest, tag)
     out[...] = x[root]
@@ -92,15 +92,6 @@ def naive_all_reduce(comm, x, op: str = "sum", tag: int = 0):
     """
     flat_reduce(comm, x, op, 0, tag)
     return flat_broadcast(comm, x, 0, tag)
-
-
-def check_deal(what: str, x, out, comm) -> None:
-    """Raise unless the rows of `x` can be dealt into `out`."""
-    check_output(what, out, comm.rank)
-    check_rows(what, x, comm.rank, comm.size)
-    if x.shape[1:] != out.shape or x.dtype != out.dtype:
-        rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
-        raise ValueError(f"rank {comm.rank}: {what} deals {rows}")
 
 
 def _others(comm):

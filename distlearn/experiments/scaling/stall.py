@@ -15,6 +15,7 @@ from ...parallel.codecs import Codec
 from ...parallel.data import DataParallel
 from ...parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
 from ...parallel.planning.named import compute_of, model_and_sample, name_of, network_of
+from ...trace import union
 from .curve import Curve, Point
 
 CAP_BYTES = 25 << 20
@@ -97,11 +98,7 @@ def _communicating(step, codec) -> float:
     busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
     if codec is not None:
         busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
-    total = reached = 0.0
-    for start, end in sorted(busy):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+    return sum(end - start for start, end in union(busy))
 
 
 def scaling_curve(

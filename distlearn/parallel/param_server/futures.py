@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 import numpy as np
 
 from ...comm.protocol import RankError, ignore_report
+from ...optim.plan import as_plan
 from ...trace import WallClock
 from .curve import finish
 from .flat import FlatModel
@@ -92,7 +93,7 @@ def train_on_futures(
     check_end("train_on_futures", steps, seconds)
     model, loss, dataset = setup()
     flat = FlatModel(model)
-    shard = Shard(flat.data, rule, lr if callable(lr) else (lambda step: lr), every)
+    shard = Shard(flat.data, rule, as_plan(lr, "train_on_futures"), every)
     tickets = None if steps is None else steps * workers
     clock = WallClock()
     head = Lead(clock, report or ignore_report, workers, policy, rate, tickets, seconds)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...comm.protocol import CommError, PeerLostError, RevokedError
+from ...optim.rule import memory_of
 from .messages import Order
 
 KEPT = 2
@@ -34,11 +35,6 @@ class Whole(NamedTuple):
     version: int
     rows: np.ndarray
     gradients: int
-
-
-def memory_of(state) -> tuple:
-    """Return the arrays of a rule's memory."""
-    return state if isinstance(state, tuple) else () if state is None else (state,)
 
 
 class Mirror:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ...nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
-from ...nn.base import nbytes
 from ...nn.memory import Memory
 from ...optim import Optimizer
+from ...optim.rule import memory_of
 from ..tensor import Gather
 
 KEEP_NOTHING = (Flatten, Reshape, Identity, Gather, ReLU, Sigmoid, Tanh)
@@ -48,15 +48,6 @@ def rank_memory(params, rule, activations: int) -> Memory:
     """
     own = list({id(p): p for p in params}.values())
     states = Optimizer(own, rule, 0.0).states
-    held = sum(_size(state) for state in states)
+    held = sum(array.nbytes for state in states for array in memory_of(state))
     learned = sum(p.nbytes for p in own if not p.frozen)
     return Memory(sum(p.nbytes for p in own), learned, held, activations)
-
-
-def _size(state) -> int:
-    """Bytes of one parameter's state: none, an array, or several; phantoms have no address to look at."""
-    if state is None:
-        return 0
-    if isinstance(state, tuple):
-        return sum(map(_size, state))
-    return state.nbytes if hasattr(state, "nbytes") else nbytes(state)
