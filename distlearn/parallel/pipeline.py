@@ -135,7 +135,8 @@ class Pipeline(StagedModel):
 
         self._run(lambda p: None if id(p) in shared else report(p))
         self._owners.sum_tied()
-        for p in reversed(self.params):  # shared ones, and all of them if there was no sample
+        # what no backward reported: all of them, if there was no sample, in the order of the replicas that had some
+        for p in sorted(reversed(self.params), key=lambda p: id(p) in shared):
             report(p)
         return self._total_loss()
 

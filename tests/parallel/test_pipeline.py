@@ -131,6 +131,22 @@ def test_gradients_are_complete_when_on_grad_says_so():
             assert [*chain(*reversed(names))] == [p.name for p in reversed(model_of(kind).params)]
 
 
+def test_gradients_are_complete_in_the_same_order_however_few_samples_there_are():
+    """Else replicas whose part of a batch is empty would sum other buckets than those that have samples."""
+
+    def program(comm, batch):
+        model, seen = model_of("tied"), []
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append(p.name))
+        return seen
+
+    want = SimWorld(2).run(program, 20)
+    assert want[0][-1] in ("1.W", "1.b")
+    for batch in (0, 1, 2):
+        assert SimWorld(2).run(program, batch) == want
+
+
 def test_data_parallelism_fits_around_it():
     """Two pipelines of two stages, gradients summed between them by hand."""
 
