@@ -136,7 +136,8 @@ class Pipeline(StagedModel):
         self._run(lambda p: None if id(p) in shared else report(p))
         self._owners.sum_tied()
         # what no backward reported: all of them, if there was no sample, in the order of the replicas that had some
-        for p in sorted(self.params[::-1], key=lambda p: id(p) in shared):
+        late = [p for p in reversed(self.params) if id(p) not in shared]
+        for p in [*late, *reversed(self._owners.tied)]:
             report(p)
         return self._total_loss()
 
