@@ -311,13 +311,16 @@ def test_what_cannot_be_is_said_before_anything_runs(options, message):
 
 
 def test_a_stage_that_gives_no_gradient_is_named():
-    def program(comm):
+    def program(comm, cut):
         model = Sequential(Tanh(), Linear(7, 4, 0, dtype="float64", input_gradient=False))
         optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer).step(Batch(X, Y, 60))
+        options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
+        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
 
     with pytest.raises(RankError, match=re.escape("rank 1: ValueError: stage 1: its first layer gives no gradient")):
-        SimWorld(2).run(program)
+        SimWorld(2).run(program, 1)
+    with pytest.raises(RankError, match="2 stages of 2 layers, of which the first 2 stay together, expected 1 to 1"):
+        SimWorld(2).run(program, None)
 
 
 def test_inputs_of_another_shape_are_agreed_on_again():

@@ -35,6 +35,7 @@ CASES = {
     "alexnet, 8": ("alexnet", "infiniband-hdr", 8, {"batch_size": 256}, "one weird trick 8"),
     "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, None),
     "googlenet": ("googlenet", "ethernet-10g", 4, {"batch_size": 128}, "data 4"),
+    "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 4, {"batch_size": 64}, None),
 }

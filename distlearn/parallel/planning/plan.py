@@ -7,6 +7,7 @@ import math
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
+from ..stages import inseparable
 from .job import Cost, Job
 from .layout import layouts
 from .named import compute_of, model_and_sample, name_of, network_of
@@ -194,7 +195,8 @@ def plan(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,
         n_microbatches=n_microbatches,
     )  # fmt: skip
-    possible = layouts(n, batch_size=batch_size, n_layers=len(model.layers), trick=has_trick(model))
+    n_layers = len(model.layers) - inseparable(model) + 1
+    possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=has_trick(model))
     weights = sum(p.nbytes for p in model.params if not p.frozen)
     costs = [(trick_cost if layout.trick else stages_cost)(job, layout) for layout in possible]
     return Plan(costs, n, name=name, memory=memory, weights=weights)
