@@ -68,6 +68,18 @@ def test_phantom_models_keep_names_ties_and_frozen_parameters():
     assert isinstance(again.params[0].grad, Phantom)
 
 
+def test_nodes_may_come_in_any_order_and_mistakes_are_named():
+    curve = scaling_curve("lenet", NETWORK, nodes=[4, 2, 4], batch=8)
+    assert [p.nodes for p in curve.points] == [2, 4]
+    (alone,) = stall_study("lenet", NETWORK, batches=8, nodes=[2, 4])
+    assert alone.points == curve.points
+    for options in ({"nodes": []}, {"nodes": [2], "batch": 2.5}):
+        with pytest.raises(ValueError, match="expected whole numbers, 1 or more"):
+            scaling_curve("lenet", NETWORK, **options)
+    with pytest.raises(ValueError, match="name is 'lenet', expected one of alexnet, googlenet"):
+        facts("lenet")
+
+
 @pytest.mark.parametrize("nodes", [2, 7, 64])
 def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
     point = simulate_step("alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False)
