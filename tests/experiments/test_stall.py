@@ -188,6 +188,18 @@ def test_remedies_help_by_what_they_leave_out():
     assert viz.plot_remedies(list(curves.values()), nodes=4).get_title("left").startswith("alexnet on 4 nodes")
 
 
+def test_where_the_network_is_no_bound_no_remedy_is_praised():
+    plain, *others = (
+        scaling_curve("lenet", Network(1e-7, 1e12), nodes=[2], batch=64, compute=COMPUTE, remedy=r, codec=c)
+        for r, c in (("", None), ("fp16", FP16()))
+    )
+    title = viz.plot_remedies([plain, *others]).get_title("left")
+    assert title.startswith("lenet on 2 nodes")
+    assert title.endswith("no remedy gains 5 %")
+    with pytest.raises(ValueError, match="1 curves, expected one without a remedy and others"):
+        viz.plot_remedies([plain])
+
+
 def test_the_two_networks_against_the_lecture():
     ours = {name: facts(name) for name in LECTURE}
     for name, ours_now in ours.items():
