@@ -135,7 +135,9 @@ class Pipeline(StagedModel):
 
         self._run(lambda p: None if id(p) in shared else report(p))
         self._owners.sum_tied()
-        for p in reversed(self.params):  # shared ones, and all of them if there was no sample
+        # what no backward reported: all of them, if there was no sample, in the order of the replicas that had some
+        late = [p for p in reversed(self.params) if id(p) not in shared]
+        for p in [*late, *reversed(self._owners.tied)]:
             report(p)
         return self._total_loss()
 

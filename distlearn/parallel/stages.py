@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ..nn import Sequential
+from ..nn.base import Layer, walk
 
 
-def balance(costs: Sequence[float], n_stages: int) -> list[slice]:
+def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list[slice]:
     """Cut layers into stages of consecutive layers; no other cut has a cheaper slowest stage.
 
     A pipeline is as slow as its slowest stage. Among the cuts that are equally good, the one is taken whose stages
@@ -21,6 +22,8 @@ def balance(costs: Sequence[float], n_stages: int) -> list[slice]:
         Of each layer, 0 or more; only their ratios matter.
     n_stages : int
         At most as many as there are layers: no stage is empty.
+    together : int
+        So many of the first layers must stay on one stage.
 
     Returns
     -------
@@ -41,15 +44,18 @@ def balance(costs: Sequence[float], n_stages: int) -> list[slice]:
     [slice(0, 4, None), slice(4, 5, None)]
     """
     costs = [float(c) for c in costs]
-    if not 1 <= n_stages <= len(costs):
-        raise ValueError(f"balance: {n_stages} stages of {len(costs)} layers, expected 1 to {len(costs)} stages")
+    most = len(costs) - together + 1
+    if not 1 <= n_stages <= most:
+        which = f", of which the first {together} stay together" if together > 1 else ""
+        raise ValueError(f"balance: {n_stages} stages of {len(costs)} layers{which}, expected 1 to {most} stages")
     if not all(0 <= c < float("inf") for c in costs):
         raise ValueError(f"balance: costs are {costs}, expected 0 or more for each layer")
+    costs = [sum(costs[:together]), *costs[together:]]
     before = [0.0, *accumulate(costs)]
     slowest, _ = _best(before, n_stages, lambda total, stage: max(total, stage))
     room = slowest * (1 + 1e-12)  # sums of the same costs in another order may differ in the last bit
     _, cuts = _best(before, n_stages, lambda total, stage: total + stage * stage if stage <= room else float("inf"))
-    return [slice(a, b) for a, b in pairwise(cuts)]
+    return [slice(a, b) for a, b in pairwise([0, *(c + together - 1 for c in cuts[1:])])]
 
 
 def _best(before: list[float], n_stages: int, join) -> tuple[float, list[int]]:
@@ -89,6 +95,28 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
     return [layer.flops(s) + layer.backward_flops(s) for layer, s in model.parts(tuple(shape))]
 
 
+def inseparable(model: Sequential) -> int:
+    """Return how many of the first layers must be on one stage: up to the last that gives no gradient of its input.
+
+    Parameters
+    ----------
+    model : Sequential
+
+    Examples
+    --------
+    >>> from distlearn.nn import Conv2d, ReLU, Reshape
+    >>> inseparable(Sequential(Reshape(28, 28, 1), Conv2d(1, 4, 3, input_gradient=False), ReLU()))
+    2
+    """
+    return max((i + 1 for i, layer in enumerate(model.layers) if not _gives_gradient(layer)), default=1)
+
+
+def _gives_gradient(layer: Layer) -> bool:
+    """Say whether a layer, with all that is in it, gives the gradient of its input."""
+    inside = [part for child in walk(layer) for part in (child, getattr(child, "local", None))]
+    return all(getattr(part, "input_gradient", True) for part in inside)
+
+
 def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slice]:
     """Bring a choice of stages into slices of a model's layers; by default, balance them.
 
@@ -111,7 +139,7 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
     if not isinstance(stages[0], slice):
         if len(stages) != n:
             raise ValueError(f"stages: {len(stages)} costs for the {n} layers of the model, expected one for each")
-        return balance(stages, n_stages)
+        return balance(stages, n_stages, together=inseparable(model))
     if len(stages) != n_stages:
         raise ValueError(f"stages: {len(stages)} slices, but the schedule has {n_stages} stages")
     covered = [i for s in stages for i in range(*s.indices(n))]

@@ -122,6 +122,8 @@ def plot_remedies(curves, *, nodes: int | None = None, ax=None):
     -------
     ax : Axes
     """
+    if len(curves) < 2:
+        raise ValueError(f"plot_remedies: {len(curves)} curves, expected one without a remedy and others to compare")
     nodes = curves[0].points[-1].nodes if nodes is None else nodes
     points = {c.remedy or "as it is": next((p for p in c.points if p.nodes == nodes), None) for c in curves}
     if None in points.values():
@@ -148,7 +150,7 @@ def _best_remedy(curve, points, nodes: int) -> str:
     first, *rest = points
     gains = {name: _relative(points[first], points[name]) for name in rest}
     best, worst = max(gains, key=gains.get), min(gains, key=gains.get)
-    return (
-        f"{curve.model} on {nodes} nodes, {curve.network}: {best} is {gains[best]:.2g} times as fast, "
-        f"{worst} {gains[worst]:.2g}"
-    )
+    where = f"{curve.model} on {nodes} nodes, {curve.network}"
+    if max(gains.values()) < 1.05:
+        return f"{where}: no remedy gains 5 %"
+    return f"{where}: {best} is {gains[best]:.2g} times as fast, {worst} {gains[worst]:.2g}"

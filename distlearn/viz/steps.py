@@ -63,14 +63,14 @@ def plot_plan(plan, *, most: int = 12, ax=None):
     plan : Plan
         From `parallel.plan`.
     most : int
-        The fastest so many.
+        The fastest so many; and data parallelism, which the title compares with.
     ax : Axes, optional
 
     Returns
     -------
     ax : Axes
     """
-    shown = plan.costs[:most]
+    shown = plan.costs[:most] + [c for c in plan.costs[most:] if c is _plain(plan)]
     made = ax is None
     ax = new_axes(1, figsize=(8.4, 0.4 * len(shown) + 1.6))[0] if made else ax
     rows = {}
@@ -85,14 +85,21 @@ def plot_plan(plan, *, most: int = 12, ax=None):
     return ax
 
 
+def _plain(plan):
+    """The cost of data parallelism alone, if it fits; None if it does not, or there is one rank."""
+    return next((c for c in plan.costs if c.layout.kinds == ("data",) and plan.fits(c)), None)
+
+
 def _finding(plan) -> str:
     """Which layout wins, and by how much."""
     best = plan.best
     if best is None:
         return f"{plan.name} fits in no layout of {plan.n} ranks"
     text = f"{plan.name} on {plan.n} ranks: {best.layout}"
-    data = next((c for c in plan.costs if c.layout.kinds == ("data",)), None)
+    data = _plain(plan)
     if data is not None and data is not best:
         return f"{text} is {data.seconds / best.seconds:.2g} times as fast as data parallelism"
     second = next((c for c in plan.costs[1:] if plan.fits(c)), None)
-    return text if second is None else f"{text} is {second.seconds / best.seconds:.2g} times as fast as {second.layout}"
+    if second is not None:
+        return f"{text} is {second.seconds / best.seconds:.2g} times as fast as {second.layout}"
+    return text if len(plan.costs) == 1 else f"{text} is the only one that fits"

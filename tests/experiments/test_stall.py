@@ -68,6 +68,18 @@ def test_phantom_models_keep_names_ties_and_frozen_parameters():
     assert isinstance(again.params[0].grad, Phantom)
 
 
+def test_nodes_may_come_in_any_order_and_mistakes_are_named():
+    curve = scaling_curve("lenet", NETWORK, nodes=[4, 2, 4], batch=8)
+    assert [p.nodes for p in curve.points] == [2, 4]
+    (alone,) = stall_study("lenet", NETWORK, batches=8, nodes=[2, 4])
+    assert alone.points == curve.points
+    for options in ({"nodes": []}, {"nodes": [2], "batch": 2.5}):
+        with pytest.raises(ValueError, match="expected whole numbers, 1 or more"):
+            scaling_curve("lenet", NETWORK, **options)
+    with pytest.raises(ValueError, match="name is 'lenet', expected one of alexnet, googlenet"):
+        facts("lenet")
+
+
 @pytest.mark.parametrize("nodes", [2, 7, 64])
 def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
     point = simulate_step("alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False)
@@ -174,6 +186,18 @@ def test_remedies_help_by_what_they_leave_out():
     assert light.output_shape((2, 227, 227, 3)) == (2, 1000)
     assert without_dense(build("googlenet", seed=None)) is None
     assert viz.plot_remedies(list(curves.values()), nodes=4).get_title("left").startswith("alexnet on 4 nodes")
+
+
+def test_where_the_network_is_no_bound_no_remedy_is_praised():
+    plain, *others = (
+        scaling_curve("lenet", Network(1e-7, 1e12), nodes=[2], batch=64, compute=COMPUTE, remedy=r, codec=c)
+        for r, c in (("", None), ("fp16", FP16()))
+    )
+    title = viz.plot_remedies([plain, *others]).get_title("left")
+    assert title.startswith("lenet on 2 nodes")
+    assert title.endswith("no remedy gains 5 %")
+    with pytest.raises(ValueError, match="1 curves, expected one without a remedy and others"):
+        viz.plot_remedies([plain])
 
 
 def test_the_two_networks_against_the_lecture():

@@ -131,6 +131,22 @@ def test_gradients_are_complete_when_on_grad_says_so():
             assert [*chain(*reversed(names))] == [p.name for p in reversed(model_of(kind).params)]
 
 
+def test_gradients_are_complete_in_the_same_order_however_few_samples_there_are():
+    """Else replicas whose part of a batch is empty would sum other buckets than those that have samples."""
+
+    def program(comm, batch):
+        model, seen = model_of("tied"), []
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append(p.name))
+        return seen
+
+    want = SimWorld(2).run(program, 20)
+    assert want[0][-1] in ("1.W", "1.b")
+    for batch in (0, 1, 2):
+        assert SimWorld(2).run(program, batch) == want
+
+
 def test_data_parallelism_fits_around_it():
     """Two pipelines of two stages, gradients summed between them by hand."""
 
@@ -295,13 +311,16 @@ def test_what_cannot_be_is_said_before_anything_runs(options, message):
 
 
 def test_a_stage_that_gives_no_gradient_is_named():
-    def program(comm):
+    def program(comm, cut):
         model = Sequential(Tanh(), Linear(7, 4, 0, dtype="float64", input_gradient=False))
         optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
-        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer).step(Batch(X, Y, 60))
+        options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
+        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
 
     with pytest.raises(RankError, match=re.escape("rank 1: ValueError: stage 1: its first layer gives no gradient")):
-        SimWorld(2).run(program)
+        SimWorld(2).run(program, 1)
+    with pytest.raises(RankError, match="2 stages of 2 layers, of which the first 2 stay together, expected 1 to 1"):
+        SimWorld(2).run(program, None)
 
 
 def test_inputs_of_another_shape_are_agreed_on_again():

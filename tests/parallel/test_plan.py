@@ -8,7 +8,7 @@ import pytest
 from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network, Phantom, Roofline, SimWorld
 from distlearn.experiments import check_plan, simulate_layout
-from distlearn.nn import MLP, SoftmaxCrossEntropy, build
+from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.base import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
@@ -35,6 +35,7 @@ CASES = {
     "alexnet, 8": ("alexnet", "infiniband-hdr", 8, {"batch_size": 256}, "one weird trick 8"),
     "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, None),
     "googlenet": ("googlenet", "ethernet-10g", 4, {"batch_size": 128}, "data 4"),
+    "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
     "gru": ("gru", NETWORK, 4, {"batch_size": 64}, None),
 }
@@ -141,6 +142,12 @@ def test_memory_counts_parameters_gradients_and_states():
     assert costs[Layout(1, 1, 4)].memory.parameters < 0.45 * weights
 
 
+def test_micro_batches_are_those_of_pipelines_alone():
+    for layout, same in ((Layout(2, 2), True), (Layout(2, 1, 2), False)):
+        one, many = (simulate_layout("lenet", layout, NETWORK, batch_size=16, n_microbatches=m).seconds for m in (1, 8))
+        assert (one == many) == same, layout
+
+
 def test_what_does_not_fit_is_not_recommended():
     free = plan("alexnet", "ethernet-10g", 4, batch_size=128)
     need = free.best.memory.total
@@ -175,6 +182,19 @@ def test_parts_add_up_and_the_figure_shows_them():
     assert ax.get_title("left").startswith(f"lenet on 6 ranks: {found.best.layout} is ")
     assert f"{found.best.layout}: " in found.why()
     assert "<table>" in found._repr_html_()
+
+
+def test_the_figure_compares_with_what_it_shows_and_what_fits():
+    found = plan("alexnet", NETWORK, 12, batch_size=96)
+    ax = viz.plot_plan(found, most=2)
+    labels = [t.get_text() for t in ax.get_yticklabels()]
+    assert labels == [*(str(c.layout) for c in found.costs[:2]), "data 12"]
+    assert ax.get_title("left").endswith(" times as fast as data parallelism")
+    least = min(c.memory.total for c in found.costs)
+    tight = plan("alexnet", NETWORK, 12, batch_size=96, memory=least)
+    assert (
+        viz.plot_plan(tight).get_title("left") == f"alexnet on 12 ranks: {tight.best.layout} is the only one that fits"
+    )
 
 
 def test_on_a_free_network_all_that_counts_is_computing():
@@ -217,6 +237,24 @@ def test_mistakes_are_named():
         plan("lenet", NETWORK, 4, batch_size=0)
     with pytest.raises(TypeError, match="expected a model or the name of one"):
         plan(5, NETWORK, 4, batch_size=8)
+    for options, message in (
+        ({"batch_size": 8.0}, "batch_size is 8.0"),
+        ({"n_microbatches": 0}, "n_microbatches is 0, expected a whole number, 1 or more"),
+        ({"memory": -1}, "memory is -1, expected a number of bytes"),
+        ({"memory": "16 GB"}, "memory is '16 GB', expected a number of bytes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan("lenet", NETWORK, 4, **{"batch_size": 8, **options})
+    for model, network, options, message in (
+        ("lenet", 5, {}, "the network is 5, expected a Network or the name of one"),
+        ("lenet", NETWORK, {"rule": "adam"}, "rule is 'adam', expected an optimizer's rule"),
+        (Linear(3, 4), NETWORK, {"input_shape": (3,)}, r"Linear\(3, 4\), expected a Sequential of layers that learn"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            plan(model, network, 4, batch_size=8, **options)
+    assert str(plan("lenet", NETWORK, np.int64(4), batch_size=np.int64(8))) == str(
+        plan("lenet", NETWORK, 4, batch_size=8)
+    )
     with pytest.raises(ValueError, match="n is 0"):
         plan("lenet", NETWORK, 0, batch_size=8)
     with pytest.raises(KeyError, match="no layout tensor 5, there are "):

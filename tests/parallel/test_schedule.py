@@ -76,6 +76,8 @@ def test_an_action_may_be_written_in_three_ways():
         ([[("F", None)]], {}, "is no action"),
         ([["F0 B0"]], {}, "'F0 B0' is no action"),
         ("gpipe", {}, "needs to know n_ranks and n_microbatches"),
+        ("gpipe", {"n_ranks": 2, "n_microbatches": 2.5}, "n_microbatches is 2.5, expected a whole number, 1 or more"),
+        ("rank 1: F0 B0\nrank 0: F0 B0", {}, "line of rank 0: it says 'rank 1:', expected the ranks in order from 0"),
         ("F0 B0", {"n_ranks": 2}, "the schedule's number of ranks is 1, expected 2"),
         (make_schedule("F0 B0"), {"n_microbatches": 2}, "the schedule's number of micro-batches is 1, expected 2"),
         (lambda rank, p, m: iter(lambda: "F0", None), {"n_ranks": 1, "n_microbatches": 1}, "does it end?"),
@@ -84,6 +86,26 @@ def test_an_action_may_be_written_in_three_ways():
 def test_what_cannot_be_read_is_said_with_its_place(schedule, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make_schedule(schedule, **options)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options", "message"),
+    [
+        (None, {}, "None is no schedule, expected a name, a text"),
+        ({0: "F0 B0"}, {}, "{0: 'F0 B0'} is no schedule"),
+        (["F0 B0", 3], {}, "rank 1: 3 is no list of actions, expected such as ['F0', 'B0']"),
+        (lambda rank, p, m: None, {"n_ranks": 1, "n_microbatches": 1}, "rank 0: None is no list of actions"),
+        ("F0 B0", {"foward": 2}, "foward would go to a generator, but this schedule is written out"),
+    ],
+)
+def test_what_is_no_schedule_at_all_is_refused(schedule, options, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        make_schedule(schedule, **options)
+
+
+def test_a_generator_may_return_a_text():
+    want = make_schedule("gpipe", 2, 3)
+    assert make_schedule(lambda rank, p, m: format(gpipe(rank, p, m)), 2, 3) == want
 
 
 @pytest.mark.parametrize(
@@ -167,6 +189,14 @@ WRONG = {
     "missing": ("F0 F1 B0 B1\nF0 B0 F1", "missing", "rank 1, stage 1: B1 missing"),
     "many missing": (["F9"], "missing", "F0, F1, F2, F3, F4, F5 and 3 more missing"),
     "a rank without actions": (["F0 B0", ""], "missing", "rank 1, stage 1: F0 missing"),
+    "a rank whose stage another one has": (
+        ["0F0 1F0 1B0 0B0", ""],
+        "placement",
+        "rank 1 has no actions, and stage 1 is on rank 0",
+    ),
+    "a label without actions": ("rank 0: F0 B0\nrank 1:\nrank 2: F0 B0", "missing", "rank 1, stage 1: F0 missing"),
+    "a stage of nine digits": ("F0 B0\n123456789F0 123456789B0", "placement", "stages 1 to 123456788 are on no rank"),
+    "a micro-batch of nine": ("F123456789", "missing", "F0, F1, F2, F3, F4, F5 and 123456783 more missing"),
     "twice": ("F0 F0 B0\nF0 B0", "twice", "rank 0, position 1 (F0): was there at position 0 already"),
     "on two ranks": ("0F0 0B0\n0F0 0B0", "placement", "stage 0 is on ranks 0, 1, expected it on one"),
     "on no rank": ("0F0 0B0\n2F0 2B0", "placement", "stage 1 is on no rank, expected it on one"),
@@ -212,6 +242,7 @@ def test_a_finding_says_where():
 def test_memory_is_a_limit_that_can_be_checked():
     assert check_schedule("1f1b", 4, 8, max_in_flight=4).ok
     assert check_schedule("1f1b", 4, 8, max_in_flight=[4, 3, 2, 1]).ok
+    assert check_schedule("1f1b", 4, 8, max_in_flight=np.int64(4)).ok
     report = check_schedule("gpipe", 4, 8, max_in_flight=4)
     assert len(report.findings) == 4
     message = "rank 0, position 4 (F4): 5 micro-batches in flight, there is room for 4 (the most is 8)"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh, build
 from distlearn.parallel import balance, layer_costs
-from distlearn.parallel.stages import as_stages, cut
+from distlearn.parallel.stages import as_stages, cut, inseparable
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.data())
@@ -65,6 +65,27 @@ def test_real_networks_are_cut_evenly(name, shape, worst):
     costs = layer_costs(model, shape)
     stages = [sum(costs[part]) for part in balance(costs, 4)]
     assert max(stages) / (sum(stages) / 4) < worst
+
+
+@pytest.mark.parametrize("shape", [None, (8, 784)], ids=str)
+@pytest.mark.parametrize("name", ["lenet", "cnn", "googlenet28"])
+def test_no_cut_asks_a_first_layer_for_the_gradient_that_it_does_not_give(name, shape):
+    """The first convolution wants none of the pixels' gradients: a `Reshape` before it stays on its stage."""
+    model = build(name, seed=None)
+    assert inseparable(model) == 2
+    for n in range(1, len(model.layers)):
+        stages = as_stages(None, model, n, shape)
+        assert len(stages) == n
+        assert all(stage.start >= 2 for stage in stages[1:])
+        assert [i for part in stages for i in range(part.start, part.stop)] == list(range(len(model.layers)))
+
+
+def test_a_layer_without_a_gradient_is_found_inside_others():
+    tower = Sequential(Tanh(), Linear(4, 4, 0, input_gradient=False), Linear(4, 4, 1))
+    assert inseparable(Sequential(Tanh(), Parallel(tower, Linear(4, 4, 2)), Tanh())) == 2
+    assert inseparable(MLP((4, 3, 2))) == 1
+    assert balance([1, 1, 1, 1, 4], 2, together=3) == [slice(0, 4), slice(4, 5)]
+    assert balance([9, 1, 1, 1, 1], 3, together=2) == [slice(0, 2), slice(2, 3), slice(3, 5)]
 
 
 def test_only_layers_in_a_row_can_be_cut():

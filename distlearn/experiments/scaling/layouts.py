@@ -78,7 +78,7 @@ def _strategy(comm, layout: Layout, model, shape, cap_bytes, m):
     if layout.size == layout.tp:
         strategy = TensorParallel(comm, model, phantom_loss, optimizer)
         return strategy, [strategy.model]
-    options = {"n_microbatches": m, "shape": (-(-shape[0] // layout.dp), *shape[1:])}
+    options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": (-(-shape[0] // layout.dp), *shape[1:])}
     if layout.size == layout.pp:
         strategy = Pipeline(comm, model, phantom_loss, optimizer, **options)
         return strategy, list(strategy.stages.values())
@@ -127,10 +127,9 @@ class Tested:
             ]
             for layout, s in self.steps.items()
         ]
-        title = (
-            f"{self.plan.name} on {self.plan.n} ranks: {self.plan.best.layout} is recommended, "
-            f"{self.fastest.layout} is the fastest simulated ({self.regret:.3g} times as fast)"
-        )
+        fastest, best = self.fastest.layout, self.plan.best.layout
+        title = f"{self.plan.name} on {self.plan.n} ranks: {best} is recommended, "
+        title += "and the fastest simulated" if fastest == best else f"{fastest} is {self.regret:.3g} times as fast"
         return Table(["layout", "planned", "simulated", "ratio"], rows, title)
 
     def __str__(self):

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from ...comm import SimWorld
+from ...nn.base import Layer
 from ...optim import Momentum, Optimizer
 from ...parallel.codecs import Codec
 from ...parallel.data import DataParallel
@@ -147,6 +150,9 @@ def scaling_curve(
         raise ValueError(f"scaling_curve: scaling is {scaling!r}, expected 'weak' or 'strong'")
     if nodes is None:
         nodes = [2**i for i in range(11) if scaling == "weak" or 2**i <= batch]
+    nodes = sorted(set(nodes))
+    if not nodes or not hasattr(batch, "__index__"):
+        raise ValueError(f"scaling_curve: nodes are {nodes}, batch {batch!r}, expected whole numbers, 1 or more")
     net, sample = model_and_sample(model, options.pop("sample", None))
     name = name or name_of(model)
     points, began = [], time.perf_counter()
@@ -174,9 +180,9 @@ def stall_study(
 
     Parameters
     ----------
-    models : sequence of str or Sequential
+    models : str, Sequential, or a sequence of these
     network : Network or str
-    batches : sequence of int
+    batches : int or sequence of int
     scaling : {"weak", "strong"}
     progress : callable, optional
     **options
@@ -187,7 +193,8 @@ def stall_study(
     curves : list of Curve
         One for each model and batch.
     """
-    pairs = [(model, batch) for model in models for batch in batches]
+    models = [models] if isinstance(models, (str, Layer)) else models
+    pairs = [(model, batch) for model in models for batch in np.atleast_1d(batches).tolist()]
     curves = []
     for i, (model, batch) in enumerate(pairs):
         curves.append(scaling_curve(model, network, batch=batch, scaling=scaling, **options))

@@ -57,6 +57,8 @@ def facts(name: str) -> Facts:
     >>> round(found.weights_mb), found.dense_layers, round(found.dense_weights)
     (244, 3, 59)
     """
+    if name not in ITERATIONS:
+        raise ValueError(f"facts: name is {name!r}, expected one of {', '.join(ITERATIONS)}")
     known, (iterations, batch) = model_named(name), ITERATIONS[name]
     model, shape = known.build(seed=None), (batch, *known.sample)
     work = iterations * (model.flops(shape) + model.backward_flops(shape))

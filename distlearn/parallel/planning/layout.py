@@ -64,7 +64,7 @@ def layouts(n: int, *, batch_size: int, n_layers: int, trick: bool = False) -> l
     >>> [str(layout) for layout in layouts(4, batch_size=2, n_layers=3)]
     ['data 2 x tensor 2', 'data 2 x pipeline 2', 'tensor 4', 'tensor 2 x pipeline 2']
     """
-    if not isinstance(n, int) or n < 1:
+    if not hasattr(n, "__index__") or n < 1:
         raise ValueError(f"layouts: n is {n!r}, expected a number of ranks, 1 or more")
     divisors = [k for k in range(n, 0, -1) if n % k == 0]
     found = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...comm import Network, Roofline
 from ...nn.base import Layer
+from ...nn.container import Sequential
 from ...nn.models import model_named
 
 
@@ -21,6 +22,8 @@ def model_and_sample(model, sample=None):
         return known.build(seed=None), known.sample if sample is None else tuple(sample)
     if not isinstance(model, Layer):
         raise TypeError(f"the model is {model!r}, expected a model or the name of one")
+    if not isinstance(model, Sequential) or not model.params:
+        raise TypeError(f"the model is {model!r}, expected a Sequential of layers that learn")
     if sample is None:
         raise ValueError(f"the shape of a sample is None, expected that of the input of this {type(model).__name__}")
     return model, tuple(sample)
@@ -33,6 +36,8 @@ def name_of(model) -> str:
 
 def network_of(network):
     """Return a network, looked up among the presets if it is a name."""
+    if not isinstance(network, str) and not hasattr(network, "collective"):
+        raise TypeError(f"the network is {network!r}, expected a Network or the name of one")
     return Network.preset(network) if isinstance(network, str) else network
 
 

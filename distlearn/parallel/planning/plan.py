@@ -7,6 +7,7 @@ import math
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
+from ..stages import inseparable
 from .job import Cost, Job
 from .layout import layouts
 from .named import compute_of, model_and_sample, name_of, network_of
@@ -186,15 +187,29 @@ def plan(
     """
     name = name_of(model)
     model, input_shape = model_and_sample(model, input_shape)
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"plan: batch_size is {batch_size!r}, expected a number of samples, 1 or more")
+    _check_numbers(batch_size, memory, n_microbatches)
+    if rule is not None and not hasattr(rule, "update"):
+        raise TypeError(f"plan: rule is {rule!r}, expected an optimizer's rule, such as Adam()")
     rates = Rates(compute_of(compute), network_of(network))
     outline = phantom_copy(model)
     job = Job(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,
         n_microbatches=n_microbatches,
     )  # fmt: skip
-    possible = layouts(n, batch_size=batch_size, n_layers=len(model.layers), trick=has_trick(model))
+    n_layers = len(model.layers) - inseparable(model) + 1
+    possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=has_trick(model))
     weights = sum(p.nbytes for p in model.params if not p.frozen)
     costs = [(trick_cost if layout.trick else stages_cost)(job, layout) for layout in possible]
     return Plan(costs, n, name=name, memory=memory, weights=weights)
+
+
+def _check_numbers(batch_size, memory, n_microbatches) -> None:
+    """Raise unless the numbers make sense."""
+    for name, value in (
+        ("batch_size", batch_size),
+        ("n_microbatches", 1 if n_microbatches is None else n_microbatches),
+    ):
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(f"plan: {name} is {value!r}, expected a whole number, 1 or more")
+    if memory is not None and (isinstance(memory, str) or not memory > 0):
+        raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")

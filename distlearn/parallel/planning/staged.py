@@ -18,7 +18,7 @@ from ...data import shard
 from ...nn.container import Sequential
 from ...nn.memory import Memory
 from ..schedule import Action, make_schedule
-from ..stages import balance, cut, layer_costs
+from ..stages import as_stages, cut
 from ..tensor import Traffic
 from .buckets import params_of, summed_by
 from .job import Cost, Job
@@ -68,7 +68,7 @@ class Staged:
         self.made = make_schedule(job.schedule if layout.pp > 1 else "gpipe", layout.pp, self.m)
         model = dealt(job.model, layout.tp)
         shapes = [shape for _, shape in model.parts((rows, *job.shape[1:]))]
-        slices = balance(layer_costs(model, (rows, *job.shape[1:])), layout.pp)
+        slices = as_stages(None, model, layout.pp, (rows, *job.shape[1:]))
         self.stages = [self._stage(cut(model, part), shapes[part.start][1:]) for part in slices]
         self.updates = [job.update(stage.params) for stage in self.stages]
         self.homes = layout.ranks("pp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice, product
 from typing import NamedTuple
 
 from .action import Action
@@ -14,6 +14,8 @@ from .schedule import Schedule, make_schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
+NAMED = 6
+"""So many of the actions that are missing are named."""
 
 
 class Finding(NamedTuple):
@@ -142,12 +144,19 @@ def _deadlock(what: str, deadlock: Deadlock) -> Finding:
 
 
 def _placement(schedule: Schedule):
-    """Stages that no rank has, or more than one."""
-    for stage in range(schedule.n_stages):
-        ranks = schedule.ranks_of.get(stage, [])
-        if len(ranks) != 1:
-            on = f"on ranks {', '.join(map(str, ranks))}" if ranks else "on no rank"
-            yield Finding("placement", f"stage {stage} is {on}, expected it on one")
+    """Stages that no rank has, or more than one; ranks that have none."""
+    before = -1
+    for stage, ranks in schedule.ranks_of.items():
+        if stage - before > 1:
+            which = f"stages {before + 1} to {stage - 1} are" if stage - before > 2 else f"stage {stage - 1} is"
+            yield Finding("placement", f"{which} on no rank, expected {'each' if stage - before > 2 else 'it'} on one")
+        if len(ranks) > 1:
+            yield Finding("placement", f"stage {stage} is on ranks {', '.join(map(str, ranks))}, expected it on one")
+        before = stage
+    for rank, order in enumerate(schedule.orders):
+        if not order and rank in schedule.ranks_of:
+            home = schedule.rank_of(rank)
+            yield Finding("placement", f"rank {rank} has no actions, and stage {rank} is on rank {home}", rank)
 
 
 def _counts(schedule: Schedule):
@@ -166,13 +175,15 @@ def _counts(schedule: Schedule):
             if len(found) > 1:
                 message = f"rank {rank}, position {found[1]} ({shown}): was there at position {found[0]} already"
                 yield Finding("twice", message, rank, found[1], action)
-        for stage in schedule.stages_of(rank) or [rank]:
-            for kind in ("F", "B"):
+        stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
+        for stage, kind in product(stages, ("F", "B")):
+            there = sum(a.stage == stage and a.kind == kind and a.microbatch < schedule.n_microbatches for a in places)
+            if there < schedule.n_microbatches:
                 wanted = (Action(kind, i, stage) for i in range(schedule.n_microbatches))
-                absent = [schedule.short(a) for a in wanted if a not in places]
-                if absent:
-                    names = ", ".join(map(str, absent[:6])) + (f" and {len(absent) - 6} more" * (len(absent) > 6))
-                    yield Finding("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
+                absent = list(islice((schedule.short(a) for a in wanted if a not in places), NAMED))
+                more = schedule.n_microbatches - there - len(absent)
+                names = ", ".join(map(str, absent)) + (f" and {more} more" if more else "")
+                yield Finding("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
 
 
 def _order(schedule: Schedule):
@@ -191,7 +202,7 @@ def _order(schedule: Schedule):
 
 def _memory(schedule: Schedule, in_flight: list[int], limit):
     """Ranks that hold the activations of too many micro-batches."""
-    limits = [limit] * schedule.n_ranks if isinstance(limit, int) else list(limit)
+    limits = list(limit) if hasattr(limit, "__len__") else [limit] * schedule.n_ranks
     if len(limits) != schedule.n_ranks:
         raise ValueError(f"check_schedule: {len(limits)} limits in max_in_flight for {schedule.n_ranks} ranks")
     for rank, (most, room) in enumerate(zip(in_flight, limits, strict=True)):

@@ -13,7 +13,7 @@ from .orders import SCHEDULES
 MAX_STAGES_PER_RANK = 128
 """A generator that gives more actions than so many stages need does not end."""
 
-_LABEL = re.compile(r"^(?:rank|stage)?\s*\d+\s*:", re.IGNORECASE)
+_LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,8 +97,8 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     ----------
     schedule : str, callable, list or Schedule
         A name ("gpipe", "1f1b", "interleaved", "pipedream"); a text with a line for each rank (`#` begins a comment,
-        "rank 0:" may stand in front); a generator function of (rank, n_ranks, n_microbatches); a list of each rank's
-        actions or texts.
+        "rank 0:" may stand in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
+        list or a text; a list of each rank's actions or texts.
     n_ranks : int, optional
         Needed for names and generators; else checked.
     n_microbatches : int, optional
@@ -108,7 +108,7 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         If it cannot be read; what can be read but not run, `check_schedule` finds.
 
     Examples
@@ -120,16 +120,22 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     F0 F1 B0 F2 B1 B2
     F0 B0 F1 B1 F2 B2
     """
-    if isinstance(schedule, Schedule):
-        return _checked(schedule, n_ranks, n_microbatches)
     if isinstance(schedule, str) and schedule.strip() in SCHEDULES:
         schedule = SCHEDULES[schedule.strip()]
+    if options and not callable(schedule):
+        raise TypeError(
+            f"make_schedule: {', '.join(options)} would go to a generator, but this schedule is written out"
+        )
+    if isinstance(schedule, Schedule):
+        return _checked(schedule, n_ranks, n_microbatches)
     if callable(schedule):
         orders = _generate(schedule, n_ranks, n_microbatches, options)
     elif isinstance(schedule, str):
         orders = _read(schedule)
+    elif hasattr(schedule, "__iter__") and not isinstance(schedule, (dict, bytes)):
+        orders = [_listed(order, rank) for rank, order in enumerate(schedule)]
     else:
-        orders = [parse(order) if isinstance(order, str) else list(order) for order in schedule]
+        raise TypeError(f"make_schedule: {schedule!r} is no schedule, expected a name, a text, a generator or a list")
     orders = tuple(
         tuple(_located(as_action(x, f"rank {rank}, position {i}"), rank) for i, x in enumerate(order))
         for rank, order in enumerate(orders)
@@ -137,6 +143,15 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     highest = max((a.microbatch for order in orders for a in order), default=-1)
     made = Schedule(orders, highest + 1 if n_microbatches is None else n_microbatches)
     return _checked(made, n_ranks, n_microbatches)
+
+
+def _listed(order, rank: int, limit: int | None = None) -> list:
+    """One rank's actions, given as a text or as anything that can be gone through; no more of them than `limit`."""
+    if isinstance(order, str):
+        return parse(order)
+    if not hasattr(order, "__iter__"):
+        raise TypeError(f"rank {rank}: {order!r} is no list of actions, expected such as ['F0', 'B0']")
+    return list(islice(order, limit))
 
 
 def _located(action: Action, rank: int) -> Action:
@@ -158,8 +173,12 @@ def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
     """Ask a generator function for every rank's actions; it may not go on for ever."""
     if n_ranks is None or n_microbatches is None:
         raise ValueError("make_schedule: a generator needs to know n_ranks and n_microbatches")
-    limit = 2 * MAX_STAGES_PER_RANK * max(1, n_microbatches)
-    orders = [list(islice(function(rank, n_ranks, n_microbatches, **options), limit + 1)) for rank in range(n_ranks)]
+    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
+        if not hasattr(n, "__index__") or n < 1:
+            raise ValueError(f"make_schedule: {what} is {n!r}, expected a whole number, 1 or more")
+    limit = 2 * MAX_STAGES_PER_RANK * n_microbatches
+    given = (function(rank, n_ranks, n_microbatches, **options) for rank in range(n_ranks))
+    orders = [_listed(order, rank, limit + 1) for rank, order in enumerate(given)]
     for rank, order in enumerate(orders):
         if len(order) > limit:
             raise ValueError(f"rank {rank}: the generator gave more than {limit} actions, does it end?")
@@ -170,8 +189,14 @@ def _read(text: str) -> list[list[Action]]:
     """Read a text, a line for each rank."""
     orders = []
     for line in text.splitlines():
-        line = _LABEL.sub("", line.partition("#")[0].strip())
-        if not line:
+        line = line.partition("#")[0].strip()
+        if label := _LABEL.match(line):
+            if int(label[1]) != len(orders):
+                raise ValueError(
+                    f"line of rank {len(orders)}: it says {label[0]!r}, expected the ranks in order from 0"
+                )
+            line = line[label.end() :]
+        elif not line:
             continue
         try:
             orders.append(parse(line))
