@@ -248,6 +248,8 @@ class FaultyPost(Survivors, Post):
         for fibre, event in list(self.blocked.values()):
             if event.__class__ is Gathering:
                 self._close(event, when)
+                if self.fates[fibre.rank].noticed_at == when:  # the others go on without it: it must hear of that
+                    self.scheduler.wake(fibre, max(fibre.now, when))
             elif self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)
                 hopeless = self.problem(fibre, event) is not None

@@ -25,7 +25,7 @@ class Survivors:
         gathering = self.gatherings.setdefault(key, Gathering(name, context, self.members[context]))
         gathering.came[fibre.rank] = (fibre.now, value)
         self._close(gathering, fibre.now)
-        while gathering.when is None:
+        while gathering.when is None or fibre not in gathering.result[0]:  # came, and was given up
             self._block(fibre, gathering)
             problem = self._cut_off(fibre)
             if problem is not None:

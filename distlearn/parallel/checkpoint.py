@@ -6,14 +6,21 @@ none. One that was damaged later is refused by name, and the one before it is us
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import re
+import time
 import warnings
 from pathlib import Path
 
 from .checkpoint_file import Checkpoint, CheckpointError, read, write
 
 _NAME = re.compile(r"step-(\d{10})\.ckpt")
+_TEMPORARY = re.compile(r"\.step-\d{10}\.ckpt\.(.*)\.(\d+)\.tmp")
+_LARGEST = 10**10 - 1
+_FORGOTTEN = 3600.0
+"""A half-written file that nobody has touched for so long is nobody's any more [s]."""
 
 
 class CheckpointWarning(UserWarning):
@@ -28,7 +35,13 @@ class CheckpointStore:
     folder : path
         Made when the first checkpoint is saved.
     keep : int
-        So many are kept, the newest; more than one, because the newest may turn out damaged.
+        So many are kept, the newest; more than one, because the newest may turn out damaged. Those of later steps than
+        the one that is saved (damaged, or training would have gone on from them) do not count, and stay.
+
+    Raises
+    ------
+    NotADirectoryError
+        If the folder is a file.
 
     Examples
     --------
@@ -44,6 +57,8 @@ class CheckpointStore:
         if not isinstance(keep, int) or keep < 1:
             raise ValueError(f"CheckpointStore: keep is {keep!r}, expected a whole number, 1 or more")
         self.folder, self.keep = Path(folder), keep
+        if self.folder.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "CheckpointStore: expected a folder, this is a file", str(folder))
 
     def __repr__(self) -> str:
         return f"CheckpointStore({str(self.folder)!r}, keep={self.keep}): steps {self.steps}"
@@ -64,14 +79,20 @@ class CheckpointStore:
 
         Raises
         ------
+        ValueError
+            If the step is no whole number, 0 or more.
         OSError
             If there is no room, or the folder cannot be written; what was saved before is as it was.
         """
+        step = checkpoint.step
+        if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
+            raise ValueError(f"CheckpointStore.save: step is {step!r}, expected a whole number from 0 to {_LARGEST}")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".step-*.tmp"):  # of a process that died while it wrote
-            left.unlink(missing_ok=True)
-        path = self.path(checkpoint.step)
-        temporary = self.folder / f".{path.name}.{os.getpid()}.tmp"
+        for left in self.folder.glob(".step-*.tmp"):
+            if _is_left(left):
+                left.unlink(missing_ok=True)
+        path = self.path(step)
+        temporary = self.folder / f".{path.name}.{platform.node()}.{os.getpid()}.tmp"
         try:
             with open(temporary, "wb") as file:
                 write(file, checkpoint)
@@ -82,8 +103,8 @@ class CheckpointStore:
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(self.folder)
-        for step in self.steps[: -self.keep]:
-            self.path(step).unlink(missing_ok=True)
+        for old in [s for s in self.steps if s <= step][: -self.keep]:
+            self.path(old).unlink(missing_ok=True)
         return path
 
     def load(self, step: int) -> Checkpoint:
@@ -120,6 +141,19 @@ class CheckpointStore:
         if problems:
             raise CheckpointError(self.folder, f"none of the {len(problems)} can be used; the newest {problems[0]}")
         return None
+
+
+def _is_left(temporary: Path) -> bool:
+    """Say whether whoever wrote a temporary file died over it, as far as this machine can see; it may still write."""
+    import psutil
+
+    found = _TEMPORARY.fullmatch(temporary.name)
+    if found and found[1] == platform.node() and not psutil.pid_exists(int(found[2])):
+        return True
+    try:
+        return time.time() - temporary.stat().st_mtime > _FORGOTTEN
+    except FileNotFoundError:  # finished since
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -67,7 +68,7 @@ def write(file, checkpoint: Checkpoint) -> None:
     Raises
     ------
     TypeError
-        For arrays of objects, and for `meta` that is no JSON: before anything is written.
+        For a step that is no whole number, arrays of objects, and `meta` that is no JSON: before anything is written.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
     entries, offset = [], 0
@@ -78,7 +79,8 @@ def write(file, checkpoint: Checkpoint) -> None:
         shape = list(checkpoint.arrays[name].shape)  # ascontiguousarray makes a vector of a scalar
         entries.append({"name": name, "dtype": array.dtype.str, "shape": shape, "offset": offset, "crc32": crc})
         offset += array.nbytes
-    header = json.dumps({"step": checkpoint.step, "meta": checkpoint.meta, "arrays": entries}).encode()
+    step = operator.index(checkpoint.step)  # JSON has no word for NumPy's integers
+    header = json.dumps({"step": step, "meta": checkpoint.meta, "arrays": entries}).encode()
     total = _PREAMBLE.size + len(header) + offset + _DIGEST
     digest = hashlib.sha256()
     for part in (_PREAMBLE.pack(MAGIC, VERSION, len(header), total), header, *map(_bytes_of, arrays.values())):
@@ -138,6 +140,6 @@ def _where(body, n_header: int) -> str:
         entries = json.loads(bytes(body[_PREAMBLE.size : _PREAMBLE.size + n_header]))["arrays"]
         blob = body[_PREAMBLE.size + n_header :]
         bad = [e["name"] for e in entries if zlib.crc32(_part(blob, e)) != e["crc32"]]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError):  # the last from a dtype that is none
         return " in its header"
     return f" in array {', '.join(map(repr, bad))}" if bad else " in its header or its end"

@@ -229,6 +229,28 @@ def test_a_rank_that_dies_while_others_shrink_is_not_waited_for():
     assert w.makespan == pytest.approx(2.0, abs=0.01)
 
 
+@pytest.mark.parametrize("name", ["agree", "shrink"])
+@pytest.mark.parametrize("until", [math.inf, 9.0])
+@pytest.mark.parametrize("kind", ["cut", "hang"])
+def test_a_rank_that_is_lost_while_it_waits_for_the_others_to_come_is_told(kind, until, name):
+    """It came first, was given up before they came, and would wait for ever."""
+
+    def program(comm):
+        comm.clock.sleep(1.0 if comm.rank == 2 else 5.0)
+        try:
+            found = comm.agree(True) if name == "agree" else comm.shrink().size
+        except CutOffError as error:
+            return str(error)
+        return found
+
+    *others, told = world(3, Failure(2, 2.0, kind, until=until)).run(program)
+    assert others == ([True, True] if name == "agree" else [2, 2])
+    if (kind, until) == ("hang", math.inf):
+        assert told is None  # it never wakes
+    else:
+        assert "the others have gone on without it since 3 s" in told
+
+
 def test_split_communicators_know_of_their_own_losses_alone():
     def program(comm):
         part = comm.split(comm.rank % 2)

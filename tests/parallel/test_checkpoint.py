@@ -210,6 +210,81 @@ def test_a_process_that_is_killed_while_it_saves_costs_the_newest_checkpoint_at_
     assert not list(tmp_path.glob(".*"))  # what the dead process left is gone
 
 
+@pytest.mark.filterwarnings("ignore:Data type alias")  # some bits make an "<f8" into that
+def test_every_bit_of_a_small_checkpoint_counts(tmp_path):
+    """Also those that make a dtype into something that NumPy cannot even parse."""
+    store = CheckpointStore(tmp_path)
+    arrays = {"a": np.arange(3.0), "b": np.array(2, "i2")}
+    whole = store.save(Checkpoint(1, arrays)).read_bytes()
+    store.save(Checkpoint(2, arrays))
+    for bit in range(8 * len(whole)):
+        turned = bytearray(whole)
+        turned[bit // 8] ^= 1 << bit % 8
+        store.path(2).write_bytes(turned)
+        with pytest.raises(CheckpointError):
+            store.load(2)
+    for length in range(len(whole)):
+        store.path(2).write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match=r"torn|no checkpoint"):
+            store.load(2)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_checkpoints_of_later_steps_cost_no_new_one_its_place(tmp_path, keep):
+    store = CheckpointStore(tmp_path, keep=keep)
+    for step in (10, 20, 30):
+        store.save(example(step))
+    for step in store.steps:
+        store.path(step).write_bytes(b"torn")
+    assert store.save(example(15)).exists()
+    with pytest.warns(CheckpointWarning, match="the one before it is used"):
+        assert store.latest().step == 15
+
+
+WRITER = """
+    import sys
+    import numpy as np
+    from distlearn.parallel import Checkpoint, CheckpointStore
+
+    store = CheckpointStore(sys.argv[1])
+    for step in range(40):
+        store.save(Checkpoint(step, {"x": np.zeros(100_000)}))
+"""
+
+
+def test_two_writers_do_not_take_each_others_files(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path)]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        assert process.communicate(timeout=60)[1] == ""
+    assert [p.name for p in sorted(tmp_path.iterdir())] == [f"step-{step:010d}.ckpt" for step in (37, 38, 39)]
+    assert CheckpointStore(tmp_path).latest().step == 39
+
+
+def test_what_nobody_finishes_is_removed_even_if_another_machine_began_it(tmp_path):
+    store = CheckpointStore(tmp_path)
+    old, new = (tmp_path / f".step-0000000001.ckpt.another.host.{pid}.tmp" for pid in (1, 2))
+    for left in (old, new):
+        left.write_bytes(b"half of it")
+    os.utime(old, (1e9, 1e9))
+    store.save(example(2))
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_file_in_the_place_of_the_folder_and_steps_that_are_none_are_refused(tmp_path):
+    (tmp_path / "file").write_text("important")
+    with pytest.raises(NotADirectoryError, match="expected a folder, this is a file"):
+        CheckpointStore(tmp_path / "file")
+    store = CheckpointStore(tmp_path / "new")
+    for step in (-1, 2.5, "3", 10**10):
+        with pytest.raises(ValueError, match="expected a whole number from 0 to 9999999999"):
+            store.save(Checkpoint(step))
+    assert not store.folder.exists()
+    store.save(Checkpoint(np.int64(7)))
+    assert store.latest().step == 7
+
+
 def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
     lying = bytearray(WHOLE)
     struct.pack_into("<Q", lying, 12, 2**60)

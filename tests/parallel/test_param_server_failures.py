@@ -101,6 +101,20 @@ def test_failures_are_the_same_every_time(policy, servers):
     assert_same_params(results[0].params, results[1].params, tol=0)
 
 
+@pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
+@pytest.mark.parametrize("servers", [1, 2])
+def test_the_last_words_of_a_worker_may_come_after_the_news_of_its_loss(policy, servers):
+    """The detector is quicker than a message; then a gradient, or a farewell, comes from one that was let go."""
+    sound = SimWorld(servers + 3, *PARTS)
+    sound.run(program, policy, servers)
+    told = sorted({m.sent for m in sound.trace.messages if m.source == servers + 1})
+    for at in [*told[len(told) // 2 :: 5], told[-1]]:  # the last is the farewell
+        world = failing(servers + 3, Failure(servers + 1, at + 1e-6), detection=1e-6)
+        run, _ = world.run(program, policy, servers)[0]
+        assert len(run.gradients) >= 3 * STEPS
+        assert np.isfinite(run.losses).all()
+
+
 # -- servers
 @pytest.mark.parametrize("rule", ["sgd", "momentum", "adam"])
 @pytest.mark.parametrize(("servers", "dead"), [(2, 0), (2, 1), (3, 0), (3, 2)])

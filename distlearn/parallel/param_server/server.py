@@ -187,11 +187,13 @@ def lead(comm, servers: int, shard: Shard, head: Lead) -> None:
     link = Link(comm, servers, shard)
     while head.ledger.active:
         message = link.listen()
-        if isinstance(message, Push):
-            gradient = link.gradient(message)
-            orders = [] if gradient is None else [(head.decide(message), gradient)]
-        elif isinstance(message, Lost):
+        gradient = link.gradient(message) if isinstance(message, Push) else None
+        if isinstance(message, Lost):
             orders = ((head.give_up(worker), None) for worker in message.workers if worker in head.ledger.active)
+        elif message.worker not in head.ledger.active:  # its last words; the news of its loss was quicker
+            orders = []
+        elif isinstance(message, Push):
+            orders = [] if gradient is None else [(head.decide(message), gradient)]
         else:
             orders = [(head.let_go(message.worker), None)]
         for order, gradient in orders:
