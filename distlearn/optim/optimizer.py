@@ -9,6 +9,14 @@ from .clip import clip_by_norm
 from .rule import Rule, pieces
 
 
+def check_options(what: str, lr, clip_norm) -> None:
+    """Raise unless a learning rate and a length make sense."""
+    if not callable(lr) and not lr >= 0:
+        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
+
+
 class Optimizer:
     """Applies a rule to a list of parameters.
 
@@ -41,10 +49,7 @@ class Optimizer:
         *,
         clip_norm: float | None = None,
     ):
-        if not callable(lr) and not lr >= 0:
-            raise ValueError(f"Optimizer: lr is {lr!r}, expected a learning rate of 0 or more")
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"Optimizer: clip_norm is {clip_norm!r}, expected a length above 0")
+        check_options("Optimizer", lr, clip_norm)
         self.params = [p for p in params if not p.frozen]
         self.rule = rule
         self.lr = lr if callable(lr) else (lambda step: lr)
