@@ -5,7 +5,8 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
 (batch, time, values).
 
 - what a layer is: `base` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
-- layers: `linear`, `conv`, `pool`, `norm`, `activation`, `dropout`, `embedding`, `recurrent`, `gru`, `shape`
+- layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
+  `gru`, `shape`
 - layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese), `recompute`
 - whole networks: `models` (`build(name)`), `loss`
 - what they cost: `summary` and `memory_report` count, `profile`, `sweep` and `skinny` measure,
@@ -45,12 +46,13 @@ from .models import (
     SqueezeNet,
     build,
 )
-from .norm import BatchNorm, LayerNorm, LocalResponseNorm
+from .norm import BatchNorm, LayerNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .profile import Profile, profile
 from .quantize import quantize
 from .recompute import Recompute
 from .recurrent import RNN
+from .response import LocalResponseNorm
 from .shape import Flatten, Identity, Reshape
 from .skinny import skinny_products
 from .strict import StrictArray

@@ -6,7 +6,7 @@ import math
 
 from ..backend import get_xp
 from ..trace import union
-from .ops import matmul
+from .ops import matmul, rounded
 
 
 class Param:
@@ -60,6 +60,15 @@ class Param:
             matmul(a, b, out=self._grad)
         else:
             self._grad += matmul(a, b)
+
+    def add(self, values) -> None:
+        """Add an array of its shape to the gradient, rounded to its precision; into a cleared one it is written."""
+        values = rounded(values, self._grad.dtype)
+        if self._stale:
+            self._stale = False
+            self._grad[...] = values
+        else:
+            self._grad += values
 
     @property
     def size(self) -> int:

@@ -148,13 +148,13 @@ class GRU(Recurrent):
         """Add the gradients of all parameters."""
         n, xp = self.d_hidden, get_xp(h)
         rows = grads.reshape(4, -1, n)
-        self.W.grad += _side_by_side(ops.matmul(x.reshape(-1, self.d_in).T, rows[1:]))
+        self.W.add(_side_by_side(ops.matmul(x.reshape(-1, self.d_in).T, rows[1:])))
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
         new, r, z = ops.matmul(before, after) + (0 if first is None else ops.matmul(first.T, grads[:3, 0]))
-        self.U.grad += xp.concatenate([r, z, new], axis=1)
+        self.U.add(xp.concatenate([r, z, new], axis=1))
         sums = [ops.column_sums(part) for part in rows]
-        self.c.grad += sums[0]
-        self.b.grad += xp.concatenate(sums[1:])
+        self.c.add(sums[0])
+        self.b.add(xp.concatenate(sums[1:]))
 
     @staticmethod
     def _slopes(gates, h, candidates, first, xp):

@@ -58,7 +58,7 @@ class Linear(Layer):
         x, shape = saved.reshape(-1, self.d_in), saved.shape
         dy = dy.reshape(-1, self.d_out)
         self.W.add_product(x.T, dy)
-        self.b.grad += ops.column_sums(dy)
+        self.b.add(ops.column_sums(dy))
         return ops.matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
 
     def output_shape(self, shape):

@@ -213,7 +213,8 @@ class ContrastiveLoss:
 def _check_n(what, n, rows):
     """Raise unless the global batch has at least the rows given."""
     if n < max(1, rows):
-        raise ValueError(f"{what}: n is {n}, expected at least the {rows} rows given")
+        least = f"the {rows} rows given" if rows else "1: no rows were given, and a batch of none has no mean"
+        raise ValueError(f"{what}: n is {n}, expected at least {least}")
 
 
 LOSSES = {

@@ -82,7 +82,7 @@ class BatchNorm(_Scaled):
 
     def forward(self, x):
         self._check(x)
-        xp, n = get_xp(x), math.prod(x.shape[:-1])
+        xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, ops.single(x)
         if n < 2:
             raise ValueError(f"{self!r}: cannot normalise over {n} value(s) a channel; use eval() to predict")
         mean = ops.column_sums(x) / n
@@ -90,19 +90,20 @@ class BatchNorm(_Scaled):
         var = ops.column_sums(normal * normal) / n
         scale = 1 / xp.sqrt(var + self.eps)
         normal *= scale
-        return normal * self.gamma.data + self.beta.data, (normal, scale, mean, var)
+        y = normal * self.gamma.data + self.beta.data
+        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale, mean, var)
 
     def backward(self, dy, saved):
         normal, scale, mean, var = saved
-        n = math.prod(dy.shape[:-1])
+        n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, ops.single(dy)
         dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)
-        self.beta.grad += dbeta
-        self.gamma.grad += dgamma
+        self.beta.add(dbeta)
+        self.gamma.add(dgamma)
         self._remember(mean, var * (n / (n - 1)))
         dy -= dbeta / n
         dy -= normal * (dgamma / n)
         dy *= self.gamma.data * scale
-        return dy
+        return ops.rounded(dy, dtype)
 
     def _remember(self, mean, var):
         """Move the running statistics towards this batch's."""
@@ -121,16 +122,19 @@ class _BatchNormEval(BatchNorm):
 
     def forward(self, x):
         self._check(x)
-        scale = 1 / get_xp(x).sqrt(self.running_var.data + self.eps)
+        dtype, x = x.dtype, ops.single(x)
+        scale = 1 / get_xp(x).sqrt(ops.single(self.running_var.data) + self.eps)
         normal = (x - self.running_mean.data) * scale
-        return normal * self.gamma.data + self.beta.data, (normal, scale)
+        y = normal * self.gamma.data + self.beta.data
+        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale)
 
     def backward(self, dy, saved):
         normal, scale = saved
-        self.beta.grad += ops.column_sums(dy)
-        self.gamma.grad += ops.column_sums(dy * normal)
+        dtype, dy = dy.dtype, ops.single(dy)
+        self.beta.add(ops.column_sums(dy))
+        self.gamma.add(ops.column_sums(dy * normal))
         dy *= self.gamma.data * scale
-        return dy
+        return ops.rounded(dy, dtype)
 
     def eval(self):
         return self
@@ -169,81 +173,21 @@ class LayerNorm(_Scaled):
 
     def forward(self, x):
         self._check(x)
+        dtype, x = x.dtype, ops.single(x)
         normal = x - x.mean(axis=-1, keepdims=True)
         scale = 1 / get_xp(x).sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.eps)
         normal *= scale
-        return normal * self.gamma.data + self.beta.data, (normal, scale)
+        y = normal * self.gamma.data + self.beta.data
+        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale)
 
     def backward(self, dy, saved):
         normal, scale = saved
-        self.beta.grad += ops.column_sums(dy)
-        self.gamma.grad += ops.column_sums(dy * normal)
+        dtype, dy = dy.dtype, ops.single(dy)
+        self.beta.add(ops.column_sums(dy))
+        self.gamma.add(ops.column_sums(dy * normal))
         dy *= self.gamma.data
         along = (dy * normal).mean(axis=-1, keepdims=True)
         dy -= dy.mean(axis=-1, keepdims=True)
         dy -= normal * along
         dy *= scale
-        return dy
-
-
-class LocalResponseNorm(Layer):
-    r"""Damp every value by its neighbours in other channels at the same pixel.
-
-    .. math:: y_c = x_c \, s_c^{-\beta}, \qquad s_c = k + \alpha \sum_{|c' - c| \le \lfloor n/2 \rfloor} x_{c'}^2
-
-    .. math:: dx_c = dy_c \, s_c^{-\beta} - 2 \alpha \beta \, x_c \sum_{|c' - c| \le \lfloor n/2 \rfloor}
-              dy_{c'} \, x_{c'} \, s_{c'}^{-\beta - 1}
-
-    Parameters
-    ----------
-    n : int
-        Odd width of the neighbourhood, in channels.
-    k, alpha, beta : float
-        The paper's constants. Other libraries often divide alpha by n: give them alpha n.
-
-    Notes
-    -----
-    Shapes: (..., channels) to the same. About n + 12 flops an element. Saves x and s.
-
-    References
-    ----------
-    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
-    NIPS, section 3.3.
-    """
-
-    def __init__(self, n=5, *, k=2.0, alpha=1e-4, beta=0.75):
-        if n < 1 or n % 2 == 0:
-            raise ValueError(f"LocalResponseNorm: n is {n!r}, expected an odd number of channels")
-        self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
-
-    def forward(self, x):
-        s = self._neighbours(x * x)
-        s *= self.alpha
-        s += self.k
-        return x * s**-self.beta, (x, s)
-
-    def backward(self, dy, saved):
-        x, s = saved
-        dy *= s**-self.beta
-        around = self._neighbours(dy * x / s)
-        around *= x
-        around *= 2 * self.alpha * self.beta
-        dy -= around
-        return dy
-
-    def _neighbours(self, x):
-        """Sum over the n channels around every channel."""
-        total, c = x.copy(), x.shape[-1]
-        for shift in range(1, min(self.n // 2, c - 1) + 1):
-            total[..., shift:] += x[..., : c - shift]
-            total[..., : c - shift] += x[..., shift:]
-        return total
-
-    def flops(self, shape):
-        return (self.n + 12) * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return (self.n + 20) * math.prod(shape)
-
-    def __repr__(self):
-        return f"LocalResponseNorm({self.n})"
+        return ops.rounded(dy, dtype)

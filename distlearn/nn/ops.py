@@ -23,13 +23,29 @@ def matmul(a, b, out=None):
     """
     xp = get_xp(a)
     if a.dtype == np.float16 and xp is np:
-        product = a.astype(np.float32) @ b.astype(np.float32)
+        product = rounded(single(a) @ single(b), a.dtype)
         if out is None:
-            return product.astype(np.float16)
+            return product
         out[...] = product
         return out
     multiply = None if xp is np else gpu_matmul.get()
     return (multiply or xp.matmul)(a, b, out=out)
+
+
+def single(x):
+    """Return half precision as single: sums in half stand still where a term is lost, from 2,048 ones on."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def rounded(x, dtype):
+    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning.
+
+    `MixedPrecision` looks for such values, and expects some.
+    """
+    if x.dtype == dtype:
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(dtype)
 
 
 def column_sums(x):
@@ -37,8 +53,10 @@ def column_sums(x):
 
     Of images, whole rows are summed first, and then the pixels of one: the product, too, wants many columns.
     """
-    if x.dtype == np.float16 or not x.size:
-        return x.reshape(-1, x.shape[-1]).sum(axis=0, dtype=x.dtype)
+    if x.dtype == np.float16:
+        return rounded(column_sums(single(x)), x.dtype)
+    if not x.size:
+        return get_xp(x).zeros(x.shape[-1], x.dtype)
     if x.ndim < 4:
         return _ones_times(x.reshape(-1, x.shape[-1]))
     return _ones_times(x.reshape(-1, x.shape[-2] * x.shape[-1])).reshape(x.shape[-2:]).sum(axis=0)

@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from ..backend import get_xp
+from . import ops
 from .base import Layer, check_shape
 from .compress import Compressed
 from .container import Container
@@ -30,7 +31,7 @@ class _Quantized(Layer):
 
     def __init__(self, layer):
         self.layer, self.name = copy.copy(layer), layer.name
-        W = layer.W.data
+        W = ops.single(layer.W.data)
         xp = get_xp(W)
         largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
         self.scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
@@ -46,16 +47,16 @@ class _Quantized(Layer):
 
     def forward(self, x):
         self.output_shape(x.shape)
-        xp = get_xp(x)
+        xp, dtype, x = get_xp(x), x.dtype, ops.single(x)
         scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
         scale = xp.where(scale > 0, scale, xp.ones_like(scale))
         # sums of at most 2^24 are exact in single precision
         exact = np.float32 if math.prod(self.codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
-        y = self._product(xp.rint(x / scale).astype(exact), self.codes.astype(exact)).astype(x.dtype)
+        y = self._product(xp.rint(x / scale).astype(exact), self.codes.astype(exact))
         y *= scale * self.scale
         if self.bias is not None:
             y += self.bias
-        return y, None
+        return ops.rounded(y, dtype), None
 
     def backward(self, dy, saved):
         raise TypeError(
@@ -64,6 +65,9 @@ class _Quantized(Layer):
 
     def flops(self, shape):
         return self.layer.flops(shape)
+
+    def bytes_moved(self, shape, itemsize=4):
+        return super().bytes_moved(shape, itemsize) + self.nbytes
 
     def __repr__(self):
         return f"Quantized({self.layer!r})"

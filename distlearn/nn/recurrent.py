@@ -43,7 +43,7 @@ class Recurrent(Layer):
         x = swap(x)
         y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
-        return x, y.reshape(*x.shape[:2], -1)
+        return x, y.reshape(*x.shape[:2], y.shape[-1])
 
     def _add_gradients(self, x, h, dgates, dproducts):
         """Add the gradients of W, U and b; return that of x.
@@ -62,7 +62,7 @@ class Recurrent(Layer):
         """
         rows = dgates.reshape(-1, dgates.shape[-1])
         self.W.add_product(x.reshape(-1, self.d_in).T, rows)
-        self.b.grad += ops.column_sums(rows)
+        self.b.add(ops.column_sums(rows))
         before, after = h[:-1].reshape(-1, self.d_hidden), dproducts[1:].reshape(-1, dproducts.shape[-1])
         self.U.add_product(before.T, after)
         return swap(ops.matmul(rows, self.W.data.T).reshape(x.shape)) if self.input_gradient else None

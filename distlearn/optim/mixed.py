@@ -8,7 +8,9 @@ import numpy as np
 
 from ..backend import get_xp
 from ..nn.base import Param
+from ..nn.ops import rounded
 from .clip import clip_by_norm
+from .optimizer import check_clip_norm
 from .plan import as_plan
 from .rule import Rule, pieces
 
@@ -65,6 +67,9 @@ class MixedPrecision:
     ):
         if not scale > 0:
             raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
+        if not growth_interval >= 1:
+            raise ValueError(f"MixedPrecision: growth_interval is {growth_interval!r}, expected 1 step or more")
+        check_clip_norm("MixedPrecision", clip_norm)
         self.params = [p for p in params if not p.frozen]
         self.master = [Param(p.data.astype(np.float32), p.name) for p in self.params]
         self.rule, self.scale, self.growth_interval, self.clip_norm = rule, scale, growth_interval, clip_norm
@@ -73,12 +78,18 @@ class MixedPrecision:
         self.steps = self.skipped = self._good = 0
 
     def scaled(self, loss):
-        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
+        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged.
+
+        A gradient that overflows becomes NaN as a whole: that leads to a skipped step, without warnings on the way.
+        """
 
         def scaled_loss(y, targets, n=None):
             value, dy = loss(y.astype(np.float32), targets, n)
             dy *= self.scale
-            return value, dy.astype(y.dtype)
+            dy = rounded(dy, y.dtype)
+            if not _finite(dy):
+                dy[...] = np.nan
+            return value, dy
 
         return scaled_loss
 
@@ -87,7 +98,7 @@ class MixedPrecision:
         for m, p in zip(self.master, self.params, strict=True):
             m.grad[...] = p.grad
             m.grad *= 1 / self.scale
-        if not all(bool(get_xp(m.grad).isfinite(m.grad).all()) for m in self.master):
+        if not all(_finite(m.grad) for m in self.master):
             self.scale /= 2
             self.skipped += 1
             self._good = 0
@@ -109,3 +120,8 @@ class MixedPrecision:
         """Clear the gradients."""
         for p in self.params:
             p.zero_grad()
+
+
+def _finite(x) -> bool:
+    """Say whether all values are numbers."""
+    return bool(get_xp(x).isfinite(x).all())

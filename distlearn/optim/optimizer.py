@@ -10,6 +10,12 @@ from .plan import as_plan
 from .rule import Rule, memory_of, pieces
 
 
+def check_clip_norm(what: str, clip_norm) -> None:
+    """Raise unless a length that gradients are cut to makes sense."""
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
+
+
 class Optimizer:
     """Applies a rule to a list of parameters.
 
@@ -42,8 +48,7 @@ class Optimizer:
         *,
         clip_norm: float | None = None,
     ):
-        if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"Optimizer: clip_norm is {clip_norm!r}, expected a length above 0")
+        check_clip_norm("Optimizer", clip_norm)
         self.params = [p for p in params if not p.frozen]
         self.rule = rule
         self.lr = as_plan(lr, "Optimizer")

@@ -87,6 +87,8 @@ def test_loss_of_huge_logits_is_finite():
 
 
 def test_loss_of_no_rows_is_nothing():
+    with pytest.raises(ValueError, match="n is 0, expected at least 1: no rows were given"):
+        SoftmaxCrossEntropy()(np.zeros((0, 3)), np.zeros(0, int))
     loss, dz = SoftmaxCrossEntropy()(np.zeros((0, 3)), np.zeros(0, int), 8)
     assert loss == 0
     assert dz.shape == (0, 3)

@@ -78,3 +78,35 @@ def test_training_in_half_precision_reaches_what_single_precision_reaches():
     single, half = accuracy(False), accuracy(True)
     assert single > 0.9
     assert half == pytest.approx(single, abs=0.02)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinity times zero, where a layer overflows, not the loss
+def test_a_scaled_loss_that_overflows_skips_steps():
+    """Overflows themselves are no news: pytest makes a RuntimeWarning from the library an error."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(32, 8)).astype("float16"), rng.integers(4, size=32)
+    model = move(MLP((8, 16, 4)), lambda a: a.astype("float16"))
+    optimizer = MixedPrecision(model.params, SGD(), 0.1, scale=2.0**30)
+    loss = optimizer.scaled(SoftmaxCrossEntropy())
+    for _ in range(30):
+        optimizer.zero_grad()
+        out, saved = model.forward(x)
+        model.backward(loss(out, y)[1], saved)
+        optimizer.step()
+    assert 8 <= optimizer.skipped <= 15
+    assert optimizer.steps == 30 - optimizer.skipped
+    assert all(np.isfinite(p.data).all() for p in model.params)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": 0}, "MixedPrecision: scale is 0"),
+        ({"growth_interval": 0}, "MixedPrecision: growth_interval is 0"),
+        ({"clip_norm": -1}, "MixedPrecision: clip_norm is -1"),
+        ({"lr": -0.1}, "MixedPrecision: lr is -0.1"),
+    ],
+)
+def test_errors_name_the_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        MixedPrecision([], SGD(), **{"lr": 0.1, **options})

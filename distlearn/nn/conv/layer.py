@@ -108,10 +108,10 @@ class Conv2d(Layer):
         if not len(x):
             return xp.empty(shape, x.dtype), (algorithm, [], x.shape)
         run, _ = ALGORITHMS[algorithm]
-        groups = zip(self._split(_single(x)), self._split(_single(self.W.data)), strict=True)
+        groups = zip(self._split(ops.single(x)), self._split(ops.single(self.W.data)), strict=True)
         results = [run(part, W, self.geometry) for part, W in groups]
         y = results[0][0] if self.groups == 1 else xp.concatenate([y for y, _ in results], axis=-1)
-        y = y.astype(x.dtype, copy=False)
+        y = ops.rounded(y, x.dtype)
         if self.b is not None:
             (ops.bias_relu if relu else ops.add_bias)(y, self.b.data)
         return y, (algorithm, [s for _, s in results], x.shape)
@@ -121,18 +121,18 @@ class Conv2d(Layer):
         if not saved:  # an empty batch
             return get_xp(dy).empty(shape, dy.dtype) if self.input_gradient else None
         if self.b is not None:
-            self.b.grad += ops.column_sums(dy)
+            self.b.add(ops.column_sums(dy))
         _, run = ALGORITHMS[algorithm]
-        groups = zip(*map(self._split, (_single(dy), _single(self.W.data), self.W.grad)), saved, strict=True)
+        groups = zip(*map(self._split, (ops.single(dy), ops.single(self.W.data), self.W.grad)), saved, strict=True)
         parts = []
         for dy_part, W, grad, s in groups:
             dx, dW = run(dy_part, s, W, self.geometry, need_dx=self.input_gradient)
-            grad += dW.astype(grad.dtype, copy=False)
+            grad += ops.rounded(dW, grad.dtype)
             parts.append(dx)
         if not self.input_gradient:
             return None
         dx = parts[0] if self.groups == 1 else get_xp(dy).concatenate(parts, axis=-1)
-        return dx.astype(dy.dtype, copy=False)
+        return ops.rounded(dx, dy.dtype)
 
     def _split(self, x):
         """Views of the groups' channels."""
@@ -220,8 +220,3 @@ def _check_algorithm(algorithm, geometry) -> str:
             f"stride {geometry.stride}, dilation {geometry.dilation}"
         )
     return algorithm
-
-
-def _single(x):
-    """Half precision is convolved in single and rounded once (see `ops.matmul`)."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
