@@ -60,7 +60,7 @@ class Check:
     def __init__(self, title: str, hints: bool = True):
         self.title, self.hints = title, hints
         self.lines: list[Line] = []
-        self._returned_none = ""
+        self._returned = ("", None)  # by which function, and what
         self._stack = contextlib.ExitStack()
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ class Check:
             if not np.array_equal(array, before, equal_nan=array.dtype.kind in "fc"):
                 advice = f"compute a new array instead of writing into {name} (`{name} = {name} + ...`, not `+=`)"
                 self._add(BAD, name, f"{label} changed its input {name} in place", advice)
-        if result is None and not inplace:
-            self._returned_none = label
+        if not (inplace and result is None):
+            self._returned = (label, result)
         return result
 
     def close(self, name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> None:
@@ -117,8 +117,8 @@ class Check:
         if _equal(got, want):
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
-        if got is None and not mistake:
-            mistake = f"{name} is None: did you forget `return`?"
+        if not mistake and (got is None or (isinstance(got, (list, tuple)) and any(v is None for v in got))):
+            mistake = f"{name} {'is' if got is None else 'has'} None: did you forget `return`?"
         self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
 
     def true(self, name, condition, otherwise: str = "") -> None:
@@ -187,8 +187,12 @@ class Check:
             rank, error = f"rank {error.rank}: ", error.original
         if isinstance(error, NotImplementedError):
             return rank + _NOT_WRITTEN, "", ""
-        if isinstance(error, TypeError) and self._returned_none and "NoneType" in str(error):
-            return f"{rank}{self._returned_none} returned None", "did you forget `return`?", ""
+        label, result = self._returned
+        if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
+            return f"{rank}{label} returned None", "did you forget `return`?", ""
+        if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
+            advice = "return everything that its docstring lists under Returns, in that order"
+            return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
         text = f"{rank}{type(error).__name__}: {error}"
         frame = _students_frame(error)
         if frame is None:
@@ -210,6 +214,11 @@ class _Stdout:
 
     def flush(self) -> None:
         sys.stdout.flush()
+
+
+def _in_call(error) -> bool:
+    """Whether it was raised by what `Check.call` called."""
+    return any(f.name == "call" and f.filename == __file__ for f in traceback.extract_tb(error.__traceback__))
 
 
 def _students_frame(error):
@@ -257,6 +266,13 @@ def _equal(a, b) -> bool:
 def _short(value, limit: int = 80) -> str:
     text = repr(value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _described(result) -> str:
+    """What a function returned, in a few words."""
+    if isinstance(result, (list, tuple)):
+        return _describe(result)
+    return f"one array {result.shape}" if np.ndim(result) else f"one {type(result).__name__}"
 
 
 def _describe(value) -> str:

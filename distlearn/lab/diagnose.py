@@ -44,7 +44,7 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
     factors : dict of str to number, optional
         Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: an answer off by one of them is told so.
     suspects : dict of str to array_like, optional
-        What a mistake would give, by the sentence that names the mistake.
+        What a mistake would give, by the sentence that names the mistake; a number stands for an array full of it.
 
     Returns
     -------
@@ -74,12 +74,18 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
             return Finding(True, _brief(got))
         # booleans do not subtract, and unsigned integers wrap
         got, want = (a.astype(np.int64) if a.dtype.kind in "bu" else a for a in (got, want))
-        suspect = next((text for text, wrong in (suspects or {}).items() if right(got, to_numpy(wrong))), "")
+        suspect = next((text for text, wrong in (suspects or {}).items() if right(got, _filled(wrong, got))), "")
         if got.shape != want.shape:
             mistake = suspect or shape_mistake(name, got, want, right)
             return Finding(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
         mistake = suspect or value_mistake(name, got, want, right, factors or {})
         return Finding(False, _difference(got, want), mistake)
+
+
+def _filled(wrong, got):
+    """What a suspect would give: a number stands for an array full of it."""
+    wrong = np.asarray(to_numpy(wrong))
+    return np.full(got.shape, wrong) if wrong.ndim == 0 else wrong
 
 
 def _not_an_array(got) -> str:
@@ -95,7 +101,11 @@ def _not_an_array(got) -> str:
     try:
         array = np.asarray(to_numpy(got))
     except Exception as error:
+        if isinstance(got, (list, tuple)):  # NumPy's message would be longer than it helps
+            return f"is a {type(got).__name__} of {len(got)}, wanted one array"
         return f"is a {type(got).__name__} that does not become an array ({error})"
+    if array.dtype.kind == "O" and any(item is None for item in array.flat):
+        return "has None in it: did you forget `return`?"
     if array.dtype.kind not in "biufc":
         return f"is a {type(got).__name__}, wanted an array of numbers"
     return ""

@@ -162,11 +162,12 @@ def _place(name, got, want, right, factors) -> str:
             return f"only index {rows[0]}{ordinal} of axis {axis} of {name} is wrong"
         if n > 3 and rows[-1] == n - 1 and rows[0] > n // 2 and len(rows) == n - rows[0]:
             return f"{name} is right up to index {rows[0] - 1} of axis {axis}, wrong from there to the end"
-    diagonal = np.eye(*wrong.shape, dtype=bool) if wrong.ndim == 2 else None
-    if diagonal is not None and not wrong[~diagonal].any():
-        return f"only the diagonal of {name} is wrong"
-    if diagonal is not None and min(wrong.shape) > 1 and not wrong[diagonal].any():
-        return f"only the diagonal of {name} is right"
+    if wrong.ndim == 2 and wrong.shape[0] == wrong.shape[1] > 2:  # of a smaller or longer matrix it would be chance
+        diagonal = np.eye(len(wrong), dtype=bool)
+        if not wrong[~diagonal].any():
+            return f"only the diagonal of {name} is wrong"
+        if not wrong[diagonal].any():
+            return f"only the diagonal of {name} is right"
     return f"{int(wrong.sum())} of {wrong.size} elements of {name} are wrong" if wrong.sum() <= wrong.size / 10 else ""
 
 

@@ -155,6 +155,16 @@ class Prediction:
             return f"you were {self.shown(abs(guess - actual))} away", False
         miss, side = guess / actual - 1, "high" if abs(guess) > abs(actual) else "low"
         ratio = max(guess / actual, actual / guess)
+        if abs(miss) < 0.005:
+            return "as good as exactly", True
         if ratio >= 2:
-            return f"you were a factor of {ratio:.2g} too {side}", False
+            return f"you were a factor of {_two_digits(ratio)} too {side}", False
+        if self.unit == "%":  # a per cent of per cents would be misread
+            points = _two_digits(abs(guess - actual))
+            return f"you were {points} point{'s' * (points != '1')} too {side}", abs(miss) <= 0.1
         return f"you were {abs(miss):.0%} too {side}".replace("%", " %"), abs(miss) <= 0.1
+
+
+def _two_digits(x: float) -> str:
+    """Two digits, written out: 1.8, 580, 100,000."""
+    return f"{float(f'{x:.2g}'):,.15g}" if x < 1e9 else f"{x:.2g}"

@@ -46,6 +46,11 @@ class Param:
     def grad(self, value):
         self._grad, self._stale = value, False
 
+    def __array__(self, dtype=None, copy=None):
+        """Refuse to be taken for its numbers, in words that tell which of the two arrays there are."""
+        name = f"the Param {self.name!r}" if self.name else "a Param"
+        raise TypeError(f"{name} is no array: its numbers are in .data, their gradient is in .grad")
+
     def zero_grad(self) -> None:
         """Clear the gradient; zeros are written only if something reads it before a product overwrites it.
 

@@ -39,6 +39,8 @@ STRIP = 0.32
 """Share of a row's height that hidden communication takes."""
 DENSE = 3000
 """From so many bars on they have no edges: most are narrower than a pixel."""
+LEAST = 1e-3
+"""Share of the time from which on hidden communication is to be seen, and the legend names it."""
 
 
 @styled
@@ -209,7 +211,7 @@ def _legend(bars: Bars, colours, n_messages: int) -> list:
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
     if len(own) < len(colours):
         handles.append(Patch(facecolor=OTHER_COLOR, label=OTHER))
-    if set(SHARED) <= set(bars.lanes):
+    if _hidden(bars) > LEAST:
         colour = colours["comm", bars.families("comm")[0]]
         handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))
     if set(SHARED) & set(bars.lanes):
@@ -217,6 +219,14 @@ def _legend(bars: Bars, colours, n_messages: int) -> list:
     if n_messages:
         handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
     return handles
+
+
+def _hidden(bars: Bars) -> float:
+    """Share of all rows' time in which a rank communicates under its computing."""
+    if not set(SHARED) <= set(bars.lanes):
+        return 0.0
+    _, start, end = bars.hidden(np.flatnonzero(bars.lane == bars.lanes.index("comm")))
+    return float((end - start).sum() / ((bars.high - bars.low) * len(bars.ranks)))
 
 
 def _usual_order(family: str):

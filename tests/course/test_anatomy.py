@@ -146,6 +146,8 @@ BROKEN = {
     "too long": (many_cells, "79 cells, expected 30 to 70"),
     "long cell": (long_cell, "21 lines of code, 20 at the most"),
     "wide cell": (text("who", "# the results", "# the results" + 100 * "!"), "characters, 100 at the most"),
+    "wide drawing": (text("s2", "Everything in", f"```\n{'─' * 81}\n```\nEverything in"), "a drawing 81 characters"),
+    "unseen table": (text("who", "dl.SimWorld", "dl.viz.table([])\ndl.SimWorld"), "makes a table that nobody sees"),
     "no Python": (text("who", "def who", "df who"), "is not valid Python"),
     "no tag": (tag("predict-sum"), "tagged `predict`, or neither"),
     "no guess": (text("predict-sum", "answer=6", "answer=..."), "prediction 'sum' has no sample answer="),

@@ -95,6 +95,25 @@ def test_forgotten_return_is_named_even_when_the_result_is_unpacked():
     assert "did you forget `return`?" in failing(lambda c: c.equal("n", c.call(no_return, X), 3))[0]
 
 
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [(1.5, "one float"), (X.T, "one array (3, 2)"), ((X, X, X), "a tuple of 3"), (None, "forget `return`")],
+)
+def test_too_few_or_too_many_results_are_named(result, words):
+    def loss(x):
+        return result
+
+    def take_apart(check):
+        value, slope = check.call(loss, X)
+        check.close("loss", value, slope)
+
+    text, _ = failing(take_apart)
+    assert words in text
+    if result is not None:
+        assert "loss returned" in text
+        assert "everything that its docstring lists under Returns" in text
+
+
 def test_inputs_changed_in_place_are_reported_by_name():
     def step(params, grad, lr=0.1):
         params["W"] -= lr * grad
@@ -137,6 +156,11 @@ def test_equal_is_exact():
         check.equal("array", np.arange(3), [0, 1, 2])
         check.equal("nested", [(0, 1), (1, 2)], [(0, 1), (1, 2)])
         check.equal("numpy scalar", np.int64(3), 3)
+
+
+def test_none_in_a_list_is_a_forgotten_return():
+    text, _ = failing(lambda c: c.equal("shares", [3, None], [3, 2]))
+    assert "shares has None: did you forget `return`?" in text
 
 
 def test_raises_wants_the_right_error_and_message():

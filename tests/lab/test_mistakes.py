@@ -115,6 +115,23 @@ def test_suspects_come_first():
     assert "transpose" in compare("g", X.T, X, suspects=suspects).mistake
 
 
+def test_a_number_as_suspect_stands_for_an_array_full_of_it():
+    assert compare("g", np.zeros(7), V, suspects={"no step is made": 0}).mistake == "no step is made"
+    assert compare("p", np.full((6, 4), np.nan), X, suspects={"it overflowed": np.nan}).mistake == "it overflowed"
+    assert "it overflowed" not in compare("p", X + 1, X, suspects={"it overflowed": np.nan}).mistake
+
+
+def test_a_diagonal_is_no_explanation_where_there_is_none_or_a_short_one():
+    wide = np.where(np.eye(2, 3) > 0, 9.0, np.arange(6.0).reshape(2, 3))
+    assert "diagonal" not in compare("y", wide, np.arange(6.0).reshape(2, 3)).mistake
+    assert "diagonal" not in compare("y", np.diag([1.0, 2.0]), np.array([[1.0, 3.0], [4.0, 2.0]])).mistake
+
+
+def test_what_is_no_array_is_told_in_few_words():
+    assert compare("dx", (X, X[0], 3), X).mistake == "dx is a tuple of 3, wanted one array"
+    assert "forget `return`" in compare("plan", [None, None], np.ones(2)).mistake
+
+
 def test_right_answers_pass_and_an_unknown_mistake_is_not_guessed():
     assert compare("T", X * (1 + 1e-12), X).ok
     assert compare("T", X.astype(np.float32), X).ok is True, "the tolerance follows the less precise dtype"

@@ -78,6 +78,15 @@ def test_the_title_says_how_the_time_is_spent():
     assert ax.get_title("left") == "2 ranks, 10 s: 75% computing, 15% exposed communication, 10% idle"
 
 
+def test_the_legend_explains_thin_strips_only_where_there_are_some(trace):
+    def entries(trace):
+        return [text.get_text() for text in viz.plot_timeline(trace).get_legend().get_texts()]
+
+    assert "hidden (thin)" in entries(trace)
+    one_after_the_other = [Span(r, lane, lane, t, t + 1) for r in (0, 1) for t, lane in enumerate(("compute", "comm"))]
+    assert "hidden (thin)" not in entries(Trace(one_after_the_other))
+
+
 def test_families_have_colours_that_differ(trace):
     ax = viz.plot_timeline(trace)
     found = colours(ax)

@@ -8,6 +8,8 @@ import re
 from .source import Problem, Source
 
 MIN_CELLS, MAX_CELLS, MAX_LINES, MAX_WIDTH = 30, 70, 20, 100
+MAX_DRAWING = 80
+"""Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page."""
 SETUP = 'import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nlab = dl.Lab("{number}"'
 LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
 
@@ -62,6 +64,11 @@ def sizes(lab: Source):
     """Number of cells, lines per cell, and their width: what is wider is cut off on a laptop's screen."""
     if not MIN_CELLS <= len(lab.cells) <= MAX_CELLS:
         yield Problem(None, f"{len(lab.cells)} cells, expected {MIN_CELLS} to {MAX_CELLS}")
+    for cell in lab.cells:
+        drawn = [] if cell.is_code else re.findall(r"^```.*?\n(.*?)^```", cell.source, re.MULTILINE | re.DOTALL)
+        wide = max((len(line) for text in drawn for line in text.splitlines()), default=0)
+        if wide > MAX_DRAWING:
+            yield Problem(cell, f"a drawing {wide} characters wide, {MAX_DRAWING} at the most")
     for cell in lab.code:
         if cell.code_lines > MAX_LINES:
             yield Problem(cell, f"{cell.code_lines} lines of code, {MAX_LINES} at the most: move some to the library")
@@ -110,8 +117,12 @@ def predictions(lab: Source):
 
 
 def figures(lab: Source):
-    """Every cell that draws shows its figure with alternative text."""
+    """Every cell that draws shows its figure with alternative text, and a table is the last thing in its cell."""
     for cell in lab.code[1:]:
+        for statement in cell.tree.body[:-1] if cell.tree else []:
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "table":
+                yield Problem(cell, "makes a table that nobody sees: it is to be the last line of its cell")
         shows = cell.calls("lab.show")
         draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
         if draws and not shows and not cell.is_solution:

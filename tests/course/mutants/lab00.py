@@ -15,6 +15,8 @@ MUTANTS = {
         ("rounded down", ("n // size + (1 if rank < n % size else 0)", "n // size"), SHARE),
         ("rest to the last", ("(1 if rank < n % size else 0)", "(n % size if rank == size - 1 else 0)"), SHARE),
         ("fraction", ("n // size", "n / size"), SHARE),
+        ("one rank too many", ("rank < n % size", "rank <= n % size"), SHARE),
+        ("no whole number", ("n // size + (1 if", "n // size + (1.0 if"), SHARE),
         ("only what is shown", "def share(n, rank, size):\n    return {8: [2] * 4, 10: [3, 3, 2, 2]}[n][rank]", SHARE),
     ],
 }

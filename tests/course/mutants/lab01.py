@@ -6,6 +6,7 @@ SGD, STEP = {"check_sgd"}, {"check_step"}
 
 SHIFT = "z = logits - logits.max(axis=1, keepdims=True)"
 LOG_SUM_EXP = "float((np.log(total[:, 0]) - z[rows, labels]).sum()) / n"
+RELU = "y = np.maximum(x, 0)\n        return y, y"
 BELOW = "x[i] = kept - eps\n        below = f()\n        x[i] = kept\n        gradient[i] = (above - below) / (2 * eps)"
 
 RESTORED_TOO_LATE = """
@@ -43,6 +44,8 @@ MUTANTS = {
         ("never restored", ("x[i] = kept\n        gradient", "gradient"), NUMERIC),
         ("a step of its own", ("kept = x[i]", "kept, eps = x[i], 1e-6"), NUMERIC),
         ("changes a copy", ("kept = x[i]", "x = x.copy()\n        kept = x[i]"), NUMERIC),
+        ("multiplies by eps", ("(2 * eps)", "2 * eps"), NUMERIC),
+        ("returns too early", ("/ (2 * eps)", "/ (2 * eps)\n        return gradient"), NUMERIC),
         ("restored too late", RESTORED_TOO_LATE, NUMERIC),  # hidden tests only
     ],
     "activations": [
@@ -51,6 +54,8 @@ MUTANTS = {
         ("sigmoid forgets dy", ("dy * saved * (1 - saved)", "saved * (1 - saved)"), ACTIVATIONS),
         ("largest of a column", ("np.maximum(x, 0)", "np.max(x, 0)"), ACTIVATIONS),
         ("x changed", ("np.maximum(x, 0)", "np.maximum(x, 0, out=x)"), ACTIVATIONS),
+        ("one thing only", (RELU, RELU.removesuffix(", y")), ACTIVATIONS),
+        ("slope of tanh", ("dy * saved * (1 - saved)", "dy * (1 - saved**2)"), ACTIVATIONS),
     ],
     "dense_backward": [
         ("overwrites", ("self.W.grad += x.T @ dy", "self.W.grad[:] = x.T @ dy"), BACKWARD),

@@ -35,6 +35,7 @@ MUTANTS = {
         ("one call per gradient", ("missing[id(bucket)] == 0", "True"), OVERLAP),
         ("never waits", ("        work.wait()", "        pass"), OVERLAP),
         ("frozen parameters forgotten", ("bucket_of.get(id(param))", "bucket_of[id(param)]"), OVERLAP),
+        ("no clock", (", clock=comm.clock", ""), OVERLAP),
         ("no communication", ("works.append(comm.iall_reduce(bucket.flat))", "pass"), OVERLAP),
     ],
     "local_sgd": [
