@@ -4,9 +4,9 @@ import os
 import sys
 
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
-from nbgrader.preprocessors import ClearHiddenTests
+from nbgrader.preprocessors import ClearHiddenTests, OverwriteCells
 
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, SkipDemonstrations
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, RestoreCells, SkipDemonstrations
 
 
 def steps(converter, name):
@@ -25,11 +25,14 @@ c.CourseDirectory.release_directory = "../labs"  # the students' side is part of
 # The source holds a sample prediction; the student's copy holds none.
 c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
 
+# A cell of an exercise that was deleted comes back; a copy of one counts for nothing.
+sanitize = steps(Autograde, "sanitize_preprocessors")
+sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
+
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
-c.Autograde.sanitize_preprocessors = [*steps(Autograde, "sanitize_preprocessors"), SkipDemonstrations]
+c.Autograde.sanitize_preprocessors = [*sanitize, SkipDemonstrations]
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
-c.OverwriteCells.add_missing_cells = True  # a check that was deleted comes back
 c.LimitOutput.max_lines = 500
 
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year.

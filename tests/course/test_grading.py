@@ -16,7 +16,7 @@ from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
 from .conftest import COURSE
-from .submissions import Student, checks, graded_id, students
+from .submissions import Student, checks, graded_id, sliced, solved, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 
@@ -49,6 +49,24 @@ def cheats(released):
     return [Student(name, book, checks(released)) for name, book in books.items()]
 
 
+def untidy(solution):
+    """Students whose notebooks have lost or gained cells, and what each loses by it."""
+    solving, checking = "mean_over_ranks", "check_mean_over_ranks"
+    books = {name: copy.deepcopy(solution) for name in ("deletes-an-exercise", "answers-elsewhere", "copies-a-check")}
+    cells = {name: {graded_id(c): c for c in book.cells} for name, book in books.items()}
+    for name in (solving, checking):
+        books["deletes-an-exercise"].cells.remove(cells["deletes-an-exercise"][name])
+    answer = cells["answers-elsewhere"][solving]
+    del answer.metadata["nbgrader"]
+    copied = copy.deepcopy(cells["copies-a-check"][checking])
+    copied.id = "copied"
+    books["copies-a-check"].cells.append(copied)
+    return [
+        Student(name, sliced(book), {checking} if name == "deletes-an-exercise" else set())
+        for name, book in books.items()
+    ]
+
+
 class Graded(dict):
     """Student and scores by name; and the course directory where "untouched" was graded."""
 
@@ -66,7 +84,8 @@ def graded(lab, tmp_path_factory, jupyter_home):
     (source,) = (course / "source" / lab).glob("*.ipynb")
     all_of_them = students(lab, released, nbformat.read(source, as_version=4))
     if lab.startswith("lab00"):
-        all_of_them += cheats(released)
+        source_book = nbformat.read(source, as_version=4)
+        all_of_them += cheats(released) + untidy(solved(released, source_book))
     for i in range(1, AT_ONCE):
         shutil.copytree(root / "0", root / str(i))
     shares = [[s for k, s in enumerate(all_of_them) if k % AT_ONCE == i] for i in range(AT_ONCE)]
