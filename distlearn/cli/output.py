@@ -74,7 +74,7 @@ def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | 
 
 
 def pipeline_step(trace) -> tuple[float, float]:
-    """Return start and end of a step in the middle of a pipeline's trace: rank 0 begins each with micro-batch 0."""
+    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0."""
     from ..parallel.schedule import actions_of
 
     first = [
@@ -82,8 +82,9 @@ def pipeline_step(trace) -> tuple[float, float]:
         for a in actions_of(trace)
         if a.rank == a.action.microbatch == a.action.stage == 0 and a.action.kind == "F"
     ]
-    i = (len(first) - 1) // 2
-    return first[i], first[i + 1] if i + 1 < len(first) else float("inf")
+    first = [*first, float("inf")] if first else [0.0, float("inf")]
+    i = (len(first) - 2) // 2
+    return first[i], first[i + 1]
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
