@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-FILES = ("history.json", "trace.json", "curves.png", "timeline.png", "speedup.png")
+FILES = ("history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
 TIMELINE_STEPS = 3
 """Steps that the picture of the time line shows, from the middle of what was recorded."""
 
@@ -73,6 +73,20 @@ def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | 
     return ends[first - 1], ends[first + n - 1]
 
 
+def pipeline_step(trace) -> tuple[float, float]:
+    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0."""
+    from ..parallel.schedule import actions_of
+
+    first = [
+        a.start
+        for a in actions_of(trace)
+        if a.rank == a.action.microbatch == a.action.stage == 0 and a.action.kind == "F"
+    ]
+    first = [*first, float("inf")] if first else [0.0, float("inf")]
+    i = (len(first) - 2) // 2
+    return first[i], first[i + 1]
+
+
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
     """Draw the pictures of a run.
 
@@ -87,6 +101,8 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
+    from ..parallel.schedule.traces import LANE
+    from ..trace import Trace
 
     evaluated = [
         name
@@ -98,7 +114,10 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
     figures = {"curves.png": viz.plot_history(drawn, y=("loss", *shown))}
     if len(trace):
         start, end = middle_steps(trace)
-        figures["timeline.png"] = viz.plot_timeline(trace, start=start, end=end)
+        work = Trace([s for s in trace if s.lane != LANE], trace.messages)
+        figures["timeline.png"] = viz.plot_timeline(work, start=start, end=end)
+        if len(work) < len(trace):
+            figures["schedule.png"] = viz.plot_schedule(trace.window(*pipeline_step(trace)))
     if len(seconds) > 1 and 1 in seconds:
         times = {"simulated" if simulated else "measured": seconds}
         figures["speedup.png"] = viz.plot_speedup(sorted(seconds), **times)

@@ -67,17 +67,31 @@ def percent(share) -> str | None:
 
 def title(settings, dataset) -> list[str]:
     """Say in two lines what was trained on what."""
-    widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
+    model = settings.model
+    if model == "mlp":  # which alone has widths and an activation to choose
+        widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
+        model = f"MLP {widths}, {settings.activation}"
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
     plan = learning_rate(settings, len(dataset.x_train))
     rate = f"{plan(10**9):g} after {settings.warmup_epochs:g} epochs" if callable(plan) else f"{plan:g}"
-    how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {settings.epochs} epochs"
-    how += "" if settings.strategy in ("serial", "data") else f", {settings.strategy}"
+    epochs = f"{settings.epochs} epoch{'s' * (settings.epochs > 1)}"
+    how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {epochs}{_strategy(settings)}"
     return [
         f"{dataset.name}: {splits} images, from {dataset.source}",
-        f"{settings.model.upper()} {widths}, {settings.activation}, {settings.dtype}, seed {settings.seed}; {how}",
+        f"{model}, {settings.dtype}, seed {settings.seed}; {how}",
     ]
+
+
+def _strategy(settings) -> str:
+    """Say how the work was shared, where it is not data parallelism."""
+    if settings.strategy in ("serial", "data"):
+        return ""
+    axes = [f"{name} {n}" for name, n in (("pipeline", settings.pp), ("tensor", settings.tp)) if n > 1]
+    about = axes if settings.strategy == "hybrid" else []
+    if settings.strategy == "pipeline" or (about and settings.pp > 1):
+        about = [*about, settings.schedule]
+    return f", {settings.strategy}" + (f" ({', '.join(about)})" if about else "")
 
 
 def notes(runs, about: Experiment) -> list[str]:

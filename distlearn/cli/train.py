@@ -149,8 +149,9 @@ def _positive(ctx, param, value):
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
 
-    Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; with --sizes
-    also speedup.png. Every rank has --threads BLAS threads, and so has the sequential run that speed-ups refer to.
+    Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; of a pipeline
+    also schedule.png, and with --sizes speedup.png. Every rank has --threads BLAS threads, and so has the sequential
+    run that speed-ups refer to.
 
     With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result; and
     engines that die are started anew and go on by themselves.

@@ -111,6 +111,7 @@ class Hybrid(DataParallel):
             n_microbatches=1 if n_microbatches is None and self.mesh.pp.size == 1 else n_microbatches,
             stages=self._costs(model, shape) if stages is None else stages,
         )
+        self.pipeline.alone = comm.size == self.mesh.pp.size
         self.pipeline.optimizer.total = self._norm
         self._nothing = [] if any(not p.frozen for p in self.pipeline.params) else [_empty_like(model)]
         held = _Held(self.pipeline.params + self._nothing)

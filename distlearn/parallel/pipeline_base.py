@@ -39,6 +39,7 @@ class StagedModel:
     """
 
     rank, size = 0, 1  # of the data: every rank sees the whole batch
+    alone = True  # no other ranks than the pipeline's; else their numbers are not those of stages, and spans say these
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class StagedModel:
             x = self._input(action)
             for following in self._actions[i + 1 : i + 2]:
                 self._wires.post(following)
-            with self.clock.span(span_name(self.schedule, action), lane=LANE):
+            with self.clock.span(span_name(self.schedule, action, self.alone), lane=LANE):
                 if action.kind == "F":
                     self._forward(action, x)
                 else:

@@ -214,6 +214,8 @@ def _finding(runs, names) -> str:
     (run,) = runs.values()
     values = [run.column(name)[np.isfinite(run.column(name))] for name in names]
     if names == ["loss"]:
+        if len(values[0]) == 1:
+            return f"Loss is {values[0][0]:.3g} after one epoch"
         verb = "falls" if values[0][-1] < values[0][0] else "goes"
         return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
     ends = ", ".join(f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True))
@@ -226,6 +228,8 @@ def _label(ax, x, names, longest: float) -> None:
         time_axis(ax.xaxis, longest, X_NAMES[x])
     else:
         count_axis(ax.xaxis, X_NAMES[x])
+        if longest <= 1:  # a single epoch or step: the axis would count hundredths of it
+            ax.set_xlim(0, 2)
     if names == ["loss"]:
         ax.set_ylabel(Y_NAMES["loss"])
     else:

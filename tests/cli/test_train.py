@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share, in_steps
+from distlearn.cli.report import title
 from distlearn.comm import SimWorld
+from distlearn.parallel.schedule import actions_of
 from distlearn.trace import Span, Trace
 from distlearn.train import Settings, train
 
@@ -103,6 +106,34 @@ def test_overlap_is_faster_and_the_same(call, tmp_path):
     yes, no = (read(tmp_path / name)["runs"][0] for name in ("yes", "no"))
     assert yes["losses"] == no["losses"]
     assert yes["seconds"] < no["seconds"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--strategy", "pipeline", "--schedule", "gpipe"), "pipeline (gpipe)"),
+        (("--strategy", "pipeline", "--schedule", "pipedream"), "pipeline (pipedream)"),
+        (("--strategy", "hybrid", "--pp", 2, "--tp", 2), "hybrid (pipeline 2, tensor 2, 1f1b)"),
+    ],
+)
+def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
+    """One step of it, as a picture of its own; the time line is without whole actions, whose layers it shows."""
+    result = call(
+        *SMALL[:-2], "--epochs", 1, "--world", "sim", "--size", 4, "--hidden", "16,16", "--out", "out", *words
+    )
+    assert result.exit_code == 0, result.output
+    assert f"1 epoch, {said}" in " ".join(result.output.split())
+    assert (tmp_path / "out" / "schedule.png").exists()
+    trace = Trace.load(tmp_path / "out" / "trace.json")
+    step = actions_of(trace.window(*output.pipeline_step(trace)))
+    assert [a.action.microbatch for a in step if a.rank == 3 and a.action.kind == "B"] == list(range(len(step) // 8))
+    assert {a.action.stage for a in actions_of(trace) if a.rank == 3} == {1 if "hybrid" in words else 3}
+
+
+def test_only_an_mlp_has_widths():
+    digits = data.load("digits")
+    assert title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
+    assert title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
 
 
 def test_a_preset_can_be_changed(call, tmp_path):

@@ -96,6 +96,13 @@ def test_seven_runs_and_more():
     assert same.lines[-1].get_linewidth() < same.lines[0].get_linewidth()
 
 
+def test_a_single_epoch_stands_at_1():
+    loss, accuracy = viz.plot_history(history([2.5], [0.4]))
+    assert loss.get_title("left") == "Loss is 2.5 after one epoch"
+    for ax in (loss, accuracy):
+        assert {1.0} == {t for t in ax.get_xticks() if 0 < t < 2}
+
+
 def test_epochs_without_accuracy_are_left_out():
     ax = viz.plot_history(history([3, 2, 1], [None, 0.5, 0.6]), y="val_accuracy")
     assert ax.lines[0].get_xdata().tolist() == [2, 3]

@@ -16,9 +16,17 @@ LANE = "stage"
 _NAME = re.compile(r"([FB])\[(\d+)(?: of stage (\d+))?\]")
 
 
-def span_name(schedule: Schedule, action: Action) -> str:
-    """Name of an action's span: "F[3]", or "F[3 of stage 2]" where ranks have several stages."""
-    where = "" if schedule.simple else f" of stage {action.stage}"
+def span_name(schedule: Schedule, action: Action, alone: bool = True) -> str:
+    """Name of an action's span: "F[3]", or "F[3 of stage 2]" where the rank's number in the trace is not its stage.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    action : Action
+    alone : bool
+        The trace has no other ranks than the schedule.
+    """
+    where = "" if schedule.simple and alone else f" of stage {action.stage}"
     return f"{action.kind}[{action.microbatch}{where}]"
 
 
