@@ -221,5 +221,7 @@ def user_line(fibre: greenlet) -> str:
         frame = frame.f_back
     if frame is None:
         return ""
-    name = frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
-    return f" ({name}, line {frame.f_lineno}, in {frame.f_code.co_name})"
+    folder, _, name = frame.f_code.co_filename.replace("\\", "/").rpartition("/")
+    in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # of a notebook: such names say nothing
+    where = "" if in_cell else f"{name}, "
+    return f" ({where}line {frame.f_lineno}, in {frame.f_code.co_name})"

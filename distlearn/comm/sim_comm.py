@@ -44,7 +44,10 @@ class SimComm(Collectives):
     def _to(self, dest, tag):
         """Return the channel to `dest`, and the fibre there."""
         key = (dest, tag) if tag else dest
-        found = self._outgoing.get(key)
+        try:
+            found = self._outgoing.get(key)
+        except TypeError:  # an array, say: arguments in the wrong order
+            found = None
         if found is None:
             check_peer("dest", dest, self.rank, self.size)
             channel = self._post.channel(self._context, self.rank, int(dest), tag)
@@ -54,7 +57,10 @@ class SimComm(Collectives):
     def _from(self, source, tag):
         """Return the channel from `source`."""
         key = (source, tag) if tag else source
-        found = self._incoming.get(key)
+        try:
+            found = self._incoming.get(key)
+        except TypeError:  # an array, say: arguments in the wrong order
+            found = None
         if found is None:
             check_peer("source", source, self.rank, self.size)
             found = self._incoming[key] = self._post.channel(self._context, int(source), self.rank, tag)

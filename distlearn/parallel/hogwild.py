@@ -8,6 +8,7 @@ are sparse, ranks rarely touch the same numbers, and it hardly matters.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import platform
@@ -40,25 +41,41 @@ def share_array(comm, n: int, dtype) -> np.ndarray:
     ------
     ValueError
         If ranks run on different machines.
+    OSError
+        If there is no room.
     """
     nodes = comm.broadcast_obj(comm.gather_obj(platform.node()))
     if len(set(nodes)) > 1:
         raise ValueError(
             f"Hogwild: ranks run on {', '.join(sorted(set(nodes)))}, but only one machine can share memory"
         )
-    path = None
-    if comm.rank == 0:
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None  # memory even where temporary files are on a disk
-        handle, path = tempfile.mkstemp(prefix="distlearn-hogwild-", dir=folder)
-        os.truncate(handle, max(1, n * np.dtype(dtype).itemsize))
-        os.close(handle)
-    path = comm.broadcast_obj(path)
+    path = comm.broadcast_obj(_reserve(max(1, n * np.dtype(dtype).itemsize)) if comm.rank == 0 else None)
     array = np.memmap(path, dtype, "r+", shape=(n,))
     comm.barrier()
     if comm.rank == 0:
         with contextlib.suppress(OSError):  # Windows keeps the name while somebody uses the file
             os.unlink(path)
     return array
+
+
+def _reserve(nbytes: int) -> str:
+    """Make a file of zeros for which there is room: in memory, or if that is small (as in containers), on a disk."""
+    folders = [folder for folder in ("/dev/shm", tempfile.gettempdir()) if os.path.isdir(folder)]
+    for folder in folders:
+        handle, path = tempfile.mkstemp(prefix="distlearn-hogwild-", dir=folder)
+        try:
+            if hasattr(os, "posix_fallocate"):  # else the first write for which there is no room kills the process
+                os.posix_fallocate(handle, 0, nbytes)
+            else:
+                os.truncate(handle, nbytes)
+            return path
+        except OSError as error:
+            os.unlink(path)
+            if error.errno != errno.ENOSPC:
+                raise
+        finally:
+            os.close(handle)
+    raise OSError(errno.ENOSPC, f"Hogwild: no room for {nbytes} bytes that all ranks share in {' or '.join(folders)}")
 
 
 class Hogwild:
@@ -78,7 +95,7 @@ class Hogwild:
     pace : callable, optional
         `pace(rank, step) -> seconds` between reading and writing: a straggler, with an old gradient.
     every : int
-        Rank 0 copies the parameters every so many of its steps, for the curve; 0 for never.
+        Rank 0 copies the parameters every so many of its steps, and in the end, for the curve; 0 for never.
 
     Notes
     -----
@@ -120,8 +137,9 @@ class Hogwild:
             Staleness is the number of others' steps between reading and writing, as far as a rank could see.
         """
         check_end("Hogwild.train", steps, seconds)
-        began, tickets = self.clock.now(), math.inf if steps is None else steps * self.size
         snapshots = [Snapshot(0, 0.0, self.flat.data.copy())] if self.every else []
+        self.comm.barrier()  # before the first snapshot is there, nobody may write
+        began, tickets = self.clock.now(), math.inf if steps is None else steps * self.size
         rows: list[tuple] = []
         for step, batch in enumerate(endless(dataset, batch_size, self.rank, self.size, seed)):
             if self._done.sum() >= tickets or self.clock.now() - began >= seconds:
@@ -165,14 +183,17 @@ class Hogwild:
         gradients["version"] = np.arange(1, len(gradients) + 1)  # what ranks saw of one another can have gaps
         gradients["used"] = np.maximum(0, gradients["version"] - 1 - gradients["staleness"])
         params, curve = self.flat.named(), np.zeros(0, CURVE)
+        seconds = float(gradients["time"].max(initial=0.0))
         if self.every:
+            if snapshots[-1].version < len(gradients):  # the others may have gone on after rank 0's last step
+                snapshots.append(Snapshot(len(gradients), seconds, self.flat.data.copy()))
             self.flat.live_in(self.flat.data.copy())  # measuring must not disturb what is shared
             curve = measure(self.flat, snapshots, dataset, self.loss, probe)
         return Run(
             policy="Hogwild, sparse" if self.sparse else "Hogwild",
             workers=self.size,
             gradients=gradients,
-            seconds=float(gradients["time"].max(initial=0.0)),
+            seconds=seconds,
             params=params,
             curve=curve,
             diverged=not np.isfinite(gradients["loss"]).all(),

@@ -95,6 +95,20 @@ def test_deadlock_names_the_ranks_that_returned():
         SimWorld(2).run(program)
 
 
+@pytest.mark.parametrize("path", ["/tmp/ipykernel_4711/2718281828.py", "<ipython-input-3-ce50b290c0fc>"])
+def test_deadlock_in_a_notebook_names_the_line_and_not_the_cells_secret_file(path):
+    namespace = {"np": np}
+    exec(compile("def program(comm):\n    comm.recv(np.empty(3), 1 - comm.rank)", path, "exec"), namespace)
+    with pytest.raises(DeadlockError, match=r"of 24 bytes \(line 2, in program\)"):
+        SimWorld(2).run(namespace["program"])
+
+
+def test_arguments_in_the_wrong_order_are_named():
+    for call in ("send", "recv"):
+        with pytest.raises(RankError, match=r"(dest|source)=array\(\[.*expected a rank from 0 to 1"):
+            SimWorld(2).run(lambda comm, call=call: getattr(comm, call)(1 - comm.rank, np.ones(2)))
+
+
 def test_an_incomplete_collective_is_a_deadlock():
     with pytest.raises(DeadlockError, match=r"rank 1 waits for barrier \(1 of 2 ranks are there\)"):
         SimWorld(2).run(lambda comm: comm.barrier() if comm.rank else None)

@@ -1,6 +1,8 @@
 """Elastic averaging and Hogwild: their formulas, by hand, and what sharing costs."""
 
+import errno
 import os
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -98,6 +100,24 @@ def test_hogwild_of_several():
         assert SimWorld(3).run(wild, lr=1e308)[0].diverged
 
 
+def test_the_curve_of_hogwild_is_that_of_the_whole_run():
+    """Rank 0 takes it, and may be the last to begin or the slowest: the others have trained before and after."""
+
+    def late(comm, seconds, slow):
+        part = Hogwild(comm, model_of(), SoftmaxCrossEntropy(), 0.3, pace=Speeds(3, slow=slow), every=2)
+        comm.clock.sleep(seconds * (comm.rank == 0))
+        return part.train(DATA, batch_size=20, steps=4, seed=3)
+
+    run, want = (SimWorld(3).run(late, seconds, None)[0] for seconds in (50.0, 0.0))
+    assert run.gradients["used"].tolist() == want.gradients["used"].tolist()
+    assert run.curve["loss"].tolist() == want.curve["loss"].tolist()
+    np.testing.assert_allclose(run.curve["time"], want.curve["time"], atol=1e-12)
+    run = SimWorld(3).run(late, 0.0, {0: 9.0})[0]
+    assert run.curve["version"].tolist() == [0, run.updates]
+    assert run.curve["time"][-1] == run.seconds
+    assert run.curve["loss"][-1] < run.curve["loss"][0]
+
+
 def test_shared_memory_is_shared_and_leaves_nothing():
     def program(comm):
         x = share_array(comm, 4, np.float64)
@@ -113,6 +133,28 @@ def test_shared_memory_is_shared_and_leaves_nothing():
         assert not {n for n in set(os.listdir("/dev/shm")) - before if "hogwild" in n}
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="here room cannot be reserved")
+def test_shared_memory_for_which_there_is_no_room(monkeypatch, tmp_path):
+    """Writing into memory that is not there would kill the process: a bus error."""
+    real, full = os.posix_fallocate, []
+
+    def fallocate(handle, start, nbytes):
+        if len(full) < many:
+            full.append(os.readlink(f"/proc/self/fd/{handle}"))
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle, start, nbytes)
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    many = 1
+    assert SimWorld(2).run(lambda comm: share_array(comm, 4, np.float64).tolist()) == [[0, 0, 0, 0]] * 2
+    many = 9
+    with pytest.raises(RankError, match=f"no room for 32 bytes that all ranks share in .*{tmp_path}"):
+        SimWorld(2).run(lambda comm: share_array(comm, 4, np.float64))
+    assert not [path for path in full if os.path.exists(path)]
+    assert not list(tmp_path.iterdir())
+
+
 SCRIPT = """
 import json, numpy as np
 from distlearn.parallel.hogwild import share_array
@@ -125,7 +167,8 @@ def task(comm):
     x = share_array(comm, 3, np.int64)
     x[comm.rank] = comm.rank + 7
     comm.barrier()
-    dense, sparse, spring = tests.wild(comm, steps=10), tests.wild(comm, True, steps=10), tests.elastic(comm).run
+    dense, sparse = (tests.wild(comm, kind, steps=10, lr=0.1) for kind in (False, True))  # at 0.3 a late write can hurt
+    spring = tests.elastic(comm).run
     if comm.rank == 0:
         return x.tolist(), *([r.updates, r.curve["loss"][0], r.curve["loss"][-1]] for r in (dense, sparse, spring))
 
