@@ -6,8 +6,8 @@ import math
 import pickle
 from contextlib import contextmanager
 
+from .events import Letter
 from .faulty_events import Vanished
-from .post import Letter
 from .protocol import check_peer
 from .sim_clock import SimClock
 from .sim_comm import SimComm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .post import Letter, Meeting, Slot
+from .events import Letter, Meeting, Slot
 from .scheduler import Fibre, Waits
 
 

@@ -14,11 +14,12 @@ import math
 import numpy as np
 
 from ..trace import Span
+from .events import Letter, Slot
 from .failures import Loss
 from .faulty_events import FaultyMeeting, Gathering, Listening, Meetings, Vanished, abandon, context_of
 from .faulty_scheduler import FaultyScheduler
 from .faulty_survivors import Survivors
-from .post import Letter, Post, Slot
+from .post import Post
 from .protocol import ANY, CutOffError, PeerLostError, RevokedError
 from .scheduler import Fibre, Waits
 

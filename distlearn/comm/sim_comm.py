@@ -6,8 +6,9 @@ import pickle
 
 import numpy as np
 
+from .events import Letter, Slot
 from .phantom import Phantom
-from .post import Letter, Post, Slot
+from .post import Post
 from .protocol import ANY, check_buffer, check_output, check_peer
 from .scheduler import Fibre, Waits
 from .sim_clock import SimClock

@@ -1,0 +1,150 @@
+"""The formulas behind `cost`: messages, bytes and seconds of every collective, by the name of its function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Formula(NamedTuple):
+    """The cost of one algorithm; `time(n)` is what a message of n bytes takes [s]."""
+
+    messages: Callable  # (p) -> int
+    nbytes: Callable  # (n, p) -> bytes
+    seconds: Callable  # (n, p, time) -> s
+    reduced: Callable = lambda n, p: 0.0  # (n, p) -> bytes that go through arithmetic, one after another
+
+
+def rounds(p: int) -> int:
+    """Return ceil(log2 p)."""
+    return (p - 1).bit_length()
+
+
+def _floor(p: int) -> int:
+    """Return the largest power of two up to p."""
+    return 1 << (p.bit_length() - 1)
+
+
+def _hops(p: int) -> int:
+    """How many messages the rows of a binomial scatter travel in, all together."""
+    return sum(v.bit_count() for v in range(p))
+
+
+def _wire(n, time):
+    """Seconds that n bytes take without the latency."""
+    return time(n) - time(0)
+
+
+def _star(n, p, time):
+    return (p - 1) * time(n)
+
+
+def _to_root(n, p, time):
+    return time(0) + (p - 1) * _wire(n, time) if p > 1 else 0.0
+
+
+def _fold(n, p, time):
+    """A round before and one after, for ranks beyond a power of two."""
+    return 2 * time(n) if _floor(p) < p else 0.0
+
+
+def _reduced_in_rounds(n, p):
+    """Bytes that a rank adds up when it gets whole arrays at distance 1, 2, 4, ..."""
+    return n * (rounds(_floor(p)) + (_floor(p) < p))
+
+
+def _binomial(n, p, time):
+    return rounds(p) * time(0) + (p - 1) * _wire(n, time)
+
+
+FORMULAS = {
+    "flat_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
+    "flat_scatter": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _star),
+    "flat_gather": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root),
+    "flat_reduce": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), _to_root, lambda n, p: n * (p - 1)),
+    "naive_all_reduce": Formula(
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: _to_root(n, p, time) + _star(n, p, time),
+        lambda n, p: n * (p - 1),
+    ),
+    "tree_broadcast": Formula(lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n)),
+    "tree_reduce": Formula(
+        lambda p: p - 1, lambda n, p: n * (p - 1), lambda n, p, time: rounds(p) * time(n), lambda n, p: n * rounds(p)
+    ),
+    "tree_all_reduce": Formula(
+        lambda p: 2 * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * rounds(p) * time(n),
+        lambda n, p: n * rounds(p),
+    ),
+    "tree_scatter": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
+    "tree_gather": Formula(lambda p: p - 1, lambda n, p: n * _hops(p), _binomial),
+    "ring_all_reduce": Formula(
+        lambda p: 2 * p * (p - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
+    ),
+    "ring_reduce_scatter": Formula(
+        lambda p: p * (p - 1),
+        lambda n, p: n * (p - 1),
+        lambda n, p, time: (p - 1) * time(n / p),
+        lambda n, p: n * (p - 1) / p,
+    ),
+    "ring_all_gather": Formula(
+        lambda p: p * (p - 1), lambda n, p: n * p * (p - 1), lambda n, p, time: (p - 1) * time(n)
+    ),
+    "bruck_all_gather": Formula(lambda p: p * rounds(p), lambda n, p: n * p * (p - 1), _binomial),
+    "doubling_all_reduce": Formula(
+        lambda p: _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
+        lambda n, p: n * (_floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p))),
+        lambda n, p, time: rounds(_floor(p)) * time(n) + _fold(n, p, time),
+        _reduced_in_rounds,
+    ),
+    "halving_doubling_all_reduce": Formula(
+        lambda p: 2 * _floor(p) * rounds(_floor(p)) + 2 * (p - _floor(p)),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, time: 2 * rounds(_floor(p)) * time(0)
+        + 2 * (_floor(p) - 1) * _wire(n / _floor(p), time)
+        + _fold(n, p, time),
+        lambda n, p: n * ((_floor(p) - 1) / _floor(p) + (_floor(p) < p)),
+    ),
+    "pairwise_all_to_all": Formula(
+        lambda p: p * (p - 1), lambda n, p: n * (p - 1), lambda n, p, time: (p - 1) * time(n / p)
+    ),
+    "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
+}
+"""By the name of the function; the two-level algorithms, which know nodes, stand below."""
+
+
+def _hierarchical(s: int) -> Formula:
+    """The cost of `hierarchical_all_reduce` with s ranks per node."""
+
+    def messages(p):
+        nodes = -(-p // s)
+        return 2 * (p - nodes) + 2 * nodes * (nodes - 1)
+
+    def seconds(n, p, inside, between):
+        nodes = -(-p // s)
+        return 2 * rounds(min(s, p)) * inside(n) + 2 * (nodes - 1) * between(n / nodes)
+
+    def reduced(n, p):
+        nodes = -(-p // s)
+        return n * (rounds(min(s, p)) + (nodes - 1) / nodes)
+
+    return Formula(messages, lambda n, p: 2 * n * (p - 1), seconds, reduced)
+
+
+def _torus(s: int) -> Formula:
+    """The cost of `torus_all_reduce` with s ranks per node."""
+    return Formula(
+        lambda p: 2 * p * (s - 1 + p // s - 1),
+        lambda n, p: 2 * n * (p - 1),
+        lambda n, p, inside, between: 2 * (s - 1) * inside(n / s) + 2 * (p // s - 1) * between(n / p),
+        lambda n, p: n * (s - 1) / s + n * (p // s - 1) / p,
+    )
+
+
+LEVELS = {"hierarchical_all_reduce": _hierarchical, "torus_all_reduce": _torus}
+"""By the name of the function: the formula for so many ranks per node."""
