@@ -17,6 +17,7 @@ from .protocol import (
     check_op,
     check_output,
     check_peer,
+    check_reducible,
     check_root,
     check_rows,
     ignore_report,
@@ -78,6 +79,7 @@ class LocalComm:
         """Return `x`."""
         check_op(op, 0)
         check_output("all_reduce", x, 0)
+        check_reducible("all_reduce", x, op, 0)
         return x
 
     def iall_reduce(self, x, op="sum"):
@@ -88,6 +90,7 @@ class LocalComm:
         """Return a flat copy of `x`."""
         check_op(op, 0)
         check_buffer("reduce_scatter", x, 0)
+        check_reducible("reduce_scatter", x, op, 0)
         return x.reshape(-1).copy()
 
     def all_gather(self, x):
