@@ -83,7 +83,9 @@ class BatchNorm(_Scaled):
     def forward(self, x):
         self._check(x)
         xp, n = get_xp(x), math.prod(x.shape[:-1])
-        if n < 2:
+        if n == 0:  # a rank without samples, which still takes part in the step
+            return x.copy(), None
+        if n == 1:
             raise ValueError(f"{self!r}: cannot normalise over {n} value(s) a channel; use eval() to predict")
         mean = ops.column_sums(x) / n
         normal = x - mean
@@ -93,6 +95,8 @@ class BatchNorm(_Scaled):
         return normal * self.gamma.data + self.beta.data, (normal, scale, mean, var)
 
     def backward(self, dy, saved):
+        if saved is None:
+            return dy
         normal, scale, mean, var = saved
         n = math.prod(dy.shape[:-1])
         dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)

@@ -43,7 +43,7 @@ class Recurrent(Layer):
         x = swap(x)
         y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
-        return x, y.reshape(*x.shape[:2], -1)
+        return x, y.reshape(*x.shape[:2], y.shape[-1])
 
     def _add_gradients(self, x, h, dgates, dproducts):
         """Add the gradients of W, U and b; return that of x.

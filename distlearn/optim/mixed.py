@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import get_xp
 from ..nn.base import Param
 from .clip import clip_by_norm
+from .optimizer import update_cost
 from .rule import Rule, pieces
 
 
@@ -103,6 +104,17 @@ class MixedPrecision:
         if self._good >= self.growth_interval:
             self.scale *= 2
             self._good = 0
+
+    def cost(self) -> tuple[int, int]:
+        """Return what a step computes and moves: (flops, bytes).
+
+        The rule's; and gradients are widened and scaled, weights rounded.
+        """
+        flops, nbytes = update_cost(self.master, self.states)
+        for m, p in zip(self.master, self.params, strict=True):
+            flops += m.size
+            nbytes += 2 * p.nbytes + 4 * m.nbytes
+        return flops, nbytes
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
