@@ -88,7 +88,13 @@ def parse_arguments(words) -> tuple[list, dict]:
 @click.option("--size", type=click.IntRange(1), default=None, help="Number of ranks.  [default: 1]")
 @click.option("--threads", type=click.IntRange(1), help="BLAS threads of each rank; by default they share the cores.")
 @click.option("--timeout", type=float, help="Longest time [s].")
-def run(function, arguments, world, size, threads, timeout):
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Find mistakes on real ranks: sends wait for their receives, and collective calls that differ raise "
+    "instead of mixing data up. The simulator always does.",
+)
+def run(function, arguments, world, size, threads, timeout, strict):
     """Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
 
     ARGs are JSON, by position or as name=JSON. A module in the current folder is found.
@@ -105,15 +111,19 @@ def run(function, arguments, world, size, threads, timeout):
     if ranks:
         if world not in (None, "mpi") or size not in (None, ranks):
             raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world and --size out")
-        _run_as_rank(call, args, kwargs, timeout)
+        _run_as_rank(call, args, kwargs, timeout, strict)
         return
     size = size or 1
     world = world or ("local" if size == 1 else "engines")
     if world == "local" and size != 1:
         raise click.UsageError(f"--world local is one rank, not {size}; use sim, mpi or engines")
     if world == "mpi":
-        sys.exit(_launch(function, arguments, size, threads, timeout))
-    with plain_errors(CommError, ValueError), blas_threads(threads), _world(world, size, threads, timeout) as place:
+        sys.exit(_launch(function, arguments, size, threads, timeout, strict))
+    with (
+        plain_errors(CommError, ValueError),
+        blas_threads(threads),
+        _world(world, size, threads, timeout, strict) as place,
+    ):
         _ship_by_value(call)
         with _users_traceback(place):
             results = place.run(call, *args, **kwargs)
@@ -131,35 +141,35 @@ def _users_traceback(place):
         raise
 
 
-def _run_as_rank(call, args, kwargs, timeout) -> None:
+def _run_as_rank(call, args, kwargs, timeout, strict) -> None:
     """Be one of the ranks that mpiexec started; a rank that raises ends them all, with its traceback."""
     from ..world import MPIWorld
 
-    with plain_errors(CommError), MPIWorld(timeout=timeout) as world:
+    with plain_errors(CommError), MPIWorld(timeout=timeout, strict=strict) as world:
         results = world.run(call, *args, **kwargs)
         if world.rank == 0:
             show(results)
 
 
-def _launch(function, arguments, size, threads, timeout) -> int:
+def _launch(function, arguments, size, threads, timeout, strict) -> int:
     """Have mpiexec start this command again; return its exit status."""
     from ..world import launch
 
     try:
-        command = ["python", "-m", "distlearn.cli", "run", function, *arguments]
+        command = ["python", "-m", "distlearn.cli", "run", *["--strict"] * strict, function, *arguments]
         return launch(size, command, threads=threads, timeout=timeout).returncode
     except subprocess.TimeoutExpired:
         raise click.ClickException(f"{size} ranks had not returned after {timeout:g} s, and were ended") from None
 
 
-def _world(world, size, threads, timeout):
+def _world(world, size, threads, timeout, strict):
     """Make the world."""
     if world == "sim":
         return SimWorld(size)
     if world == "engines":
         from ..world import EngineWorld
 
-        return EngineWorld(size, threads=threads, timeout=timeout)
+        return EngineWorld(size, threads=threads, timeout=timeout, strict=strict)
     return LocalWorld()
 
 

@@ -18,6 +18,7 @@ from .protocol import (
     check_op,
     check_output,
     check_peer,
+    check_reducible,
     check_root,
     check_rows,
     ignore_report,
@@ -79,6 +80,7 @@ class LocalComm:
         """Return `x`."""
         check_op(op, 0)
         check_output("all_reduce", x, 0)
+        check_reducible("all_reduce", x, op, 0)
         return x
 
     def iall_reduce(self, x, op="sum"):
@@ -89,6 +91,7 @@ class LocalComm:
         """Return a flat copy of `x`."""
         check_op(op, 0)
         check_buffer("reduce_scatter", x, 0)
+        check_reducible("reduce_scatter", x, op, 0)
         return x.reshape(-1).copy()
 
     def all_gather(self, x):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 
 class Mesh:
     """Ranks laid out as a box with named axes; every axis gives this rank a communicator along it.
@@ -67,7 +69,7 @@ class Mesh:
         rank = 0
         for name, n in self.axes.items():
             c = coordinates.get(name, self.coordinates[name])
-            if not 0 <= c < n:
+            if not hasattr(c, "__index__") or not 0 <= c < n:
                 raise ValueError(f"rank_at: {name}={c!r}, expected 0 to {n - 1}")
             rank = rank * n + c
         return rank
@@ -110,8 +112,9 @@ def mesh(comm, /, **axes: int) -> Mesh:
     if taken:
         raise ValueError(f"rank {comm.rank}: {call}: an axis cannot be called {taken[0]!r}")
     for name, n in axes.items():
-        if not isinstance(n, int) or isinstance(n, bool) or (n < 1 and n != -1):
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or (n < 1 and n != -1):
             raise ValueError(f"rank {comm.rank}: {call}: {name}={n!r}, expected a length, 1 or more, or -1")
+    axes = {name: int(n) for name, n in axes.items()}
     free = [name for name, n in axes.items() if n == -1]
     if len(free) > 1:
         raise ValueError(f"rank {comm.rank}: {call}: only one axis can be -1")

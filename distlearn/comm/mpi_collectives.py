@@ -8,7 +8,16 @@ import numpy as np
 
 from .collectives import shares
 from .mpi_work import MPIWork
-from .protocol import CommError, check_buffer, check_deal, check_op, check_output, check_root, check_rows
+from .protocol import (
+    CommError,
+    check_buffer,
+    check_deal,
+    check_op,
+    check_output,
+    check_reducible,
+    check_root,
+    check_rows,
+)
 from .staging import as_bytes, empty, from_host, like, settled, to_host
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
@@ -34,12 +43,9 @@ class Collectives:
 
     def _reduction(self, call, x, op):
         """Return what MPI reduces in place of the host array `x`, and MPI's name for `op`."""
-        dtype = x.dtype
-        kind = dtype.kind
-        if kind not in "iufcb" or not dtype.isnative or (kind == "c" and op in ("min", "max")):
-            raise TypeError(f"rank {self.rank}: {call} cannot form the {op} of arrays of dtype {dtype.str}")
-        mpi_op = getattr(self.mpi, (BOOL_OPS if kind == "b" else OPS)[op])
-        return settled(x.astype(np.float32)) if dtype.char == "e" else x, mpi_op
+        check_reducible(call, x, op, self.rank)
+        mpi_op = getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
+        return settled(x.astype(np.float32)) if x.dtype.char == "e" else x, mpi_op
 
     def iall_reduce(self, x, op="sum"):
         """Start an all-reduce, in place; do not touch `x` before `wait`."""

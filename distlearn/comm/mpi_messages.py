@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 
 from .mpi_work import MPIWork, RecvWork, SendWork
-from .protocol import ANY, check_buffer, check_output, check_peer
+from .protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .staging import as_bytes, from_host, to_host
 
 
@@ -15,10 +15,7 @@ class Messages:
     """Point-to-point operations of `MPIComm`."""
 
     def _tag(self, tag) -> int:
-        if not isinstance(tag, (int, np.integer)) or not 0 <= tag < self._object_tags:
-            raise ValueError(
-                f"rank {self.rank}: tag={tag!r}, expected a whole number from 0 to {self._object_tags - 1}"
-            )
+        check_tag(tag, self.rank, self._object_tags)
         return int(tag)
 
     def _isend(self, x, dest, tag, name) -> MPIWork:

@@ -173,7 +173,7 @@ class HierarchicalNetwork:
     plain = False
 
     def __post_init__(self):
-        if not isinstance(self.ranks_per_node, int) or self.ranks_per_node < 1:
+        if not hasattr(self.ranks_per_node, "__index__") or self.ranks_per_node < 1:
             raise ValueError(f"HierarchicalNetwork: ranks_per_node is {self.ranks_per_node!r}, expected 1 or more")
 
     # what a network of one level has, too: as a message between nodes sees it

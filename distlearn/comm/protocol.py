@@ -213,12 +213,17 @@ class FaultTolerant(Protocol):
 # -- checks that every communicator makes before it touches the network: the same message everywhere
 
 
+WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
+"""Operations that have a form for objects, named `*_obj`."""
+
+
 def check_buffer(what: str, x, rank: int) -> None:
     """Raise unless `x` is an array that can travel without a copy."""
+    hint = f"; use {what}_obj for other objects" if what in WITH_OBJECTS else ""
     if not hasattr(x, "dtype") or not hasattr(x, "flags"):
-        raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}; use {what}_obj for other objects")
+        raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}{hint}")
     if x.dtype.hasobject:
-        raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}; use the _obj form")
+        raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
     if not x.flags.c_contiguous:
         raise ValueError(
             f"rank {rank}: {what} needs a contiguous array, got shape {x.shape} with strides {x.strides}; "
@@ -229,6 +234,10 @@ def check_buffer(what: str, x, rank: int) -> None:
 def check_output(what: str, x, rank: int) -> None:
     """Raise unless `x` is a contiguous array that may be written."""
     check_buffer(what, x, rank)
+    if isinstance(x, np.generic):
+        raise TypeError(
+            f"rank {rank}: {what} writes into its buffer, but a {type(x).__name__} is none; use np.array(x)"
+        )
     if getattr(x.flags, "writeable", True) is False:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
@@ -251,6 +260,20 @@ def check_op(op: str, rank: int) -> None:
     """Raise unless `op` names a reduction."""
     if op not in REDUCTIONS:
         raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
+
+
+def check_reducible(what: str, x, op: str, rank: int) -> None:
+    """Raise unless arrays like `x` can be reduced by `op`, which is known, on every kind of rank."""
+    dtype = x.dtype
+    if dtype.kind not in "iufcb" or not dtype.isnative or (dtype.kind == "c" and op in ("min", "max")):
+        raise TypeError(f"rank {rank}: {what} cannot form the {op} of arrays of dtype {dtype.str}")
+
+
+def check_tag(tag: int, rank: int, n_tags: float = float("inf")) -> None:
+    """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
+    if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
+        bound = f"from 0 to {n_tags - 1}" if n_tags < float("inf") else "of 0 or more"
+        raise ValueError(f"rank {rank}: tag={tag!r}, expected a whole number {bound}")
 
 
 def check_rows(what: str, x, rank: int, size: int) -> None:

@@ -9,7 +9,17 @@ from ..backend import get_xp
 from ..trace import Span
 from .collectives import shares
 from .lane import first_common
-from .protocol import REDUCTIONS, CommError, check_buffer, check_deal, check_op, check_output, check_root, check_rows
+from .protocol import (
+    REDUCTIONS,
+    CommError,
+    check_buffer,
+    check_deal,
+    check_op,
+    check_output,
+    check_reducible,
+    check_root,
+    check_rows,
+)
 from .sim_work import MeetingWork, UntouchedWork
 
 
@@ -48,6 +58,7 @@ class Collectives:
         """Start an all-reduce; sums are formed in the order of ranks, so every run gives the same bits."""
         check_op(op, self.rank)
         check_output("all_reduce", x, self.rank)
+        check_reducible("all_reduce", x, op, self.rank)
         what = ("all_reduce", f"op={op!r}", x.shape, str(x.dtype))
         snapshot = x.copy()
         work = self._meet("all_reduce", what, snapshot, x.nbytes, lambda xs: [_reduce(xs, op)] * len(xs), into=x)
@@ -61,6 +72,7 @@ class Collectives:
         """Reduce, and keep this rank's share."""
         check_op(op, self.rank)
         check_buffer("reduce_scatter", x, self.rank)
+        check_reducible("reduce_scatter", x, op, self.rank)
         what = ("reduce_scatter", f"op={op!r}", x.shape, str(x.dtype))
 
         def finish(xs):

@@ -9,7 +9,7 @@ import numpy as np
 from .events import Letter, Slot
 from .phantom import Phantom
 from .post import Post
-from .protocol import ANY, check_buffer, check_output, check_peer
+from .protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .scheduler import Fibre, Waits
 from .sim_clock import SimClock
 from .sim_collectives import Collectives
@@ -51,6 +51,7 @@ class SimComm(Collectives):
             found = None
         if found is None:
             check_peer("dest", dest, self.rank, self.size)
+            check_tag(tag, self.rank)
             channel = self._post.channel(self._context, self.rank, int(dest), tag)
             found = self._outgoing[key] = channel, self._members[dest].rank
         return found
@@ -64,6 +65,7 @@ class SimComm(Collectives):
             found = None
         if found is None:
             check_peer("source", source, self.rank, self.size)
+            check_tag(tag, self.rank)
             found = self._incoming[key] = self._post.channel(self._context, int(source), self.rank, tag)
         return found
 
@@ -141,6 +143,7 @@ class SimComm(Collectives):
     def send_obj(self, obj, dest, tag=0):
         """Send a pickled object; blocks until it is received, unless it is small enough to be eager."""
         check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank)
         data = pickle.dumps(obj, protocol=5)
         post, fibre = self._post, self._fibre
         arrival = post.launch(fibre, self._members[dest].rank, len(data), tag)
@@ -160,6 +163,7 @@ class SimComm(Collectives):
         """Receive the object from `source` (or anyone) that arrives first."""
         if source != ANY:
             check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank)
         post, fibre, key = self._post, self._fibre, (self._context, self.rank, tag)
         box = post.objects[key]
         waiting = [q.arrival for q in box if source in (ANY, q.source)]

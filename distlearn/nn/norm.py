@@ -83,7 +83,9 @@ class BatchNorm(_Scaled):
     def forward(self, x):
         self._check(x)
         xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, ops.single(x)
-        if n < 2:
+        if n == 0:  # a rank without samples, which still takes part in the step
+            return x.astype(dtype), None
+        if n == 1:
             raise ValueError(f"{self!r}: cannot normalise over {n} value(s) a channel; use eval() to predict")
         mean = ops.column_sums(x) / n
         normal = x - mean
@@ -94,6 +96,8 @@ class BatchNorm(_Scaled):
         return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale, mean, var)
 
     def backward(self, dy, saved):
+        if saved is None:
+            return dy
         normal, scale, mean, var = saved
         n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, ops.single(dy)
         dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)

@@ -10,7 +10,7 @@ from ..backend import get_xp
 from ..nn.base import Param
 from ..nn.ops import rounded
 from .clip import clip_by_norm
-from .optimizer import check_clip_norm
+from .optimizer import check_clip_norm, update_cost
 from .plan import as_plan
 from .rule import Rule, pieces
 
@@ -115,6 +115,17 @@ class MixedPrecision:
         if self._good >= self.growth_interval:
             self.scale *= 2
             self._good = 0
+
+    def cost(self) -> tuple[int, int]:
+        """Return what a step computes and moves: (flops, bytes).
+
+        The rule's; and gradients are widened and scaled, weights rounded.
+        """
+        flops, nbytes = update_cost(self.master, self.states)
+        for m, p in zip(self.master, self.params, strict=True):
+            flops += m.size
+            nbytes += 2 * p.nbytes + 4 * m.nbytes
+        return flops, nbytes
 
     def zero_grad(self) -> None:
         """Clear the gradients."""

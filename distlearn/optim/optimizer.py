@@ -67,19 +67,24 @@ class Optimizer:
         self.steps += 1
 
     def cost(self) -> tuple[int, int]:
-        """Return what a step computes and moves: (flops, bytes).
-
-        Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
-        weights and memory are read and written.
-        """
-        flops = nbytes = 0
-        for p, state in zip(self.params, self.states, strict=True):
-            arrays = 1 + len(memory_of(state))
-            flops += 2 * arrays * p.size
-            nbytes += (1 + 2 * arrays) * p.nbytes
-        return flops, nbytes
+        """Return what a step computes and moves: (flops, bytes); see `update_cost`."""
+        return update_cost(self.params, self.states)
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
         for p in self.params:
             p.zero_grad()
+
+
+def update_cost(params: list[Param], states: list) -> tuple[int, int]:
+    """Return what a rule computes and moves for some parameters: (flops, bytes).
+
+    Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
+    weights and memory are read and written.
+    """
+    flops = nbytes = 0
+    for p, state in zip(params, states, strict=True):
+        arrays = 1 + len(memory_of(state))
+        flops += 2 * arrays * p.size
+        nbytes += (1 + 2 * arrays) * p.nbytes
+    return flops, nbytes

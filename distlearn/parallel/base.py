@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Protocol
 
 from ..backend import to_numpy
@@ -55,6 +56,46 @@ def params_on_root(model, rank: int) -> dict | None:
     return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
 
+def share_params(comm, model) -> None:
+    """Give every rank rank 0's parameters, so that they are equal beyond doubt; every rank must call.
+
+    One small object, and one broadcast for each parameter.
+
+    Raises
+    ------
+    ValueError
+        On a rank whose model is not that of rank 0: real networks would mix the two up without a word.
+    """
+    if comm.size == 1:
+        return
+    mine = [f"{p.name} {tuple(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params]
+    theirs = comm.broadcast_obj(mine)
+    if mine != theirs:
+        here, there = next((a, b) for a, b in zip_longest(mine, theirs, fillvalue="nothing more") if a != b)
+        raise ValueError(f"rank {comm.rank}: the model has {here} where that of rank 0 has {there}")
+    for p in model.params:
+        comm.broadcast(p.data)
+
+
+def check_optimizer(strategy, model, optimizer) -> None:
+    """Raise if an optimizer changes none of the model's parameters: it was made for another model."""
+    learned = {id(p) for p in model.params if not p.frozen and p.size}
+    if optimizer is not None and learned and learned.isdisjoint(map(id, optimizer.params)):
+        raise ValueError(
+            f"{type(strategy).__name__}: none of the optimizer's {len(optimizer.params)} parameters belongs to the "
+            "model; make it with Optimizer(model.params, ...)"
+        )
+
+
+def refuse_masters(what: str, optimizer) -> None:
+    """Raise if an optimizer changes copies of its own, of which `what` knows nothing."""
+    if hasattr(optimizer, "master"):
+        raise TypeError(
+            f"{what} works on the parameters themselves, but {type(optimizer).__name__} keeps masters of its own; "
+            "use an Optimizer, or DataParallel"
+        )
+
+
 class Replicated:
     """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
 
@@ -72,8 +113,8 @@ class Replicated:
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
         self.rank, self.size = comm.rank, comm.size
         self.clock: Clock = comm.clock
-        for p in model.params:
-            comm.broadcast(p.data)
+        check_optimizer(self, model, optimizer)
+        share_params(comm, model)
 
     def update(self) -> None:
         """Let the optimizer take its step, and record it."""
@@ -115,6 +156,7 @@ class Serial:
     checkpointable = True
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
+        check_optimizer(self, model, optimizer)
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.clock = WallClock() if clock is None else clock
 

@@ -9,6 +9,9 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 
 from __future__ import annotations
 
+import numpy as np
+
+from ..backend import get_xp
 from ..comm.collectives import shares
 from ..nn.base import check_positive
 from .base import Replicated
@@ -48,7 +51,8 @@ class DataParallel(Replicated):
     Notes
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages each.
-    The loss rides along in the last bucket; beside codes, which would spoil it, it goes by itself. Saves what the model
+    The loss rides along in the last bucket; beside codes and in half precision, which would spoil it, it goes by
+    itself, as 8 bytes. Saves what the model
     saves. Accumulation sends no more than that.
 
     References
@@ -75,10 +79,13 @@ class DataParallel(Replicated):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
         self.overlap, self.accumulate, self.check_every = overlap, accumulate, check_every
+        if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
+            raise TypeError(f"DataParallel: compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.buckets = make_buckets(model.params, cap_bytes, extra=1)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._steps = 0
+        self._loss = self._place_of_loss(compress)
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for i, bucket in enumerate(self.buckets):
@@ -90,6 +97,7 @@ class DataParallel(Replicated):
         for bucket in self.buckets:
             bucket.clear()
         self._works = []
+        self._loss[...] = 0
         *first, last = micro_batches(batch, self.accumulate)
         for x, y in first:
             self._learn(x, y, batch.n)
@@ -97,19 +105,33 @@ class DataParallel(Replicated):
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
+        if not self._loss_rides:
+            self._works.append(self.comm.iall_reduce(self._loss))
         for work in self._works:
             work.wait()
         self.update()
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
-        return float(self.buckets[-1].extra[0])
+        return float(self._loss[0])
+
+    def _place_of_loss(self, compress):
+        """Return where the loss is summed: at the end of the last bucket, if that does not round it."""
+        if self.buckets and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4:
+            return self.buckets[-1].extra
+        like = self.model.params or self.optimizer.params
+        return (get_xp(like[0].data) if like else np).zeros(1, np.float64)
+
+    @property
+    def _loss_rides(self) -> bool:
+        """Whether the loss travels in the last bucket."""
+        return bool(self.buckets) and self._loss is self.buckets[-1].extra
 
     def _learn(self, x, y, n: int, on_grad=None) -> None:
         """Add the gradients and the loss of one micro-batch; when this returns, its activations are gone."""
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, y, n)
-        self.buckets[-1].extra[0] += loss
+        self._loss[0] += loss
         self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
 
     def check(self) -> None:
@@ -134,8 +156,6 @@ class DataParallel(Replicated):
             self._works.append(self.comm.iall_reduce(bucket.flat))
             return
         self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
-        if bucket.extra.size:
-            self._works.append(self.comm.iall_reduce(bucket.extra))
 
 
 def micro_batches(batch, count: int) -> list:

@@ -17,6 +17,7 @@ from ..comm.mesh import mesh
 from ..data import Batch
 from ..nn import Sequential
 from ..nn.base import Param
+from .base import share_params
 from .codecs import Codec
 from .data import DataParallel
 from .pipeline import Pipeline
@@ -96,8 +97,7 @@ class Hybrid(DataParallel):
         compress: Codec | None = None,
     ):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
-        for p in model.params:
-            comm.broadcast(p.data)
+        share_params(comm, model)
         self.names = [p.name for p in model.params]
         model = parallelize(model, self.mesh.tp)
         self._places = places_of(model)
@@ -132,7 +132,7 @@ class Hybrid(DataParallel):
         def start(p):  # the last bucket waits for the loss, which the pipeline knows when all is done
             held_back.append(p) if self._bucket_of.get(id(p)) is last else on_grad(p)
 
-        last.extra[0] += self.pipeline.accumulate(Batch(x, y, n), start)
+        self._loss[0] += self.pipeline.accumulate(Batch(x, y, n), start)
         for p in held_back:
             on_grad(p)
 

@@ -7,8 +7,10 @@ rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..backend import get_xp
-from .base import Replicated
+from .base import Replicated, refuse_masters
 from .replicas import optimizer_arrays
 
 
@@ -59,11 +61,7 @@ class LocalSGD(Replicated):
     def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8, average_state: bool = False):
         if every is not None and not (hasattr(every, "__index__") and every >= 1):
             raise ValueError(f"LocalSGD: every is {every!r}, expected 1 step or more, or None for once at the end")
-        if hasattr(optimizer, "master"):
-            raise TypeError(
-                f"LocalSGD averages the parameters that the optimizer changes, but {type(optimizer).__name__} keeps "
-                "masters of its own; use an Optimizer"
-            )
+        refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
         self.every, self.average_state = every, average_state
         self._steps = self._samples = 0  # since the last average
@@ -98,7 +96,7 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace everybody's parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        groups = list(by_dtype(self._arrays()).values())
+        groups = list(by_dtype(self._arrays()).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
@@ -128,8 +126,8 @@ def by_dtype(arrays) -> dict:
 
 def _pack(arrays, factor: float, riders=()):
     """Return one flat array of all `arrays` times `factor`, with a few numbers at its end."""
-    xp = get_xp(arrays[0])
-    return xp.concatenate([a.reshape(-1) * factor for a in arrays] + [xp.asarray(riders, arrays[0].dtype)])
+    xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
+    return xp.concatenate([a.reshape(-1) * factor for a in arrays] + [xp.asarray(riders, dtype)])
 
 
 def _unpack(flat, arrays, divisor: float) -> None:

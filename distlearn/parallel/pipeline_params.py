@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import to_numpy
+from .base import refuse_masters
 
 
 class Entry(NamedTuple):
@@ -97,6 +98,7 @@ def restricted(optimizer, params):
         Of the whole model.
     params : list of Param
     """
+    refuse_masters("a pipeline", optimizer)
     mine = {id(p) for p in params}
     part = copy.copy(optimizer)
     kept = [(p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True) if id(p) in mine]

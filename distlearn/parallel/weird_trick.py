@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ..backend import get_xp
 from ..comm.collectives import shares
 from ..nn import Dropout, Flatten, Linear, Sequential
+from .base import share_params
 from .bucket import group_params
 from .data import DataParallel
 from .stages import cut
@@ -62,8 +63,7 @@ class OneWeirdTrick(DataParallel):
     """
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
-        for p in model.params:
-            comm.broadcast(p.data)
+        share_params(comm, model)
         self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
         self.halves = Halves.of(model, comm)
         features, dense, _ = self.halves
@@ -83,7 +83,7 @@ class OneWeirdTrick(DataParallel):
         out, kept = dense.forward(gather_rows(comm, here, parts))
         loss, dy = self.loss(out, y, n)
         if comm.rank == 0:  # everybody has found the same
-            self.buckets[-1].extra[0] += loss
+            self._loss[0] += loss
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_rows(comm, dy, parts) if sums else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=on_grad, clock=self.clock)

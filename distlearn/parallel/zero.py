@@ -23,7 +23,7 @@ from ..backend import get_xp, to_numpy
 from ..nn.base import nbytes
 from ..nn.container import Sequential
 from ..optim import Optimizer
-from .base import update
+from .base import share_params, update
 from .bucket import group_params
 from .zero_group import Group
 from .zero_memory import Ledger, Memory
@@ -84,8 +84,7 @@ class ZeRO:
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
         self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
         self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
-        for p in model.params:
-            comm.broadcast(p.data)
+        share_params(comm, model)
         self._ledger = Ledger()
         self._frozen = [p for p in model.params if p.frozen]
         self._ledger.take(2 * sum(p.nbytes for p in self._frozen))

@@ -20,6 +20,9 @@ def helper(x):
 def total(comm, start=0, *, factor=1):
     return float(comm.all_reduce(np.array([helper(comm.rank) * factor + start], float))[0])
 
+def differs(comm):
+    return comm.all_reduce(np.zeros(3 + comm.rank)).size
+
 def quiet(comm):
     pass
 
@@ -98,6 +101,14 @@ def test_a_rank_that_raises_ends_all(call, capfd):
     assert "comm.rank == comm.size - 1" in err or "in fails" in err, "the traceback shows the user's line"
 
 
+@pytest.mark.mpi
+def test_strict_ranks_compare_their_calls(call, capfd):
+    result = call("MODULE:differs", "--world", "mpi", "--size", 2, "--strict")
+    assert result.exit_code != 0
+    error = capfd.readouterr().err
+    assert "rank 1 calls all_reduce(op='sum', (4,), float64) where rank 0 calls all_reduce(op='sum', (3,)" in error
+
+
 @pytest.mark.engines
 def test_engines_get_the_module_whole(call):
     assert lines(call("--world", "engines", "--size", 2, "MODULE:total")) == ["rank 0: 3.0", "rank 1: 3.0"]
@@ -116,7 +127,7 @@ def test_a_simulated_rank_that_raises(call):
         (["MODULE"], "expected module:function"),
         ([":f"], "expected module:function"),
         (["nowhere:f"], "there is no module 'nowhere'"),
-        (["MODULE:nothing"], "has no 'nothing'; it has helper, total, quiet, fails"),
+        (["MODULE:nothing"], "has no 'nothing'; it has helper, total, differs, quiet, fails"),
         (["MODULE:number"], "is a int, expected a function"),
         (["MODULE:total", "abc"], """a string is '"abc"'"""),
         (["MODULE:total", "factor=2", "3"], "arguments by name are last"),

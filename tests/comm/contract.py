@@ -425,6 +425,18 @@ def contract_bad_buffers_are_refused(comm):
     comm.barrier()
 
 
+def contract_what_cannot_be_reduced_is_refused(comm):
+    for dtype, op in (("datetime64[s]", "sum"), ("complex64", "max"), ("complex128", "min")):
+        for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter):
+            _refused(comm, TypeError, f"cannot form the {op} of arrays of dtype", call, np.zeros(2, dtype), op)
+    _refused(
+        comm, TypeError, "all_reduce writes into its buffer, but a float64 is none", comm.all_reduce, np.float64(1)
+    )
+    for call in (comm.all_reduce, comm.reduce_scatter, comm.all_gather):  # a form for objects they do not have
+        _refused(comm, TypeError, "takes an array, got list$", call, [1.0])
+    comm.barrier()
+
+
 def contract_bad_names_are_refused(comm):
     x = np.zeros(2)
     for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter):
@@ -448,6 +460,11 @@ def contract_bad_messages_are_refused(comm):
         _refused(comm, ValueError, "send needs a contiguous array", comm.send, np.zeros((4, 4))[:, 1], peer)
         _refused(comm, TypeError, "send takes an array, got str; use send_obj", comm.send, "text", peer)
         _refused(comm, ValueError, "recv needs a contiguous array", comm.recv, np.zeros((4, 4))[:, 1], peer)
+        for tag in (-1, 0.5):
+            _refused(comm, ValueError, f"tag={tag}, expected a whole number", comm.isend, np.zeros(1), peer, tag)
+            _refused(comm, ValueError, f"tag={tag}, expected a whole number", comm.irecv, np.zeros(1), peer, tag)
+            _refused(comm, ValueError, f"tag={tag}, expected a whole number", comm.send_obj, "text", peer, tag)
+            _refused(comm, ValueError, f"tag={tag}, expected a whole number", comm.recv_obj, peer, tag)
     comm.barrier()
 
 

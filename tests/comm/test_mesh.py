@@ -58,9 +58,14 @@ def test_unknown_axes_are_named():
             (lambda: m["tp"], KeyError, "no axis 'tp'"),
             (lambda: m.rank_at(tp=0), ValueError, "no axis 'tp'"),
             (lambda: m.rank_at(dp=2), ValueError, "dp=2, expected 0 to 1"),
+            (lambda: m.rank_at(dp=1.0), ValueError, "dp=1.0, expected 0 to 1"),
         ]:
             with pytest.raises(kind, match=match):
                 call()
         return repr(m)
 
     assert SimWorld(2).run(program) == ["Mesh(rank 0: dp 0 of 2)", "Mesh(rank 1: dp 1 of 2)"]
+
+
+def test_numpys_whole_numbers_are_lengths():
+    assert SimWorld(6).run(lambda comm: mesh(comm, dp=np.int64(2), pp=-1).axes)[0] == {"dp": 2, "pp": 3}

@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, Roofline, SimWorld
-from distlearn.nn import MLP, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.optim import RULES, Optimizer
-from distlearn.parallel import DataParallel, Serial, make_buckets
+from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn.base import move
+from distlearn.optim import RULES, MixedPrecision, Optimizer
+from distlearn.parallel import (
+    FP16,
+    DataParallel,
+    LocalSGD,
+    NaiveDataParallel,
+    Pipeline,
+    Serial,
+    TensorParallel,
+    make_buckets,
+)
 from distlearn.testing import assert_same_as_serial, assert_same_params
 
 RNG = np.random.default_rng(0)
@@ -185,3 +195,95 @@ def test_a_gradient_that_nothing_was_added_to_is_zero_in_every_step(overlap):
 def test_a_cap_of_nothing_is_an_error():
     with pytest.raises(ValueError, match="cap_bytes is 0"):
         make_buckets([Param(np.zeros(1))], 0)
+
+
+# -- models and optimizers that are not as usual -----------------------------------------------------------------------
+
+
+def frozen_model(comm, make):
+    model = model_of("plain")
+    for p in model.params:
+        p.frozen = True
+    strategy = make(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+    part = np.array_split(np.arange(20), comm.size)[comm.rank]
+    return strategy.step(Batch(X[part], Y[part], 20))
+
+
+@pytest.mark.parametrize("strategy", [DataParallel, NaiveDataParallel, LocalSGD])
+def test_a_model_without_anything_to_learn_has_a_loss_all_the_same(strategy):
+    options = {"every": 1} if strategy is LocalSGD else {}
+    losses = SimWorld(3).run(frozen_model, lambda *args: strategy(*args, **options))
+    np.testing.assert_allclose(losses, SimWorld(1).run(frozen_model, DataParallel) * 3, atol=1e-12)
+
+
+def in_half_precision(comm, make):
+    model = move(MLP((7, 16, 4), seed=0), lambda a: a.astype("float16"))
+    optimizer = MixedPrecision(model.params, RULES["momentum"](), 0.1)
+    loss = optimizer.scaled(SoftmaxCrossEntropy())
+    strategy = make(comm, model, loss, optimizer)
+    part = np.array_split(np.arange(40), comm.size)[comm.rank]
+    losses = [strategy.step(Batch(X[part].astype("float16"), Y[part], 40)) for _ in range(5)]
+    return losses, optimizer.master[0].data
+
+
+@pytest.mark.parametrize("strategy", [DataParallel, NaiveDataParallel])
+def test_mixed_precision_on_several_ranks(strategy):
+    (want, weights), *_ = SimWorld(1).run(in_half_precision, lambda comm, *args: Serial(*args, comm.clock))
+    for losses, master in SimWorld(3).run(in_half_precision, strategy):
+        assert losses[0] == pytest.approx(want[0], abs=1e-6)  # the loss itself is not rounded to half precision
+        np.testing.assert_allclose(losses, want, rtol=1e-3)
+        np.testing.assert_allclose(master, weights, atol=1e-2)
+    assert want[-1] < want[0]
+
+
+@pytest.mark.parametrize("strategy", [TensorParallel, Pipeline, LocalSGD])
+def test_masters_are_refused_where_parameters_are_dealt(strategy):
+    with pytest.raises(RankError, match="MixedPrecision keeps masters of its own"):
+        SimWorld(2).run(in_half_precision, strategy)
+
+
+@pytest.mark.parametrize("kind", ["batchnorm", "rnn"])
+@pytest.mark.parametrize("strategy", [DataParallel, NaiveDataParallel])
+def test_a_rank_without_samples_takes_part_whatever_the_layers(kind, strategy):
+    """The last batch of an epoch may be smaller than the number of ranks."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.normal(size=(6, 5, 7)), rng.integers(0, 4, (6, 5))) if kind == "rnn" else (X[:6], Y[:6])
+
+    def program(comm):
+        middle = RNN(7, 6, 0, dtype="float64") if kind == "rnn" else BatchNorm(7, dtype="float64")
+        model = Sequential(middle, Linear(6 if kind == "rnn" else 7, 4, 1, dtype="float64"))
+        optimizer = Optimizer(model.params, RULES["momentum"](), 0.1)
+        strategy_ = strategy(comm, model, SoftmaxCrossEntropy(), optimizer)
+        part = slice(0, 6) if comm.rank == 0 else slice(6, 6)
+        losses = [strategy_.step(Batch(x[part], y[part], 6)) for _ in range(3)]
+        return {p.name: p.data for p in model.params}, losses
+
+    (want, losses), *_ = SimWorld(1).run(program)
+    for params, got in SimWorld(3).run(program):
+        np.testing.assert_allclose(got, losses, atol=1e-12)
+        assert_same_params(
+            {k: v for k, v in params.items() if "running" not in k}, {k: want[k] for k in want if "running" not in k}
+        )
+
+
+def test_mistakes_are_named():
+    def another_optimizer(comm):
+        other = model_of("plain")
+        DataParallel(comm, model_of("plain"), None, Optimizer(other.params, RULES["sgd"](), 0.1))
+
+    def another_model(comm):
+        model = MLP((7, 9 + comm.rank, 4))
+        NaiveDataParallel(comm, model, None, Optimizer(model.params, RULES["sgd"](), 0.1))
+
+    def no_codec(comm, codec):
+        model = model_of("plain")
+        DataParallel(comm, model, None, Optimizer(model.params, RULES["sgd"](), 0.1), compress=codec)
+
+    for program, match, *args in [
+        (another_optimizer, "none of the optimizer's 6 parameters belongs to the model"),
+        (another_model, r"the model has 0.W \(7, 10\) float32 where that of rank 0 has 0.W \(7, 9\) float32"),
+        (no_codec, r"compress is 'fp16', expected a codec, such as FP16\(\)", "fp16"),
+        (no_codec, r"expected a codec, such as FP16\(\)", FP16),
+    ]:
+        with pytest.raises(RankError, match=match):
+            SimWorld(2).run(program, *args)

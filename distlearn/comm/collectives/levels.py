@@ -5,6 +5,8 @@ Ranks 0 .. s - 1 are the first node's, the next s the second's, and so on: as `m
 
 from __future__ import annotations
 
+import numpy as np
+
 from .group import Group
 from .rings import cut, pass_around, reduce_around, ring_all_reduce
 from .shares import check_reduction
@@ -93,6 +95,6 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
 
 def check_ranks_per_node(what: str, ranks_per_node: int, comm) -> int:
     """Raise unless it is a number of ranks, 1 or more."""
-    if not isinstance(ranks_per_node, int) or isinstance(ranks_per_node, bool) or ranks_per_node < 1:
+    if not isinstance(ranks_per_node, (int, np.integer)) or isinstance(ranks_per_node, bool) or ranks_per_node < 1:
         raise ValueError(f"rank {comm.rank}: {what}: ranks_per_node={ranks_per_node!r}, expected 1 or more")
-    return ranks_per_node
+    return int(ranks_per_node)

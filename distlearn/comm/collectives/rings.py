@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_op
+from ..protocol import REDUCTIONS, check_buffer, check_op, check_reducible
 from .shares import check_reduction, shares
 
 
@@ -54,6 +54,7 @@ def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
     """
     check_op(op, comm.rank)
     check_buffer("ring_reduce_scatter", x, comm.rank)
+    check_reducible("ring_reduce_scatter", x, op, comm.rank)
     share = cut(x.copy(), comm.size)
     if comm.size > 1:
         reduce_around(comm, share[-1:] + share[:-1], op, tag)  # so that rank r ends with share r, not r + 1

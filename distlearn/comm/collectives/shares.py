@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ..protocol import check_op, check_output
+from ..protocol import check_op, check_output, check_reducible
 
 
 def shares(n: int, size: int) -> list[slice]:
@@ -24,3 +24,4 @@ def check_reduction(what: str, x, op: str, rank: int) -> None:
     """Raise unless `x` is a buffer that can be reduced in place by `op`."""
     check_op(op, rank)
     check_output(what, x, rank)
+    check_reducible(what, x, op, rank)

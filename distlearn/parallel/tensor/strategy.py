@@ -7,7 +7,7 @@ import numpy as np
 from ...backend import get_xp
 from ...optim import Optimizer
 from ...optim.clip import global_norm
-from ..base import Serial
+from ..base import Serial, refuse_masters, share_params
 from .layer import gather_params, places_of
 from .rewrite import parallelize
 
@@ -42,8 +42,7 @@ class TensorParallel(Serial):
     """
 
     def __init__(self, comm, model, loss, optimizer: Optimizer):
-        for p in model.params:
-            comm.broadcast(p.data)
+        share_params(comm, model)
         self.comm, self.names = comm, [p.name for p in model.params]
         model = parallelize(model, comm)
         super().__init__(model, loss, part_optimizer(optimizer, model, comm), comm.clock)
@@ -109,6 +108,7 @@ def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
     comm : Communicator
         Over which the model lies.
     """
+    refuse_masters("a model that lies on several ranks", optimizer)
     if optimizer.steps:
         raise ValueError(
             f"the optimizer has taken {optimizer.steps} steps for the serial model; make the strategy before the first"
