@@ -7,23 +7,19 @@ flags. It lies in the user's cache directory (DISTLEARN_CACHE names another one)
 from __future__ import annotations
 
 import functools
-import getpass
 import hashlib
 import json
-import os
 import platform
 import re
 import subprocess
 import sys
-import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-import platformdirs
-
 from distlearn.cuda import source as src
 from distlearn.cuda import translate
+from distlearn.cuda.cache import cache_directory, one_at_a_time, put, scratch_directory
 from distlearn.cuda.compilers import COMMON, Compiler
 from distlearn.cuda.errors import CompileError, KernelError
 from distlearn.cuda.sites import KERNEL_FILE, SourceSite, label_calls
@@ -50,19 +46,6 @@ class Build(NamedTuple):
     signature: list[str]
     sites: list[SourceSite]
     variables: dict[str, tuple[str, int]]
-
-
-@functools.cache
-def cache_directory() -> Path:
-    """Return the directory of built kernels, made if need be."""
-    root = os.environ.get("DISTLEARN_CACHE") or platformdirs.user_cache_dir("distlearn", appauthor=False)
-    path = Path(root) / "cuda"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home directory that cannot be written: builds are then kept as long as the machine runs
-        path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{getpass.getuser()}"
-        path.mkdir(mode=0o700, exist_ok=True)
-    return path
 
 
 @functools.cache
@@ -111,22 +94,14 @@ def build(source: str, name: str, compiler: Compiler, *, checked: bool, options=
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
-        with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
-            made, record = _compile(source, name, compiler, checked, options, Path(scratch))
-            text = Path(scratch) / "about.json"
+        with scratch_directory() as scratch:
+            made, record = _compile(source, name, compiler, checked, options, scratch)
+            text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
-            _put(made, path)
-            _put(text, about)
+            put(made, path)
+            put(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
     return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"])
-
-
-def _put(made: Path, path: Path) -> None:  # another process may have been faster, and on Windows be using the file
-    try:
-        os.replace(made, path)
-    except PermissionError:
-        if not path.exists():
-            raise
 
 
 def _compile(source, name, compiler, checked, options, scratch):
@@ -178,13 +153,15 @@ def _record(described: str, sites) -> dict:
 def _checker(compiler: Compiler) -> Path:
     """Return the checker's object file, the same for all kernels of a compiler."""
     path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
-            made = Path(scratch) / "checker.o"
+    if path.exists():
+        return path
+    with one_at_a_time("checker.lock"), scratch_directory() as scratch:
+        if not path.exists():
+            made = scratch / "checker.o"
             flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
             cpp = emulator_directory() / "checker.cpp"
-            _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], Path(scratch))
-            _put(made, path)
+            _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
+            put(made, path)
     return path
 
 

@@ -139,6 +139,9 @@ def find_compiler(kind=None) -> Compiler:
     if isinstance(kind, Compiler):
         return kind
     found = find_compilers()
+    chosen = os.environ.get("DISTLEARN_CXX")
+    if chosen and kind is None and not (found and found[0].command == tuple(shlex.split(chosen))):
+        raise CompilerNotFound(f"DISTLEARN_CXX names {chosen!r}, which does not run; unset it or name a C++ compiler")
     for compiler in found:
         if kind in (None, compiler.kind):
             return compiler
