@@ -18,9 +18,17 @@ NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": 
          "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64"}  # fmt: skip
 
 
+def _whole(value, where: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        advice = "; for as many blocks as n threads need, write -(-n // block)" if isinstance(value, float) else ""
+        raise TypeError(f"{where}: expected whole numbers, got {_describe(value)}{advice}") from None
+
+
 def triple(value, what: str, most: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return a grid or block as three numbers, having checked them against what every card allows."""
-    parts = tuple(operator.index(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
+    parts = tuple(_whole(v, f"{what} is {value!r}") for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if not 1 <= len(parts) <= 3:
         raise ValueError(f"{what} is {value!r}, expected 1 to 3 numbers")
     parts += (1,) * (3 - len(parts))
@@ -30,16 +38,22 @@ def triple(value, what: str, most: tuple[int, int, int]) -> tuple[int, int, int]
     return parts
 
 
-def geometry(grid, block, shared_mem) -> tuple[tuple, tuple, int]:
-    """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common."""
+def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, int]:
+    """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common.
+
+    `most_threads` is what the kernel's own `__launch_bounds__` promises.
+    """
     grid = triple(grid, "grid", (2**31 - 1, 65535, 65535))
     block = triple(block, "block", (1024, 1024, 64))
     threads = block[0] * block[1] * block[2]
     if threads > 1024:
         raise ValueError(f"block {block} has {threads} threads, a card runs at most 1024 per block")
+    if threads > most_threads:
+        raise ValueError(f"block {block} has {threads} threads, the kernel's __launch_bounds__ says {most_threads}")
+    shared_mem = _whole(shared_mem, f"shared_mem is {shared_mem!r}")
     if not 0 <= shared_mem <= 227 * 1024:
         raise ValueError(f"shared_mem is {shared_mem} bytes, expected 0 to {227 * 1024}")
-    return grid, block, int(shared_mem)
+    return grid, block, shared_mem
 
 
 def spell(code: str) -> str:
@@ -49,6 +63,13 @@ def spell(code: str) -> str:
     plain = code.lstrip("*k")
     word = WORDS.get(plain, f"struct of {plain[1:]} bytes")
     return ("const " if const else "") + word + "*" * stars
+
+
+def as_tuple(kernel: str, args) -> tuple:
+    """Return the arguments of a launch, or say that `(x)` is not a tuple but `(x,)` is."""
+    if not isinstance(args, (tuple, list)):
+        raise TypeError(f"{kernel}: args is a {type(args).__name__}, expected a tuple: (x, y, np.int32(n)) or (x,)")
+    return tuple(args)
 
 
 def bind(kernel: str, signature: list[str], names: list[str], args) -> list:
@@ -68,8 +89,7 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> list:
     TypeError
         Naming the parameter, what it needs and what it got.
     """
-    if not isinstance(args, (tuple, list)):
-        raise TypeError(f"{kernel}: args is a {type(args).__name__}, expected a tuple, e.g. (x, y, np.int32(n))")
+    args = as_tuple(kernel, args)
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
         raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
@@ -88,15 +108,19 @@ def _bind(kernel, code, name, arg):
     if isinstance(arg, np.ndarray) and arg.ndim:
         raise TypeError(f"{where}, a number; got {_describe(arg)}")
     if isinstance(arg, (bool, int)) and letter in "iub":
-        low, high = (-(2 ** (8 * size - 1)), 2 ** (8 * size) - 1)
+        low, high = {
+            "i": (-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1),
+            "u": (0, 2 ** (8 * size) - 1),
+            "b": (0, 1),
+        }[letter]
         if not low <= arg <= high:
-            raise TypeError(f"{where}; {arg} does not fit into {size} bytes")
+            raise TypeError(f"{where}; {arg} does not fit into {size} bytes: it takes {low} to {high}")
         return (int(arg) & (2 ** (8 * size) - 1)).to_bytes(size, "little")
     if isinstance(arg, float) and not isinstance(arg, np.generic):
         arg = np.float64(arg)
     if isinstance(arg, (np.generic, np.ndarray)):
         arg = arg[()] if isinstance(arg, np.ndarray) else arg
-        fits = arg.nbytes == size and (letter in "sv" or arg.dtype.kind in KINDS[letter])
+        fits = arg.nbytes == size and arg.dtype.isnative and (letter in "sv" or arg.dtype.kind in KINDS[letter])
         if fits:
             return arg.tobytes()
     advice = NUMPY.get(code)
@@ -109,6 +133,13 @@ def _check_array(where, code, array):
         raise TypeError(f"{where}: pointers to pointers cannot be passed; use one flat array")
     letter, size = pointee[0], int(pointee[1:])
     dtype = array.dtype
+    if dtype.hasobject or not dtype.isnative:
+        what = (
+            "Python objects"
+            if dtype.hasobject
+            else "numbers in another byte order; pass x.astype(x.dtype.newbyteorder('='))"
+        )
+        raise TypeError(f"{where}; got an array of {what}")
     if letter == "s":
         fits = array.nbytes % size == 0
     elif letter == "v":
@@ -123,6 +154,22 @@ def _check_array(where, code, array):
     if not array.flags.writeable and not code.startswith("*k"):
         raise ValueError(f"{where} without const; got a read-only array")
     return array
+
+
+def check_constant(name: str, code: str, nbytes: int, value: np.ndarray) -> None:
+    """Check a value for a `__constant__` or `__device__` variable of `nbytes` bytes, its items of type `code`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the items are of another type, or if they are more or fewer.
+    """
+    letter, size = code[0], int(code[1:])
+    where = f"variable {name!r} has {nbytes // size} items of type {spell(code)}"
+    if letter != "s" and (value.dtype.kind not in KINDS[letter] or value.itemsize != size or not value.dtype.isnative):
+        raise TypeError(f"{where}; got {_describe(value)}")
+    if value.nbytes != nbytes:
+        raise ValueError(f"{where}, {nbytes} bytes; got {_describe(value)}, {value.nbytes} bytes")
 
 
 def _describe(arg):

@@ -26,10 +26,14 @@ HELP = (
     "or name one in the environment variable DISTLEARN_CXX."
 )
 
-COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno"]
+# "vla": a card has no local arrays whose size is only known when the kernel runs.
+COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno",
+          "-Werror=vla"]  # fmt: skip
 # -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; and a loop
-# without end must not be optimised away, which C++ would allow.
-CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables"]
+# without end must not be optimised away, which C++ would allow. A memcpy is
+# seen if it stays a call.
+CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables",
+           *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
 FRAME = 98304  # bytes of local variables that a function may have
 FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
 
@@ -135,6 +139,9 @@ def find_compiler(kind=None) -> Compiler:
     if isinstance(kind, Compiler):
         return kind
     found = find_compilers()
+    chosen = os.environ.get("DISTLEARN_CXX")
+    if chosen and kind is None and not (found and found[0].command == tuple(shlex.split(chosen))):
+        raise CompilerNotFound(f"DISTLEARN_CXX names {chosen!r}, which does not run; unset it or name a C++ compiler")
     for compiler in found:
         if kind in (None, compiler.kind):
             return compiler

@@ -122,6 +122,10 @@ def _message(raw, region, site, other, who) -> str:
     kind, block, offset, extra = raw["kind"], tuple(raw["block"]), raw["offset"], raw["extra"]
     verb, they = VERBS[raw["access"]], tuple(raw["other_thread"])
     if kind == OUT_OF_BOUNDS:
+        if region is None and raw["text"] == "host":
+            return (
+                f"{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
+            )
         if region is None:
             return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, which is near none of the arrays"
         item, size = max(region["item"], 1), region["bytes"]
@@ -161,10 +165,12 @@ def _message(raw, region, site, other, who) -> str:
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
         DIVISION: f"{who} divides an integer by zero",
-        ENDLESS: f"{who} was still running when the time limit ended the launch",
+        ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",
         ASSERTION: f"{who}: assert({raw['text']}) does not hold",
-        CRASH: f"{who} crashed the program near this line, after damaging its own local variables, say",
+        CRASH: f"{who} divides the smallest integer by -1, which overflows"
+        if raw["text"] == "division"
+        else f"{who} crashed the program near this line, after damaging its own local variables, say",
     }[kind]
 
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, fast, program, source
+from distlearn.cuda import arguments, fast, program, source, translate
 from distlearn.cuda.build import Build, build
 from distlearn.cuda.compilers import find_compiler
 from distlearn.cuda.errors import KernelError
@@ -59,6 +59,8 @@ class RawKernel:
             raise TypeError(
                 f"RawKernel(code, name): both are strings; got {type(code).__name__}, {type(name).__name__}"
             )
+        if isinstance(options, str):
+            raise TypeError(f"RawKernel: options is the string {options!r}, expected a tuple: ({options!r},)")
         self.code, self.name, self.options, self.checked = code, name, tuple(options), checked
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}
@@ -76,6 +78,11 @@ class RawKernel:
         """Names of the kernel's parameters."""
         return source.parameter_names(self.code, self.name)
 
+    def _names(self, made: Build) -> list[str]:
+        if len(self.parameters) == len(made.signature):
+            return self.parameters
+        return [f"argument {i}" for i in range(len(made.signature))]  # macros hide some from the text
+
     def _build(self, checked: bool) -> Build:
         return self._builds(checked)
 
@@ -84,10 +91,8 @@ class RawKernel:
         @functools.cache
         def made(checked):
             source.refuse_unsupported(self.code)
-            names = self.parameters  # finds a wrong kernel name before the compiler does
-            result = build(self.code, self.name, self.compiler, checked=checked, options=self.options)
-            assert len(names) == len(result.signature), (names, result.signature)
-            return result
+            _ = self.parameters  # finds a wrong kernel name before the compiler does
+            return build(self.code, self.name, self.compiler, checked=checked, options=self.options)
 
         return made
 
@@ -99,14 +104,18 @@ class RawKernel:
     def set_constant(self, name: str, value: np.ndarray) -> None:
         """Give a `__constant__` (or `__device__`) variable its value for the launches to come.
 
-        In the checked build such variables begin afresh at every launch.
+        In the checked build such variables begin afresh at every launch. Type and size are checked at the launch.
         """
-        declared = set(source.global_names(self.code))
+        declared = set(translate.global_names(self.code))
         if name not in declared:
             raise KernelError(
                 f"the source has no __constant__ or __device__ variable {name!r}, only {sorted(declared)}"
             )
         self._constants[name] = np.ascontiguousarray(value)
+
+    def _check_constants(self, made: Build) -> None:
+        for name, value in self._constants.items():
+            arguments.check_constant(name, *made.variables[name], value)
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         """Launch the kernel.
@@ -131,9 +140,10 @@ class RawKernel:
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         if not self.checked:
-            grid, block, shared_mem = arguments.geometry(grid, block, shared_mem)
+            grid, block, shared_mem = self._geometry(grid, block, shared_mem)
             made = self._build(False)
-            bound = arguments.bind(self.name, made.signature, self.parameters, args)
+            bound = arguments.bind(self.name, made.signature, self._names(made), args)
+            self._check_constants(made)
             for name, value in self._constants.items():
                 fast.set_constant(made.path, name, value)
             return fast.run(made.path, grid, block, shared_mem, bound)
@@ -158,6 +168,7 @@ class RawKernel:
         -------
         Report
         """
+        args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
         report = self._emulate(grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit)
         for given, copy in zip(args, host, strict=True):
@@ -165,14 +176,17 @@ class RawKernel:
                 given.set(copy)
         return report
 
+    def _geometry(self, grid, block, shared_mem):
+        return arguments.geometry(grid, block, shared_mem, source.most_threads(self.code, self.name))
+
     def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
-        grid, block, shared_mem = arguments.geometry(grid, block, shared_mem)
+        grid, block, shared_mem = self._geometry(grid, block, shared_mem)
         made = self._build(True)
-        bound = arguments.bind(self.name, made.signature, self.parameters, args)
+        bound = arguments.bind(self.name, made.signature, self._names(made), args)
+        self._check_constants(made)
         raw, printed, code = program.run(
-            made.path, grid, block, shared_mem, bound, made.signature, self.parameters,
+            made.path, grid, block, shared_mem, bound, made.signature, self._names(made),
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
-            dynamic_alignment=source.dynamic_shared_alignment(self.code),
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
@@ -209,7 +223,7 @@ class RawKernel:
     def _compiled_by(self, xp):
         """Return the array module's (RawModule, function), compiled at the first launch."""
         if id(xp) not in self._on_gpu:
-            names = (self.name,) if "<" in self.name else None
+            names = (self.name,) if "<" in self.name or "::" in self.name else None
             module = xp.RawModule(code=self.code, options=("--std=c++17", *self.options), name_expressions=names)
             self._on_gpu[id(xp)] = module, module.get_function(self.name)
         return self._on_gpu[id(xp)]

@@ -97,7 +97,6 @@ def run(
     statistics,
     races,
     time_limit,
-    dynamic_alignment,
 ):
     """Run one launch.
 
@@ -108,7 +107,7 @@ def run(
     """
     place = Placement(bound, signature, names)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
-    header += [len(place.ranges), len(bound), len(constants), dynamic_alignment, 0]
+    header += [len(place.ranges), len(bound), len(constants), 0, 0]
     parts = [struct.pack("<16q", *header), *place.describe()]
     for value, (index, offset) in zip(bound, place.of_argument, strict=True):
         data = b"\0" * 8 if index >= 0 else value
@@ -131,6 +130,6 @@ def run(
     if len(out) < 8:
         return None, printed, process.returncode
     (length,) = struct.unpack_from("<q", out)
-    report = json.loads(out[8 : 8 + length])
+    report = json.loads(out[8 : 8 + length].decode(errors="replace"))
     place.store(memoryview(out)[8 + length :])
     return report, printed, process.returncode

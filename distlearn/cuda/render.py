@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 
+from distlearn.cuda.source import lines_of
+
 GOOD, BAD = "#1b7837", "#b2182b"  # told apart in greyscale, too: the words say it as well
 
 
@@ -74,7 +76,7 @@ def to_html(report) -> str:
             )
         out.append("</ul>")
     if report.sites:
-        lines = report.source.splitlines()
+        lines = lines_of(report.source)
         heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
         out.append(f"<p>{html.escape(summary(report))}</p><table><thead><tr>")
         out += [f'<th style="text-align:left">{h}</th>' for h in heads]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distlearn.cuda.findings import Finding, describe, merge
+from distlearn.cuda.source import lines_of
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
 SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more
@@ -176,7 +177,7 @@ def make_report(
         kind = "infinite-loop" if code == -1 else "crash"
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report
-    lines = source.splitlines()
+    lines = lines_of(source)
     regions = raw["regions"]
     report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
     report.sites = _sites(raw, regions, build_sites)

@@ -19,6 +19,8 @@ from distlearn.cuda.flow import order_blocks, read_call, read_flow
 KERNEL_FILE = "kernel.cu"
 BASIC_BLOCK = "__sanitizer_cov_trace_pc"
 CALL = re.compile(r"^\s*(?:callq?|bl)\s+([\w.$@]+)")
+STATIC = re.compile(r"^(\s*\.(?:comm\s+[^,]+,|zerofill\s+[^,]+,[^,]+,[^,]+,)\s*)(\d+)(\s*,.*)$")
+RED_ZONE = 512  # bytes
 COPIES = {"memcpy": "__tsan_memcpy", "memmove": "__tsan_memmove", "memset": "__tsan_memset"}
 
 
@@ -64,6 +66,8 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
             # Code that was inlined from the emulator's header belongs to the line that called it.
             if files.get(parts[1], "").endswith(KERNEL_FILE) and parts[2] != "0":
                 line, column = int(parts[2]), int(parts[3]) if parts[3:] and parts[3].isdigit() else 0
+        elif match := STATIC.match(text):  # shared arrays get a red zone, as the arguments have
+            text = f"{match[1]}{int(match[2]) + RED_ZONE}{match[3]}"
         elif match := CALL.match(text):
             callee = match[1].split("@")[0].removeprefix(prefix)
             if callee in COPIES:

@@ -1,13 +1,4 @@
-"""What is done to CUDA C before a C++ compiler reads it, and what is refused with an explanation.
-
-Nearly all of CUDA C is made valid C++ by the header `emulator/cuda_emu.h`. Four things need the text itself, and are
-done on their own line, so that line numbers stay:
-
-- `#include` of CUDA's and the C library's headers is blanked (the emulator's header has them all);
-- `extern "C"` is blanked (names live in a namespace instead, where they cannot clash with the C library's);
-- `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
-- after a `__shared__`, `__constant__` or `__device__` variable comes a call that tells the checker its name and size.
-"""
+"""What is read from CUDA C before a compiler sees it: what cannot be run, the parameters, brackets that go astray."""
 
 from __future__ import annotations
 
@@ -29,28 +20,14 @@ UNSUPPORTED = [
     (r"\b__activemask\s*\(", "__activemask", "compute the mask with __ballot_sync before the branch"),
     (r"\b(clock|clock64|globaltimer)\s*\(", "clocks on the device", "time the launch from Python"),
     (r"\b(__nv_)?bfloat16\w*\b|\bnv_bfloat16\b", "bfloat16", "use half or float"),
+    (r"\b(malloc|free)\s*\(|\bnew\s+\w|\bdelete\s*(\[\s*\]\s*)?\w", "malloc or new in a kernel", "pass an array in"),
     (r"\bcuda(Malloc|Free|Memcpy|DeviceSynchronize)\w*\s*\(", "host calls of the CUDA runtime", "allocate in Python"),
     (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
      "use __shfl_sync and its kin, with a mask"),
 ]  # fmt: skip
 
-BLANKED = re.compile(
-    r'^[ \t]*#[ \t]*include[ \t]*[<"]('
-    r"cuda[\w./]*|device_launch_parameters\.h|math_constants\.h|vector_types\.h|sm_\w+\.h"
-    r"|c?(assert|math|stdint|stddef|stdio|stdlib|string|float|limits)(\.h)?|cuda/std/\w+"
-    r')[>"]',
-    re.M,
-)
-GLOBAL_VARIABLE = re.compile(
-    r"\b(?:__device__\s+|__constant__\s+|static\s+|const\s+)*__(?:constant|device)__\s+([^;=(){}]*?)(?:=[^;]*)?;"
-)
-DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\s*\([^)]*\)\s*)?"
-    r"((?:[\w:]+\s+)*[\w:]+(?:\s*<[^;>]*>)?\s*\**)\s*\b(\w+)\s*\[\s*\]\s*;"
-)
-WORDS = {"volatile", "float", "float2", "float4", "double", "double2", "int", "int2", "int4", "unsigned", "uint",
-         "uint2", "uint4", "long"}  # fmt: skip
-WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match_any_sync")
+KERNEL = r"__global__\s[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)\s*)?[^;{}()]*?\b%s\s*\("
+WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce")
 
 
 def without_comments(source: str) -> str:
@@ -65,14 +42,38 @@ def without_comments(source: str) -> str:
     return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, source, flags=re.S)
 
 
+def lines_of(source: str) -> list[str]:
+    """Return the lines as compilers count them: `str.splitlines` would also end one at a form feed, say."""
+    return [line.rstrip("\r") for line in source.split("\n")]
+
+
+def position(text: str, at: int) -> tuple[int, int]:
+    """Return the line and column, from 1, of a character."""
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def unbalanced(source: str) -> tuple[int, int, str] | None:
+    """Return line, column and message for the first bracket without its other half, or None."""
+    code, opened = without_comments(source), []
+    for match in re.finditer(r"[(){}\[\]]", code):
+        if match[0] in "([{":
+            opened.append(match)
+        elif not opened or opened[-1][0] + match[0] not in ("()", "[]", "{}"):
+            if opened and match[0] == "}":  # a bracket was left open inside the braces
+                break
+            return (*position(code, match.start()), f"this '{match[0]}' closes nothing")
+        else:
+            opened.pop()
+    return (*position(code, opened[-1].start()), f"this '{opened[-1][0]}' is never closed") if opened else None
+
+
 def refuse_unsupported(source: str) -> None:
     """Raise `UnsupportedFeature` if the source uses what the emulator cannot run."""
     code = without_comments(source)
     for pattern, what, instead in UNSUPPORTED:
         if match := re.search(pattern, code):
-            line = code.count("\n", 0, match.start()) + 1
-            column = match.start() - code.rfind("\n", 0, match.start())
-            text = source.splitlines()[line - 1].strip()
+            line, column = position(code, match.start())
+            text = lines_of(source)[line - 1].strip()
             message = f"line {line}: {what} cannot be run without a GPU: {instead}.\n    {text}"
             raise UnsupportedFeature(message, [(line, column, f"{what}: {instead}")])
 
@@ -82,21 +83,14 @@ def needs_fibres(source: str) -> bool:
     return bool(WARP_OR_BARRIER.search(without_comments(source)))
 
 
-def declared_names(declaration: str) -> list[str]:
-    """Return the variables of a declaration: `float a[4][5], b` declares a and b."""
-    names = []
-    for part in split_commas(declaration.partition("=")[0] if "," not in declaration else declaration):
-        if match := re.search(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)(?:=.*)?$", part.strip(), re.S):
-            names.append(match[1])
-    return names
-
-
 def split_commas(text: str) -> list[str]:
     """Split at the commas that are not inside brackets."""
-    parts, depth, current = [], 0, ""
+    parts, depth, angles, current = [], 0, 0, ""
     for character in text:
-        depth += (character in "([{<") - (character in ")]}>")
-        if character == "," and depth == 0:
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0:
+            angles += (character == "<") - (character == ">" and angles > 0)
+        if character == "," and depth == angles == 0:
             parts.append(current)
             current = ""
         else:
@@ -104,53 +98,13 @@ def split_commas(text: str) -> list[str]:
     return [*parts, current] if current.strip() else parts
 
 
-def _dynamic_shared(text: str) -> str:
-    """Give `extern __shared__ T x[]` a meaning: in a function a pointer, outside an object that turns into one."""
-    code, depth, at, out = without_comments(text), [], 0, ""
-    for match in DYNAMIC_SHARED.finditer(code):
-        for brace in re.finditer(r"((?:namespace(?:\s+\w+)?)\s*)?\{|\}", code[at : match.start()]):
-            if brace[0] == "}":
-                depth = depth[:-1]
-            else:
-                depth.append(not brace[1])  # a namespace is not a function
-        name, item = match[2], match[1].strip()
-        inside = f"{item}* const {name} = ({item}*)emu_dynamic_shared();"
-        out += text[at : match.start()] + (inside if any(depth) else f"static const emu::DynamicShared<{item}> {name};")
-        at = match.end()
-    return out + text[at:]
-
-
-def dynamic_shared_alignment(source: str) -> int:
-    """Return the bytes that races in dynamic shared memory are told apart by: 4, or 1 if its items may be smaller."""
-    types = [m[1].split() for m in DYNAMIC_SHARED.finditer(without_comments(source))]
-    return 4 if all(WORDS.issuperset(t) for t in types) else 1
-
-
-def to_cpp(source: str) -> str:
-    """Return CUDA C as the C++ that `emulator/cuda_emu.h` completes, line by line the same."""
-    text = BLANKED.sub("", source)
-    text = re.sub(r'extern\s+"C"\s*\{', "inline namespace emu_c {", text)
-    text = re.sub(r'extern\s+"C"', lambda m: " " * len(m[0]), text)
-    text = _dynamic_shared(text)
-    code = without_comments(text)
-    inserts = []
-    for match in re.finditer(r"(?<!extern )\b__shared__\s+([^;={}]*);", code):
-        inserts.append((match.end(), "".join(f" EMU_SHARED({n})" for n in declared_names(match[1]))))
-    for match in GLOBAL_VARIABLE.finditer(code):
-        constant = int("__constant__" in match[0])
-        inserts.append((match.end(), "".join(f" EMU_GLOBAL({n}, {constant})" for n in declared_names(match[1]))))
-    for at, insert in sorted(inserts, reverse=True):
-        text = text[:at] + insert + text[at:]
-    return text
-
-
-def global_names(source: str) -> list[str]:
-    """Return the names of the `__constant__` and `__device__` variables."""
-    return [n for m in GLOBAL_VARIABLE.finditer(without_comments(source)) for n in declared_names(m[1])]
+def _find_kernel(code: str, name: str) -> re.Match | None:
+    """Find a kernel up to the bracket that opens its parameters."""
+    return re.search(KERNEL % re.escape(name.partition("<")[0].rpartition("::")[2].strip()), code)
 
 
 def parameter_names(source: str, name: str) -> list[str]:
-    """Return the names of a kernel's parameters.
+    """Return the names of a kernel's parameters, as far as the text shows them (macros are not expanded).
 
     Raises
     ------
@@ -158,13 +112,11 @@ def parameter_names(source: str, name: str) -> list[str]:
         If the source has no kernel of that name; the message lists those it has.
     """
     code = without_comments(source)
-    plain = name.partition("<")[0].strip()
-    kernel = r"__global__\s[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)\s*)?[^;{}()]*?\b%s\s*\("
-    match = re.search(kernel % re.escape(plain), code)
+    match = _find_kernel(code, name)
     if not match:
-        found = re.findall(kernel % r"(\w+)", code)
+        found = list(dict.fromkeys(re.findall(KERNEL % r"(\w+)", code)))
         raise CompileError(
-            f"the source has no __global__ function {plain!r}; "
+            f"the source has no __global__ function {name.partition('<')[0].strip()!r}; "
             + (f"it has {', '.join(found)}" if found else "it has none")
         )
     depth, end = 1, match.end()
@@ -176,3 +128,10 @@ def parameter_names(source: str, name: str) -> list[str]:
         word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)?$", parameter.strip())
         names.append(word[1] if word else f"argument {i}")
     return [] if names == ["void"] else names
+
+
+def most_threads(source: str, name: str) -> int:
+    """Return how many threads a block of the kernel may have, by its `__launch_bounds__` if that is a plain number."""
+    match = _find_kernel(without_comments(source), name)
+    bound = match and re.search(r"__launch_bounds__\s*\(\s*(\d+)\s*[,)]", match[0])
+    return int(bound[1]) if bound else 1024

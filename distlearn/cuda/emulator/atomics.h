@@ -7,15 +7,15 @@
 #define EMU_ATOMIC static __attribute__((noinline)) EMU_UNHOOKED
 #define EMU_TELL(p) emu_atomic((void*)(p), sizeof *(p), __builtin_return_address(0))
 template <class T, class F> static inline __attribute__((always_inline)) EMU_UNHOOKED T emu_update(T* p, F f) {
-    T old = *(volatile T*)p;
-    *(volatile T*)p = f(old);
+    T old = *p;
+    *p = f(old);
     return old;
 }
 #else
 #define EMU_ATOMIC static inline
 #define EMU_TELL(p) (void)0
 template <class T, class F> static inline T emu_update(T* p, F f) {
-    T old, wanted;
+    T old, wanted;  // __atomic functions ask for trivial types: a half is not
     __atomic_load(p, &old, __ATOMIC_RELAXED);
     do wanted = f(old);
     while (!__atomic_compare_exchange(p, &old, &wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));

@@ -26,13 +26,16 @@ EMU_CONVERGENT uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, b
 EMU_CONVERGENT unsigned emu_vote(unsigned mask, int value);
 EMU_CONVERGENT unsigned emu_match(unsigned mask, uint64_t value, void* pc);
 void emu_fence();
+int emu_printf(const char* format, ...);
 void emu_assertion_failed(const char* condition);
 void emu_atomic(void* address, int size, void* pc);
 void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name);
-void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, int constant);
+void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, char letter,
+                         int constant);
 void emu_set_kernel(void (*kernel)(void**), const char* signature);
 }
 
+#define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #define threadIdx (emu_thread_index())
 #define blockIdx (emu_block_index())
 #define blockDim (emu_block_size())
@@ -42,19 +45,22 @@ void emu_set_kernel(void (*kernel)(void**), const char* signature);
 // checker by a call that the source pass puts after the declaration.
 #define __shared__ static __attribute__((aligned(128)))
 #define EMU_SHARED(v) emu_register_shared((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v);
+#define EMU_SHARED_GLOBAL(v)                                                                                \
+    static emu::RegisteredShared emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v);
 #define EMU_GLOBAL(v, constant)                                                                             \
     static emu::Registered emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v, \
-                                              constant);
+                                              emu::item_letter(v), constant);
 
 namespace emu {
-template <class T> struct Element { typedef T type; };
-template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
-template <class T> EMU_UNCHECKED constexpr size_t item_size(T&) { return sizeof(typename Element<T>::type); }
-template <class T> EMU_UNCHECKED constexpr size_t item_align(T&) { return alignof(typename Element<T>::type); }
-
 struct Registered {
-    EMU_UNCHECKED Registered(void* p, size_t size, size_t item, size_t align, const char* name, int constant) {
-        emu_register_global(p, size, item, align, name, constant);
+    EMU_UNCHECKED Registered(void* p, size_t size, size_t item, size_t align, const char* name, char letter,
+                             int constant) {
+        emu_register_global(p, size, item, align, name, letter, constant);
+    }
+};
+struct RegisteredShared {  // outside functions
+    EMU_UNCHECKED RegisteredShared(void* p, size_t size, size_t item, size_t align, const char* name) {
+        emu_register_shared(p, size, item, align, name);
     }
 };
 }  // namespace emu

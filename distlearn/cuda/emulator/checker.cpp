@@ -14,17 +14,19 @@
 //
 // A thread that must not go on (it was about to read or write where nothing is) ends there. The others of its block go
 // on, the blocks after it are not run.
-#define EMU_STACK_BYTES (256 * 1024)
+#define EMU_STACK_BYTES (320 * 1024)
 #include "launch_io.h"
 
+#include <stdarg.h>
 #include <time.h>
 #ifndef _WIN32
 #include <signal.h>
+#include <sys/time.h>
 #endif
 
 extern "C" void emu_choose_kernel();
 #if defined(__linux__)
-extern "C" char __executable_start[] __attribute__((weak)), __data_start[] __attribute__((weak));
+extern "C" char __executable_start[] __attribute__((weak)), __data_start[] __attribute__((weak)), _end[] __attribute__((weak));
 #endif
 
 namespace emu {
@@ -34,11 +36,12 @@ Block& block() { return the_block; }
 
 static const char* signature;
 static uint64_t accesses;
-static bool stop, timed_out;
 static double started;
+static int64_t blocks_done;
 static const void* last_block;  // where the running thread was when it last entered a basic block
 
-constexpr uintptr_t STACK_RESERVE = 48 * 1024;  // left for library functions and for the checker itself
+constexpr uintptr_t STACK_RESERVE = 112 * 1024;  // left for the largest frame (compilers.py), and for the checker itself
+constexpr size_t MOST_PRINTED = 1 << 20;         // bytes; a card's own buffer for printf holds as much
 constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at who has been running
 
 static double now() {
@@ -67,7 +70,7 @@ void block_released(Block& B) {
         if (f) f->other_thread = B.fibres[i].index, f->other_block = B.index;
         break;
     }
-    if (B.living < B.n && !stop) {
+    if (B.living < B.n) {
         Finding* f = report(EXITED_THREADS, first, 0, -1);
         if (f) f->extra = B.n - B.living;
     }
@@ -88,35 +91,49 @@ static bool in_constant_data(uintptr_t a) {
 #endif
 }
 
+static bool in_static_data(uintptr_t a) {
+#if defined(__linux__)
+    return a >= (uintptr_t)__data_start && a < (uintptr_t)_end;
+#else
+    (void)a;
+    return false;
+#endif
+}
+
 static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {
-    if (suspect < 0) suspect = nearest_region(a);
+    bool host = suspect < 0 && in_static_data(a);
+    if (suspect < 0) suspect = nearest_region(a, host ? 256 : 1 << 20);
     Finding* f = report(OUT_OF_BOUNDS, site, 0, suspect, access);
     if (f) {
         f->size = size;
         f->offset = suspect < 0 ? (int64_t)a : (int64_t)(a - regions[suspect].begin);
+        if (suspect < 0 && host) snprintf(f->text, sizeof f->text, "host");
     }
     end_thread();
+}
+
+static inline bool in_own_stack(uintptr_t a, Block& B, Fibre* f) {
+    return a - ((uintptr_t)B.stacks + (uintptr_t)f->linear * STACK) < STACK;
 }
 
 static inline __attribute__((always_inline)) void on_access(uintptr_t a, int size, Access access, const void* pc) {
     Block& B = the_block;
     Fibre* f = B.current;
-    if (!f) return;
-    if (a - ((uintptr_t)B.stacks + (uintptr_t)f->linear * STACK) < STACK) return;  // the thread's own local variables
+    if (!f || in_own_stack(a, B, f)) return;  // the thread's own local variables
     uint32_t site = site_of(pc);
     int t = traffic_of[site] - 1;
-    if (__builtin_expect(t < 0 || a < traffic[t].begin || a + size > traffic[t].end, 0)) {
+    if (__builtin_expect(t < 0 || !traffic[t].fits(a, size, access), 0)) {
         int region = find_region(a, size);
         if (region < 0) {
             if (access != WRITE && in_constant_data(a)) return;
-            refuse(a, size, access, site, t < 0 ? -1 : traffic[t].region);
+            refuse(a, size, access, site, t < 0 || nearest_region(a, 256) >= 0 ? -1 : traffic[t].region);
         }
         t = traffic_for(site, region, access, size);
     }
     const Region& r = regions[traffic[t].region];
     uint64_t offset = a - r.begin;
     accesses++;
-    if (size <= 16 && (a & (size - 1))) {
+    if (size <= 16 && (a & (size - 1))) {  // a power of two: `on_pieces` does not come here with others
         Finding* n = report(MISALIGNED, site, 0, traffic[t].region, access);
         if (n) n->offset = (int64_t)offset, n->size = size;
         end_thread();
@@ -130,6 +147,24 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
     if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
 }
 
+// A copy of what need not begin at a multiple of its size, a struct of three floats, say: a card moves its pieces.
+static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access access, const void* pc) {
+    Block& B = the_block;
+    if (!B.current || !size || in_own_stack(a, B, B.current)) return;
+    int piece = (a | size) & 1 ? 1 : (a | size) & 2 ? 2 : 4;
+    if (size > 4096) {  // by memset, say: only the ends, and what lies between when they are right
+        on_access(a, piece, access, pc);
+        on_access(a + size - piece, piece, access, pc);
+    }
+    for (size_t i = 0; i < size; i += piece) on_access(a + i, piece, access, pc);
+}
+
+static void report_endless(const void* pc) {
+    Finding* f = report(ENDLESS, site_of(pc), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)the_launch.last);
+    timed_out = true;
+}
+
 static int patience = PATIENCE;
 
 static void out_of_patience(Fibre* f, const void* pc) {
@@ -137,8 +172,7 @@ static void out_of_patience(Fibre* f, const void* pc) {
     patience = PATIENCE;
     if ((now() - started) * 1e3 > time_limit_ms) {
         patience = 0;  // the next block of any thread comes here, too
-        if (!timed_out) report(ENDLESS, site_of(pc), 0, -1);
-        timed_out = true;
+        report_endless(pc);
         end_thread();
     }
     if (last == f) {  // still the same thread: it may be waiting for another one of its block
@@ -183,7 +217,7 @@ static void run_launch() {
     Block& B = the_block;
     prepare(B, &the_launch, true);
     if (the_launch.shared_bytes)
-        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, dynamic_alignment, "dynamic shared memory", SHARED, false);
+        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, 4, "dynamic shared memory", SHARED, false);
     traffic_of.resize(emu_n_site_ids + 1);
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
@@ -200,19 +234,38 @@ static void run_launch() {
             stop = true;
         }
         close_warp();
+        blocks_done++;
     }
     B.current = nullptr;
 }
 
 #ifndef _WIN32
-static void on_crash(int) {  // the kernel has damaged its own stack, say: report what is known and go
+static void write_what_is_known() {
     static bool twice;
     if (!twice && the_block.current) {
         twice = true;
-        report(CRASH, site_of(last_block), 0, -1);
         write_report(accesses, now() - started);
     }
     _exit(4);
+}
+static const void* interrupted_at(void* context) {
+#if defined(__linux__) && defined(__x86_64__)
+    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP], last_block);
+#elif defined(__linux__)
+    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.pc, last_block);
+#else
+    return (void)context, last_block;
+#endif
+}
+static void on_crash(int signal, siginfo_t*, void* context) {  // the kernel has damaged its own stack, say
+    Finding* f = the_block.current ? report(CRASH, site_of(interrupted_at(context)), 0, -1) : nullptr;
+    if (f && signal == SIGFPE) snprintf(f->text, sizeof f->text, "division");
+    write_what_is_known();
+}
+static void on_alarm(int, siginfo_t*, void* context) {  // a loop so empty that the compiler placed no hook in it
+    if (!the_block.current || timed_out) return;
+    report_endless(interrupted_at(context));
+    write_what_is_known();
 }
 static void catch_crashes() {
     stack_t alternative = {};
@@ -220,10 +273,15 @@ static void catch_crashes() {
     alternative.ss_size = 1 << 16;
     sigaltstack(&alternative, nullptr);
     struct sigaction action = {};
-    action.sa_handler = on_crash;
-    action.sa_flags = SA_ONSTACK;
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_ONSTACK | SA_SIGINFO;
     const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
     for (int s : signals) sigaction(s, &action, nullptr);
+    action.sa_sigaction = on_alarm;
+    sigaction(SIGALRM, &action, nullptr);
+    int64_t ms = time_limit_ms + 1000;
+    itimerval alarm = {{1, 0}, {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
+    setitimer(ITIMER_REAL, &alarm, nullptr);
 }
 #else
 static void catch_crashes() {}
@@ -235,29 +293,29 @@ using namespace emu;
 #define HERE __builtin_return_address(0)
 extern "C" {
 // ---- the compiler's hooks
-#define EMU_HOOK(n)                                                                              \
-    void __tsan_read##n(void* p) { on_access((uintptr_t)p, n, READ, HERE); }                     \
-    void __tsan_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }                   \
-    void __tsan_unaligned_read##n(void* p) { on_access((uintptr_t)p, n, READ, HERE); }           \
-    void __tsan_unaligned_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }         \
-    void __tsan_volatile_read##n(void* p) { on_access((uintptr_t)p, n, VOLATILE_READ, HERE); }   \
-    void __tsan_volatile_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }          \
-    void __tsan_unaligned_volatile_read##n(void* p) { on_access((uintptr_t)p, n, VOLATILE_READ, HERE); } \
-    void __tsan_unaligned_volatile_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }
+#define EMU_HOOK(n)                                                                                      \
+    void __tsan_read##n(void* p) { on_access((uintptr_t)p, n, READ, HERE); }                             \
+    void __tsan_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }                           \
+    void __tsan_unaligned_read##n(void* p) { on_pieces((uintptr_t)p, n, READ, HERE); }                   \
+    void __tsan_unaligned_write##n(void* p) { on_pieces((uintptr_t)p, n, WRITE, HERE); }                 \
+    void __tsan_volatile_read##n(void* p) { on_access((uintptr_t)p, n, VOLATILE_READ, HERE); }           \
+    void __tsan_volatile_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }                  \
+    void __tsan_unaligned_volatile_read##n(void* p) { on_pieces((uintptr_t)p, n, VOLATILE_READ, HERE); } \
+    void __tsan_unaligned_volatile_write##n(void* p) { on_pieces((uintptr_t)p, n, WRITE, HERE); }
 EMU_HOOK(1) EMU_HOOK(2) EMU_HOOK(4) EMU_HOOK(8) EMU_HOOK(16)
-void __tsan_read_range(void* p, size_t n) { on_access((uintptr_t)p, (int)n, READ, HERE); }
-void __tsan_write_range(void* p, size_t n) { on_access((uintptr_t)p, (int)n, WRITE, HERE); }
+void __tsan_read_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, READ, HERE); }
+void __tsan_write_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, WRITE, HERE); }
 // Copies that the compiler made a call of; sites.py sends gcc's plain memcpy here, too.
 void* __tsan_memcpy(void* d, const void* s, size_t n) {
-    if (n) on_access((uintptr_t)s, (int)n, READ, HERE), on_access((uintptr_t)d, (int)n, WRITE, HERE);
+    on_pieces((uintptr_t)s, n, READ, HERE), on_pieces((uintptr_t)d, n, WRITE, HERE);
     return memcpy(d, s, n);
 }
 void* __tsan_memmove(void* d, const void* s, size_t n) {
-    if (n) on_access((uintptr_t)s, (int)n, READ, HERE), on_access((uintptr_t)d, (int)n, WRITE, HERE);
+    on_pieces((uintptr_t)s, n, READ, HERE), on_pieces((uintptr_t)d, n, WRITE, HERE);
     return memmove(d, s, n);
 }
 void* __tsan_memset(void* d, int v, size_t n) {
-    if (n) on_access((uintptr_t)d, (int)n, WRITE, HERE);
+    on_pieces((uintptr_t)d, n, WRITE, HERE);
     return memset(d, v, n);
 }
 void __tsan_init(void) {}
@@ -278,6 +336,10 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) {}
 void __tsan_atomic_signal_fence(int) {}
+// gcc guards arrays of float4 in shared memory as if they had to be constructed: they count as if they had been.
+uint8_t __tsan_atomic8_load(const volatile void*, int) { return 1; }
+int __cxa_guard_acquire(void*) { return 0; }
+void __cxa_guard_release(void*) {}
 void __sanitizer_cov_trace_pc(void) { on_block(HERE); }
 
 struct UbLocation { const char* file; unsigned line, column; };
@@ -335,14 +397,25 @@ void emu_assertion_failed(const char* condition) {
     if (f) snprintf(f->text, sizeof f->text, "%s", condition);
     end_thread();
 }
+int emu_printf(const char* format, ...) {
+    static size_t printed;
+    if (printed > MOST_PRINTED) return -1;
+    va_list a;
+    va_start(a, format);
+    int n = vprintf(format, a);
+    va_end(a);
+    if (n > 0 && (printed += (size_t)n) > MOST_PRINTED) puts("\n... (the kernel prints more than 1 MiB; the rest is left out)");
+    return n;
+}
 void emu_register_shared(void* p, size_t size, size_t item, size_t align, const char* name) {
     for (size_t i = regions.n; i--;)
         if (regions[i].begin == (uintptr_t)p) return;
     add_region(p, size, item, align, name, SHARED, false);
     memset(p, 0xff, size);
 }
-void emu_register_global(void* p, size_t size, size_t item, size_t align, const char* name, int constant) {
-    add_region(p, size, item, align, name, constant ? CONSTANT : GLOBAL, constant);
+void emu_register_global(void* p, size_t size, size_t item, size_t align, const char* name, char letter,
+                         int constant) {
+    regions[add_region(p, size, item, align, name, constant ? CONSTANT : GLOBAL, constant)].letter = letter;
 }
 void emu_set_kernel(void (*kernel)(void**), const char* text) {
     the_block.kernel = kernel;
@@ -352,7 +425,13 @@ void emu_set_kernel(void (*kernel)(void**), const char* text) {
 
 int main(int n, char**) {
     emu_choose_kernel();
-    if (n > 1) return puts(signature), 0;  // asked once, when the kernel is built
+    if (n > 1) {  // asked once, when the kernel is built
+        puts(signature);
+        for (size_t i = 0; i < regions.n; i++)
+            if (Region& r = regions[i]; r.space != SHARED)
+                printf("%s %c%d %zu\n", r.name, r.letter, r.item, (size_t)(r.end - r.begin));
+        return 0;
+    }
     index_sites();
     open_streams();
     read_launch();

@@ -24,6 +24,7 @@ struct Traffic {  // of one line's access to one array
     uintptr_t begin, end;  // of the array
     uint64_t requests, lanes, sectors, ideal_sectors, wavefronts, ideal_wavefronts;
     int worst;
+    bool fits(uintptr_t a, int n, Access kind) const { return a >= begin && a + n <= end && n == size && kind == access; }
 };
 
 struct BasicBlock {
@@ -218,7 +219,8 @@ static inline void leave_function(int thread) {  // lanes that called a function
 static int traffic_for(uint32_t site, int region, Access access, int size) {
     int first = traffic_of[site] - 1;
     for (int i = first; i >= 0; i = traffic[i].next)
-        if (traffic[i].region == region) return i;
+        if (traffic[i].region == region && traffic[i].size == size && traffic[i].access == access) return i;
+    if (size < 1 << regions[region].cell_shift) refine(regions[region]);
     Traffic& t = traffic.add();
     t.site = site;
     t.region = region;

@@ -27,6 +27,10 @@
 #include <string.h>
 
 #include "types.h"
+namespace emu {  // of arrays: their innermost items
+template <class T> struct Element { typedef T type; };
+template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
+}  // namespace emu
 #ifdef EMU_CHECKED
 #define EMU_KERNEL_SIDE
 #include "checked.h"
@@ -47,6 +51,12 @@
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
+
+#ifdef __clang__  // what was inlined has the line of the kernel that it was called from
+#define EMU_INLINE __attribute__((always_inline, nodebug))
+#else
+#define EMU_INLINE __attribute__((always_inline))
+#endif
 
 namespace emu {
 template <class To, class From> static inline To bits(From from) {
@@ -88,6 +98,16 @@ EMU_LETTER(char, 'i') EMU_LETTER(signed char, 'i') EMU_LETTER(short, 'i') EMU_LE
 EMU_LETTER(long long, 'i') EMU_LETTER(unsigned char, 'u') EMU_LETTER(unsigned short, 'u') EMU_LETTER(unsigned, 'u')
 EMU_LETTER(unsigned long, 'u') EMU_LETTER(unsigned long long, 'u')
 
+template <class T> struct Bare { typedef T type; };
+template <class T> struct Bare<const T> : Bare<T> {};
+template <class T> struct Bare<volatile T> : Bare<T> {};
+template <class T> struct Bare<const volatile T> : Bare<T> {};
+template <class T> EMU_UNCHECKED constexpr size_t item_size(T&) { return sizeof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr size_t item_align(T&) { return alignof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr char item_letter(T&) {
+    return Letter<typename Bare<typename Element<T>::type>::type>::value;
+}
+
 template <class T> struct Code {
     static int put(char* s) { return sprintf(s, "%c%d ", Letter<T>::value, (int)sizeof(T)); }
 };
@@ -110,7 +130,11 @@ template <int... i> struct Indices {};
 template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
-template <auto kernel> struct Kernel;
+template <auto kernel> struct Kernel {
+    static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
+    static constexpr void (*run)(void**) = nullptr;
+    static const char* signature() { return ""; }
+};
 template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
@@ -138,7 +162,7 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
         return emu::run<&emu::Kernel<&__VA_ARGS__>::run>(L);                                   \
     }                                                                                          \
-    EMU_VISIBLE const char* emu_signature() { return emu::Kernel<&__VA_ARGS__>::signature(); }
+    EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
 #undef __trap
 #define __trap() emu_assertion_failed("__trap was not reached")

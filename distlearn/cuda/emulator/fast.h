@@ -23,8 +23,11 @@ inline void warp_released(Block&, int, unsigned, WarpOp) {}
 
 #define __shared__ static thread_local
 #define EMU_SHARED(variable)
+#define EMU_SHARED_GLOBAL(variable)
 #define EMU_GLOBAL(variable, constant) \
-    extern "C" __attribute__((visibility("default"))) void* emu_address_of_##variable() { return (void*)&variable; }
+    extern "C" __attribute__((visibility("default"))) void* emu_address_of_##variable() { return (void*)&variable; } \
+    static emu::Variable emu_variable_##variable(#variable, emu::item_letter(variable), emu::item_size(variable),   \
+                                                 sizeof variable);
 
 static __attribute__((noinline)) int emu_barrier(int value) { return (int)emu::barrier(value, nullptr); }
 static __attribute__((noinline)) void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
@@ -43,6 +46,24 @@ static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void emu_assertion_failed(const char*) { abort(); }
 
 namespace emu {
+struct Variable {  // a __constant__ or __device__ one
+    const char* name;
+    char letter;
+    size_t item, size;
+    Variable* next;
+    static inline Variable* first = nullptr;
+    Variable(const char* name, char letter, size_t item, size_t size)
+        : name(name), letter(letter), item(item), size(size), next(first) { first = this; }
+};
+static const char* describe(const char* signature) {  // the checked build's program prints the same
+    size_t n = strlen(signature) + 2;
+    for (Variable* v = Variable::first; v; v = v->next) n += strlen(v->name) + 48;
+    char *text = (char*)malloc(n), *at = text + sprintf(text, "%s\n", signature);
+    for (Variable* v = Variable::first; v; v = v->next)
+        at += sprintf(at, "%s %c%d %zu\n", v->name, v->letter, (int)v->item, v->size);
+    return text;
+}
+
 template <void (*kernel)(void**)>
 static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
     Block& B = the_block;

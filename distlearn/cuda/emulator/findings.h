@@ -24,10 +24,14 @@ struct Finding {
 };
 
 static Vec<Finding> findings;
+static bool stop;       // a thread was ended: no further block runs, and what the others miss of it is no finding
+static bool timed_out;  // all threads are being ended
 
 // Returns the finding when it is new, so that the caller can add to it.
 static Finding* report(Kind kind, uint32_t site, uint32_t other_site, int region, Access access = READ,
                        Access other_access = READ) {
+    if (timed_out) return nullptr;
+    if (stop && (kind == UNINITIALISED || kind == MISSING_LANE || kind == EXITED_THREADS)) return nullptr;
     for (size_t i = 0; i < findings.n; i++) {
         Finding& f = findings[i];
         if (f.kind == kind && f.site == site && f.other_site == other_site && f.region == region && f.access == access &&

@@ -53,9 +53,26 @@ static inline __half __hmax(__half a, __half b) { return (float)a > (float)b ? a
 static inline __half __hmin(__half a, __half b) { return (float)a < (float)b ? a : b; }
 static inline bool __hgt(__half a, __half b) { return (float)a > (float)b; }
 static inline bool __hlt(__half a, __half b) { return (float)a < (float)b; }
+static inline bool __hge(__half a, __half b) { return (float)a >= (float)b; }
+static inline bool __hle(__half a, __half b) { return (float)a <= (float)b; }
+static inline bool __heq(__half a, __half b) { return (float)a == (float)b; }
+static inline bool __hne(__half a, __half b) { return (float)a != (float)b; }
+static inline bool __hisnan(__half a) { return (float)a != (float)a; }
+static inline int __hisinf(__half a) { return (a.raw & 0x7fff) == 0x7c00 ? a.raw >> 15 ? -1 : 1 : 0; }
+static inline __half __habs(__half a) { return __half(::fabsf(a)); }
 static inline __half hexp(__half a) { return __half(::expf(a)); }
 static inline __half hlog(__half a) { return __half(::logf(a)); }
 static inline __half hsqrt(__half a) { return __half(::sqrtf(a)); }
+static inline __half hrsqrt(__half a) { return __half(1.0f / ::sqrtf(a)); }
+static inline __half hrcp(__half a) { return __half(1.0f / (float)a); }
+static inline __half hsin(__half a) { return __half(::sinf(a)); }
+static inline __half hcos(__half a) { return __half(::cosf(a)); }
+static inline __half hfloor(__half a) { return __half(::floorf(a)); }
+static inline __half hceil(__half a) { return __half(::ceilf(a)); }
+static inline int __half2int_rn(__half a) { return (int)::lrintf(a); }
+static inline int __half2int_rz(__half a) { return (int)(float)a; }
+static inline short __half2short_rn(__half a) { return (short)::lrintf(a); }
+static inline __half __uint2half_rn(unsigned a) { return __half((float)a); }
 static inline unsigned short __half_as_ushort(__half a) { return a.raw; }
 static inline __half __ushort_as_half(unsigned short a) { __half h; h.raw = a; return h; }
 
@@ -79,3 +96,16 @@ static inline __half2 __hadd2(__half2 a, __half2 b) { return {a.x + b.x, a.y + b
 static inline __half2 __hsub2(__half2 a, __half2 b) { return {a.x - b.x, a.y - b.y}; }
 static inline __half2 __hmul2(__half2 a, __half2 b) { return {a.x * b.x, a.y * b.y}; }
 static inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
+static inline __half2 __float22half2_rn(float2 a) { return {__half(a.x), __half(a.y)}; }
+static inline __half2 __h2div(__half2 a, __half2 b) { return {a.x / b.x, a.y / b.y}; }
+static inline __half2 __hneg2(__half2 a) { return {-a.x, -a.y}; }
+static inline __half2 __hmax2(__half2 a, __half2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
+static inline __half2 __hmin2(__half2 a, __half2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
+static inline __half2 h2exp(__half2 a) { return {hexp(a.x), hexp(a.y)}; }
+static inline __half2 operator+(__half2 a, __half2 b) { return __hadd2(a, b); }
+static inline __half2 operator-(__half2 a, __half2 b) { return __hsub2(a, b); }
+static inline __half2 operator*(__half2 a, __half2 b) { return __hmul2(a, b); }
+static inline __half2 operator/(__half2 a, __half2 b) { return __h2div(a, b); }
+static inline __half2& operator+=(__half2& a, __half2 b) { return a = a + b; }
+static inline __half2& operator-=(__half2& a, __half2 b) { return a = a - b; }
+static inline __half2& operator*=(__half2& a, __half2 b) { return a = a * b; }

@@ -1,7 +1,7 @@
 // launch_io.h -- what comes in on standard input and goes out on the original standard output; launch.py is the other end.
 //
 //     in   header of 16 numbers (8 bytes each): version, grid[3], block[3], shared bytes, statistics?, races?,
-//          time limit in ms, arrays, arguments, globals, alignment of dynamic shared memory, 0
+//          time limit in ms, arrays, arguments, globals, 0, 0
 //          per array:    bytes, item size, alignment, read only?, offset of its first byte modulo 512, name (64 bytes)
 //          per argument: array number or -1, offset in bytes, size, then its bytes padded to 8
 //          per global:   name (64 bytes), size, bytes padded to 8
@@ -31,7 +31,7 @@ struct Argument {
 };
 
 static bool want_statistics, want_races;
-static int64_t time_limit_ms, dynamic_alignment;
+static int64_t time_limit_ms;
 static Launch the_launch;
 static Vec<void*> argument_pointers;
 static size_t first_array;
@@ -93,7 +93,6 @@ static void read_launch() {
     want_races = h[9];
     time_limit_ms = h[10];
     n_arrays = (int)h[11];
-    dynamic_alignment = h[14];
     the_launch.first = 0;
     the_launch.last = (int64_t)h[1] * h[2] * h[3];
     first_array = regions.n;

@@ -37,7 +37,14 @@ static inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
 static inline float rcbrtf(float x) { return 1.0f / ::cbrtf(x); }
 static inline float exp10f(float x) { return ::powf(10.0f, x); }
 static inline void sincosf(float x, float* s, float* c) { *s = ::sinf(x), *c = ::cosf(x); }
-static inline float normf2(float x, float y) { return ::sqrtf(x * x + y * y); }
+static inline void __sincosf(float x, float* s, float* c) { sincosf(x, s, c); }
+static inline float sinpif(float x) { return (float)::sin(3.141592653589793 * ::fmod(x, 2.0)); }
+static inline float cospif(float x) { return (float)::cos(3.141592653589793 * ::fmod(x, 2.0)); }
+static inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
+static inline float rhypotf(float x, float y) { return 1.0f / ::hypotf(x, y); }
+static inline float norm3df(float x, float y, float z) { return ::sqrtf(x * x + y * y + z * z); }
+static inline float normcdff(float x) { return 0.5f * ::erfcf(x * -0.70710678f); }
+static inline float fdividef(float a, float b) { return a / b; }
 static inline int abs(int x) { return x < 0 ? -x : x; }
 static inline long abs(long x) { return x < 0 ? -x : x; }
 static inline long long abs(long long x) { return x < 0 ? -x : x; }
@@ -82,6 +89,11 @@ static inline int __float2int_rd(float x) { return (int)::floorf(x); }
 static inline int __float2int_ru(float x) { return (int)::ceilf(x); }
 static inline int __float2int_rz(float x) { return (int)x; }
 static inline unsigned __float2uint_rn(float x) { return (unsigned)::llrintf(x); }
+static inline unsigned __float2uint_rz(float x) { return (unsigned)x; }
+static inline long long __float2ll_rn(float x) { return ::llrintf(x); }
+static inline int __double2int_rn(double x) { return (int)::lrint(x); }
+static inline int __double2int_rz(double x) { return (int)x; }
+static inline float __double2float_rn(double x) { return (float)x; }
 static inline float __int2float_rn(int x) { return (float)x; }
 static inline float __uint2float_rn(unsigned x) { return (float)x; }
 static inline int __float_as_int(float x) { return emu::bits<int>(x); }
@@ -105,6 +117,18 @@ static inline unsigned __brev(unsigned x) {
 static inline int __mul24(int a, int b) { return (a << 8 >> 8) * (b << 8 >> 8); }
 static inline int __mulhi(int a, int b) { return (int)((long long)a * b >> 32); }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+static inline long long __mul64hi(long long a, long long b) { return (long long)((__int128)a * b >> 64); }
+static inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+static inline int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
+static inline int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
+static inline unsigned __sad(int a, int b, unsigned c) { return c + (a < b ? (unsigned)b - a : (unsigned)a - b); }
+static inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return c + (a < b ? b - a : a - b); }
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned order) {
+    unsigned long long both = (unsigned long long)b << 32 | a;
+    unsigned r = 0;
+    for (int i = 0; i < 4; i++) r |= (unsigned)(both >> (order >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
+}
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)((((unsigned long long)high << 32 | low) << (shift & 31)) >> 32);
 }
@@ -123,3 +147,11 @@ static inline int __dp4a(int a, int b, int c) {
 #define __ldcs(p) (*(p))
 #define __stcg(p, v) ((void)(*(p) = (v)))
 #define __stcs(p, v) ((void)(*(p) = (v)))
+
+// Of math_constants.h.
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
+#define CUDART_PI_F 3.141592654f
+#define CUDART_INF __longlong_as_double(0x7ff0000000000000LL)
+#define CUDART_NAN __longlong_as_double(0x7ff8000000000000LL)
+#define CUDART_PI 3.1415926535897931e+0

@@ -41,6 +41,7 @@ struct Region {  // an array argument, a shared, constant or device variable
     char name[64];
     Space space;
     bool read_only;
+    char letter;  // the type of its items, for variables: see cuda_emu.h
     int item, cell_shift;
     Cell* cells;
 };
@@ -61,20 +62,34 @@ static int add_region(void* p, size_t size, size_t item, size_t align, const cha
     return (int)regions.n - 1;
 }
 
+// From now on every byte has a cell of its own: bytes of an array of ints are written one by one, say.
+static void refine(Region& r) {
+    size_t n = r.end - r.begin;
+    Cell* finer = (Cell*)calloc(n + 2, sizeof(Cell));
+    if (!finer) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
+    for (size_t i = 0; i < n; i++) {
+        const Cell& c = r.cells[i >> r.cell_shift];
+        if (c.write.interval || c.read.interval) finer[i] = c;
+    }
+    free(r.cells);
+    r.cells = finer;
+    r.cell_shift = 0;
+}
+
 static int find_region(uintptr_t a, size_t size) {
     for (size_t i = 0; i < regions.n; i++)
         if (a >= regions[i].begin && a + size <= regions[i].end) return (int)i;
     return -1;
 }
 
-static int nearest_region(uintptr_t a) {  // the array that was most likely meant; red zones keep arrays apart
+static int nearest_region(uintptr_t a, uintptr_t within) {  // the array that was most likely meant; red zones keep arrays apart
     int best = -1;
     uintptr_t distance = ~(uintptr_t)0;
     for (size_t i = 0; i < regions.n; i++) {
         uintptr_t d = a >= regions[i].end ? a - regions[i].end : a < regions[i].begin ? regions[i].begin - a : 0;
         if (d < distance) distance = d, best = (int)i;
     }
-    return distance < (1u << 20) ? best : -1;
+    return distance < within ? best : -1;
 }
 
 }  // namespace emu

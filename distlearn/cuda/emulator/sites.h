@@ -37,4 +37,12 @@ static inline uint32_t site_of(const void* pc) {  // 0: not in the kernel
     return at < code_size ? site_at[at] : 0;
 }
 
+static const void* last_call_before(const void* pc, const void* otherwise) {
+    uintptr_t at = (uintptr_t)pc - code_begin;
+    if (at > code_size + 64) return otherwise;  // somewhere else
+    for (at = at < code_size ? at : code_size - 1; at; at--)
+        if (site_at[at]) break;
+    return (const void*)(code_begin + at);
+}
+
 }  // namespace emu

@@ -4,8 +4,8 @@
 
 #define EMU_CONSTRUCTORS(N)                                            \
     N() = default;                                                     \
-    constexpr N(const N& o) : whole(o.whole) {}                        \
-    __attribute__((always_inline)) N& operator=(const N& o) { whole = o.whole; return *this; }
+    EMU_INLINE constexpr N(const N& o) : whole(o.whole) {}             \
+    EMU_INLINE N& operator=(const N& o) { whole = o.whole; return *this; }
 
 #define EMU_VECTOR2(T, N)                                              \
     struct alignas(2 * sizeof(T)) N##2 {                               \
@@ -50,5 +50,10 @@ static inline uint3 make_uint3(unsigned a, unsigned b, unsigned c) { return {a, 
 EMU_VECTORS(float, float)
 EMU_VECTOR1(long long, longlong)
 EMU_VECTOR2(long long, longlong)
+EMU_VECTOR1(unsigned long long, ulonglong)
+EMU_VECTOR2(unsigned long long, ulonglong)
 EMU_VECTOR1(double, double)
 EMU_VECTOR2(double, double)
+EMU_VECTOR3(double, double)
+struct alignas(16) double4 { double x, y, z, w; };  // a card moves it in two pieces
+static inline double4 make_double4(double a, double b, double c, double d) { return {a, b, c, d}; }

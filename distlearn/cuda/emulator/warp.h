@@ -54,3 +54,28 @@ template <class T> EMU_WARP_FUNCTION unsigned __match_any_sync(unsigned mask, T 
     __builtin_memcpy(&raw, &v, sizeof v);
     return emu_match(mask, raw, EMU_HERE);
 }
+template <class T> EMU_WARP_FUNCTION unsigned __match_all_sync(unsigned mask, T v, int* all) {
+    uint64_t raw = 0;
+    __builtin_memcpy(&raw, &v, sizeof v);
+    *all = emu_match(mask, raw, EMU_HERE) == emu_vote(mask, 1);
+    return *all ? mask : 0;
+}
+#define __nanosleep(ns) ((void)(ns))
+
+// Reductions over the lanes of a mask (cards since sm_80): what each lane brings is asked for lane by lane.
+#define EMU_REDUCE(name, result)                                                       \
+    template <class T> EMU_WARP_FUNCTION T name(unsigned mask, T v) {                  \
+        T all = v;                                                                     \
+        for (int lane = 0, me = emu_lane(); lane < 32; lane++) {                       \
+            if (!(mask >> lane & 1)) continue;                                         \
+            T other = emu_exchange(mask, v, lane, true, EMU_HERE);                     \
+            if (lane != me) all = (result);                                            \
+        }                                                                              \
+        return all;                                                                    \
+    }
+EMU_REDUCE(__reduce_add_sync, all + other)
+EMU_REDUCE(__reduce_min_sync, other < all ? other : all)
+EMU_REDUCE(__reduce_max_sync, all < other ? other : all)
+EMU_REDUCE(__reduce_and_sync, all & other)
+EMU_REDUCE(__reduce_or_sync, all | other)
+EMU_REDUCE(__reduce_xor_sync, all ^ other)

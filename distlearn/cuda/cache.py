@@ -1,0 +1,71 @@
+"""Where built kernels are kept: the user's cache directory (DISTLEARN_CACHE names another), or a temporary one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import platformdirs
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """Return the directory of built kernels, made if need be."""
+    root = os.environ.get("DISTLEARN_CACHE") or platformdirs.user_cache_dir("distlearn", appauthor=False)
+    path = Path(root) / "cuda"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    return path if writable else _temporary_cache()
+
+
+def _temporary_cache() -> Path:
+    """Return a directory for a home that cannot be written: builds are then kept as long as the machine runs."""
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # what lies there is run
+        return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
+    return path
+
+
+@contextlib.contextmanager
+def scratch_directory():
+    """Give a directory to build in, on the disk of the cache; sweep up those that killed processes have left."""
+    for old in cache_directory().glob("building-*"):
+        with contextlib.suppress(OSError):  # another process may be sweeping, too
+            if time.time() - old.stat().st_mtime > 3600:
+                shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
+        yield Path(scratch)
+
+
+@contextlib.contextmanager
+def one_at_a_time(name: str):
+    """Let one process at a time build the checker: the others find it when their turn comes."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: they all build it
+        yield
+        return
+    with open(cache_directory() / name, "w") as file:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def put(made: Path, path: Path) -> None:
+    """Move a file into the cache: another process may have been faster, and on Windows be using the file."""
+    try:
+        os.replace(made, path)
+    except PermissionError:
+        if not path.exists():
+            raise

@@ -1,0 +1,84 @@
+"""Where built kernels are kept, when the ordinary place will not do."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from distlearn.cuda import CompilerNotFound, cache, compilers
+
+SCRIPT = """
+import numpy as np
+from distlearn.cuda import RawKernel
+x = np.zeros(32, np.float32)
+RawKernel('extern "C" __global__ void k(float* x) { x[threadIdx.x] = 7; }', "k")((1,), (32,), (x,))
+print(x.sum())
+"""
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cache.cache_directory.cache_clear()
+    yield monkeypatch
+    cache.cache_directory.cache_clear()
+
+
+@pytest.mark.parametrize("why", ["not a directory", "not writable"])
+def test_a_temporary_place_stands_in(fresh, tmp_path, why):
+    place = tmp_path / "given"
+    if why == "not a directory":
+        place.touch()
+    else:
+        fresh.setattr(os, "access", lambda *a: False)
+    fresh.setenv("DISTLEARN_CACHE", str(place))
+    assert cache.cache_directory() == tmp_path / f"distlearn-cuda-{os.getuid()}"
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files")
+def test_a_directory_of_somebody_else_is_not_used(fresh, tmp_path):
+    fresh.setenv("DISTLEARN_CACHE", os.devnull)
+    fresh.setattr(os, "getuid", lambda: 54321)  # a number that no name belongs to
+    assert cache.cache_directory() != tmp_path / "distlearn-cuda-54321"
+    assert cache.cache_directory().is_dir()
+
+
+def test_what_killed_builds_left_is_swept_up(fresh, tmp_path):
+    fresh.setenv("DISTLEARN_CACHE", str(tmp_path))
+    old, young = cache.cache_directory() / "building-old", cache.cache_directory() / "building-young"
+    old.mkdir()
+    young.mkdir()
+    os.utime(old, (time.time() - 7200,) * 2)
+    with cache.scratch_directory() as scratch:
+        assert scratch.is_dir()
+    assert [p.name for p in cache.cache_directory().iterdir()] == ["building-young"]
+
+
+def test_processes_that_build_at_the_same_time(tmp_path):
+    environment = os.environ | {"DISTLEARN_CACHE": str(tmp_path)}
+    several = [
+        subprocess.Popen([sys.executable, "-c", SCRIPT], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        assert [p.communicate(timeout=120)[0] for p in several] == ["224.0\n"] * 3
+    finally:
+        for process in several:
+            process.kill()
+            process.wait()
+    kept = sorted(p.name.partition("-")[0].partition(".")[0] for p in (tmp_path / "cuda").iterdir())
+    assert kept == ["checker", "checker", "k", "k"]  # a lock and an object; a program and what is known of it
+
+
+def test_a_compiler_that_was_named_but_does_not_run(monkeypatch):
+    monkeypatch.setenv("DISTLEARN_CXX", "/nowhere/c++ -O1")
+    compilers.find_compilers.cache_clear()
+    try:
+        with pytest.raises(CompilerNotFound, match="DISTLEARN_CXX names '/nowhere/c\\+\\+ -O1', which does not run"):
+            compilers.find_compiler()
+    finally:
+        monkeypatch.undo()
+        compilers.find_compilers.cache_clear()

@@ -1,0 +1,239 @@
+"""Kernels as students write them: odd but right ones give no finding, wrong ones one finding each, where it is."""
+
+import time
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature
+from distlearn.cuda.translate import to_cpp
+
+i32, f32 = np.int32, np.float32
+GLOBAL = 'extern "C" __global__ '
+
+
+def check(source, args, compiler, block=(32,), **kw):
+    return RawKernel(source, "k", compiler=compiler).check((1,), block, args, **kw)
+
+
+WRONG = {  # source, arguments, block, (kind, line, column or None), a word of the message
+    "a struct read past the end": (
+        "struct P { float a, b, c; };\n"
+        + GLOBAL + "void k(const P* p, P* q) {\n    int i = threadIdx.x; q[i] = p[i + 1];\n}",
+        lambda: (np.zeros(12, f32), np.zeros(12, f32)), 4, ("out-of-bounds", 3, None), "p[12]",
+    ),
+    "memcpy past the end": (
+        GLOBAL + "void k(const float* x, float* y) {\n    memcpy(y, x, 128);\n}",
+        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 1, ("out-of-bounds", 2, None), "x[31]",
+    ),
+    "one shared array overrun into the next": (
+        GLOBAL + "void k(float* x) {\n    __shared__ float a[32]; __shared__ float b[32];\n"
+        "    a[threadIdx.x] = 1; b[threadIdx.x] = 2; __syncthreads();\n"
+        "    float* p = a;\n    x[threadIdx.x] = p[threadIdx.x + 16];\n}",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 5, None), "a[32]",
+    ),
+    "a variable of the host": (
+        "float factor = 2;\n" + GLOBAL + "void k(float* x) {\n    x[threadIdx.x] *= factor;\n}",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 3, None), "declare it __device__",
+    ),
+    "what others miss of an ended thread": (
+        GLOBAL + "void k(const float* x, float* y) {\n    __shared__ float s[32];\n    int t = threadIdx.x;\n"
+        "    s[t] = x[t];\n    __syncthreads();\n    y[t] = __shfl_xor_sync(0xffffffff, s[t ^ 1], 1);\n}",
+        lambda: (np.zeros(31, f32), np.zeros(32, f32)), 32, ("out-of-bounds", 4, None), "x[31]",
+    ),
+    "after letters of more than one byte": (
+        GLOBAL + "void k(float* x) {\n    /* größer als 😀 */ x[threadIdx.x + 1] = 0;\n}",
+        lambda: (np.zeros(32, f32),), 32, ("out-of-bounds", 2, None), "x[32]",
+    ),
+    "a name longer than the report keeps": (
+        GLOBAL + "void k(float* a" + "ö" * 40 + ") {\n    a" + "ö" * 40 + "[32] = 0;\n}",
+        lambda: (np.zeros(32, f32),), 1, ("out-of-bounds", 2, None), "aöö",
+    ),
+    "frames that are too large together": (
+        "__device__ float deep(float* x, int n) {\n    float a[22000];\n"
+        "    for (int i = 0; i < 22000; i++) a[i] = n + x[i % 32];\n    return n ? deep(x, n - 1) + a[n] : a[5];\n}\n"
+        + GLOBAL + "void k(float* x) {\n    if (threadIdx.x == 3) x[3] = deep(x, 9);\n}",
+        lambda: (np.zeros(32, f32),), 4, ("stack-overflow", 1, None), "local memory",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels(name, compiler):
+    source, make, threads, (kind, line, column), word = WRONG[name]
+    report = check(source, make(), compiler, (threads,))
+    assert [(e.kind, e.line) for e in report.errors] == [(kind, line)], str(report)
+    (error,) = report.errors
+    assert column in (None, error.column), error
+    assert word in error.message
+
+
+def test_columns_count_characters_of_the_source(compiler):
+    """Neither what the emulator puts into a line nor letters of several bytes move them."""
+    plain = GLOBAL + "void k(float* x) {\n    x[threadIdx.x + 1] = 0;\n}"
+    before = "__shared__ float s[32]; /* äöü */ s[threadIdx.x] = 0; "
+    source = plain.replace("x[threadIdx.x", before + "x[threadIdx.x")
+    (there,) = check(plain, (np.zeros(32, f32),), compiler).errors
+    (error,) = check(source, (np.zeros(32, f32),), compiler).errors
+    assert (error.line, error.column) == (2, there.column + len(before))
+    with pytest.raises(CompileError) as caught:
+        check(source.replace("x[threadIdx.x + 1]", "y[0]"), (np.zeros(32, f32),), compiler)
+    assert caught.value.problems[0][:2] == (2, 5 + len(before))
+
+
+def test_columns_lead_back():
+    source = "void f() {\n  __shared__ float a[2]; b = 'é'; c;\n}\nextern __shared__ float d[]; e;\n"
+    made = to_cpp(source)
+    for word in ("b =", "c;", "e;"):
+        at = made.text.index(word)
+        line, begin = made.text.count("\n", 0, at) + 1, made.text.rfind("\n", 0, at) + 1
+        column = len(made.text[begin:at].encode()) + 1
+        found = source.splitlines()[line - 1].index(word) + 1
+        assert made.column(line, column) == found, word
+
+
+ODD = """#include <cuda_fp16.h>
+namespace tools { __device__ float twice(float x) { return 2 * x; } }
+#define BUFFER(n) __shared__ float buffer[n];
+#define ARGUMENTS float* x, int n
+__shared__ int total;
+__device__ float table[2]{1, 2};
+__managed__ int calls;
+typedef struct { float a[32]; int n; } Pad;
+extern "C" __global__ void k(ARGUMENTS) {
+    extern __shared__
+    volatile float
+    rows[][16]; static __shared__ float own[32];
+    __shared__ struct { float a[32]; int n; } pair; __shared__ union { float f[32]; int i[32]; } either;
+    __shared__ Pad pad; volatile __shared__ float loud[32];
+    __shared__ float4 wide[32];
+    BUFFER(32)
+    int t = threadIdx.x;  // "__shared__ float no[3];" }
+    if (t == 0) total = n;
+    rows[t / 16][t % 16] = t; own[t] = t; pair.a[t] = t; either.i[t] = t; pad.a[t] = t; loud[t] = t; buffer[t] = t;
+    wide[t] = make_float4(t, t, t, t);
+    atomicAdd(&calls, 1);
+    __syncthreads();
+    int u = 31 - t;
+    x[t] = rows[u / 16][u % 16] + own[u] + pair.a[u] + either.i[u] + pad.a[u] + loud[u] + buffer[u] + wide[u].w
+         + tools::twice(table[t % 2]) + total;
+}"""
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
+def test_declarations_of_all_kinds(compiler, checked):
+    x, t = np.zeros(32, f32), np.arange(32)
+    kernel = RawKernel(ODD, "k", compiler=compiler, checked=checked)
+    kernel((1,), (32,), (x, i32(5)), shared_mem=128)
+    np.testing.assert_array_equal(x, 8 * (31 - t) + 2 * (1 + t % 2) + 5)
+
+
+def test_bytes_of_an_array_of_integers(compiler):
+    """Threads that write different bytes of one integer do not race."""
+    source = GLOBAL + "void k(unsigned* x) { ((unsigned char*)x)[threadIdx.x] = threadIdx.x; }"
+    x = np.zeros(16, np.uint32)
+    report = check(source, (x,), compiler, (64,))
+    assert report.errors == [], str(report)
+    np.testing.assert_array_equal(x.view(np.uint8), np.arange(64))
+
+
+def test_a_loop_without_a_body_ends(compiler):
+    source = GLOBAL + "void k(int* flag) {\n    flag[1] = 2;\n    while (flag[0] == 0)\n        ;\n}"
+    start = time.monotonic()
+    (error,) = check(source, (np.zeros(2, i32),), compiler, (1,), time_limit=0.2).errors
+    assert error.kind == "infinite-loop"
+    assert error.line in (2, 3, 4)
+    assert "0 of 1 blocks were done" in error.message
+    assert time.monotonic() - start < 60
+
+
+def test_a_flood_of_text_is_cut(compiler, capsys):
+    source = GLOBAL + 'void k() { while (true) printf("hello from thread %d\\n", threadIdx.x); }'
+    report = check(source, (), compiler, time_limit=0.5)
+    assert [e.kind for e in report.errors] == ["infinite-loop"]
+    assert len(report.printed) < 2**20 + 200
+    assert report.printed.endswith("the rest is left out)\n")
+    assert capsys.readouterr().out == report.printed
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "message"),
+    [
+        ("if (n) { x[0] = 1;", (1, None), "'{' is never closed"),
+        ("x[0] = 1; }", (3, 1), "'}' closes nothing"),
+        ("float a[n]; for (int i = 0; i < n; i++) a[i] = i; x[0] = a[n / 2];", (2, None), "must be a constant"),
+        ("__shared__ float s[32] = {0}; x[0] = s[0];", (2, 1), "cannot have an initial value"),
+    ],
+)  # fmt: skip
+def test_compile_errors(line, at, message, compiler):
+    source = GLOBAL + "void k(float* x, int n) {\n" + line + "\n}"
+    with pytest.raises(CompileError, match="line") as caught:
+        RawKernel(source, "k", compiler=compiler).compile()
+    assert message in str(caught.value)
+    found = caught.value.problems[0]
+    assert found[0] == at[0]
+    assert at[1] in (None, found[1])
+
+
+def test_a_kernel_that_returns_something(compiler):
+    with pytest.raises(CompileError, match="must return void"):
+        RawKernel(GLOBAL + "int k(float* x) { return 1; }", "k", compiler=compiler).compile()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("float* p = (float*)malloc(16);", "line 2: malloc or new in a kernel"),
+        ("float* p = new float[4];", "line 2: malloc or new in a kernel"),
+        ("#define SHARED __shared__\n", "line 2: the emulator cannot see a __shared__ variable in a macro"),
+    ],
+)
+def test_refused_with_advice(body, message):
+    with pytest.raises(UnsupportedFeature, match=message):
+        RawKernel(GLOBAL + "void k(float* x) {\n" + body + "}", "k").compile()
+
+
+@pytest.mark.parametrize(
+    ("args", "kw", "message"),
+    [
+        ((np.zeros(8, ">f4"), 8, 1), {}, "another byte order"),
+        ((np.zeros(8, f32), 3_000_000_000, 1), {}, "'n' is int; 3000000000 does not fit into 4 bytes"),
+        ((np.zeros(8, f32), 8, -1), {}, "'m' is unsigned; -1 does not fit into 4 bytes: it takes 0 to 4294967295"),
+        (np.zeros(3, f32), {}, r"args is a ndarray, expected a tuple: .*\(x,\)"),
+        ((np.zeros(8, f32), 8, 1), {"grid": (100 / 32,)}, r"grid is \(3.125,\): expected whole.*-\(-n // block\)"),
+        ((np.zeros(8, f32), 8, 1), {"block": (64,)}, r"has 64 threads, the kernel's __launch_bounds__ says 32"),
+        ((np.zeros(8, f32), 8, 1), {"shared_mem": "48k"}, "shared_mem is '48k'"),
+    ],
+)  # fmt: skip
+def test_wrong_launches(args, kw, message):
+    kernel = RawKernel("__global__ void __launch_bounds__(32) k(float* x, int n, unsigned m) {}", "k")
+    with pytest.raises((TypeError, ValueError), match=message):
+        kernel.check(args=args, **{"grid": (1,), "block": (8,)} | kw)
+
+
+def test_options_are_a_tuple():
+    with pytest.raises(TypeError, match=r"\('-DN=3',\)"):
+        RawKernel("", "k", "-DN=3")
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
+def test_constants_have_a_size_and_a_type(checked):
+    source = "namespace a { __constant__ float w[3]; __global__ void k(float* x) { x[threadIdx.x] = w[threadIdx.x]; } }"
+    kernel, x = RawKernel(source, "a::k", checked=checked), np.zeros(3, f32)
+    for value, kind in ((np.zeros(1000, f32), ValueError), (np.zeros(2, f32), ValueError), (np.zeros(3), TypeError)):
+        kernel.set_constant("w", value)
+        with pytest.raises(kind, match="variable 'w' has 3 items of type float"):
+            kernel((1,), (3,), (x,))
+    kernel.set_constant("w", np.arange(3, dtype=f32))
+    kernel((1,), (3,), (x,))
+    np.testing.assert_array_equal(x, np.arange(3))
+
+
+def test_division_that_overflows(compiler):
+    source = GLOBAL + "void k(int* x, int n) {\n    x[0] = (-2147483647 - 1) / n;\n}"
+    x = np.ones(1, i32)
+    report = check(source, (x, i32(-1)), compiler, (1,))
+    for error in report.errors:  # processors of type x86 stop there, others do as a card does
+        assert error.kind == "crash"
+        assert "overflows" in error.message
+    assert report.errors or x[0] == -(2**31)
