@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from distlearn.nn import Linear, Param
-from distlearn.optim import RULES, Optimizer
-from distlearn.optim.rule import PIECE
+from distlearn.optim import LARS, RULES, Adadelta, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
+from distlearn.optim.rule import PIECE, settle
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -63,3 +63,28 @@ def test_a_gradient_that_is_replaced_by_a_view_stays_what_it_is():
     p.zero_grad()
     p.add_product(np.eye(2), np.eye(2))
     np.testing.assert_array_equal(flat, [1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("rule", [Momentum(), Nesterov(), LARS(), RMSprop(0.9), Adadelta(), Adam(), AdamW()], ids=str)
+def test_states_of_weights_without_gradients_never_become_subnormal(rule):
+    """A processor takes a hundred times as long for such numbers, and rounding keeps them from zero for ever."""
+    p, tiny = Param(np.ones((3, 3), "float32")), np.finfo("float32").tiny
+    optimizer = Optimizer([p], rule, 0.01)
+    p.grad[...] = 0.1
+    for step in range(1200):
+        optimizer.step()
+        p.grad[...] = 0
+        states = optimizer.states[0] if isinstance(optimizer.states[0], tuple) else (optimizer.states[0],)
+        assert not any(((s != 0) & (abs(s) < tiny)).any() for s in states), f"step {step}"
+    assert any((s == 0).all() for s in states)
+
+
+def test_settling_leaves_all_that_counts():
+    values = np.array([1e-3, -1e-30, 1e-32, -1e-40, 0, np.inf, np.nan], "float32")
+    state = (values.copy(), values.astype("float64"), np.array([6e-8, 1e-4], "float16"))
+    settle(state)
+    np.testing.assert_array_equal(state[0], values * [1, 1, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(state[1], values.astype("float64"))
+    assert state[2].all()
+    settle(None)
+    settle(state[0])
