@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.nn import Linear, Param
-from distlearn.optim import LARS, RULES, Adadelta, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
+from distlearn.optim import LARS, RULES, SGD, Adadelta, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
 from distlearn.optim.rule import PIECE, settle
 
 
@@ -88,3 +88,37 @@ def test_settling_leaves_all_that_counts():
     assert state[2].all()
     settle(None)
     settle(state[0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(0, 3), (1,), (37,), (301, 217)])
+def test_plain_sgd_changes_the_weights_in_place_whatever_their_layout(shape, dtype):
+    rng = np.random.default_rng(0)
+    w, g = rng.normal(size=(2, *shape)).astype(dtype)
+    want = w - 0.1 * g
+    wide = np.repeat(w[..., None], 2, axis=-1)
+    for data in (w.copy(), w.copy(order="F"), wide[..., 0]):
+        p = Param(data)
+        p.grad[...] = g
+        Optimizer([p], SGD(), 0.1).step()
+        np.testing.assert_allclose(data, want, rtol=1e-6 if dtype == "float32" else 1e-15, atol=1e-7)
+        np.testing.assert_array_equal(p.grad, g)
+    np.testing.assert_array_equal(wide[..., 1], w)
+
+
+def test_plain_sgd_gives_the_same_bits_for_a_shard_as_for_the_whole():
+    rng = np.random.default_rng(0)
+    w, g = rng.normal(size=(2, 1003)).astype("float32")
+    whole = w.copy()
+    SGD().update(whole, g, None, 0.1, 0)
+    for start, stop in ((0, 1), (3, 20), (17, 900), (500, 1003)):
+        part = w[start:stop].copy()
+        SGD().update(part, g[start:stop], None, 0.1, 0)
+        np.testing.assert_array_equal(part, whole[start:stop])
+
+
+def test_weights_that_must_not_change_do_not():
+    w = np.ones(3, "float32")
+    w.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        SGD().update(w, w, None, 0.1, 0)
