@@ -38,6 +38,7 @@ HEAVY = {
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console", "viz.tables"),
+    "scipy": ("optim.rule",),
     "sklearn": ("data",),
     "torch": (),
 }

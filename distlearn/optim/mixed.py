@@ -12,7 +12,7 @@ from ..nn.ops import rounded
 from .clip import clip_by_norm
 from .optimizer import check_clip_norm, update_cost
 from .plan import as_plan
-from .rule import Rule, pieces
+from .rule import Rule, apply
 
 
 class MixedPrecision:
@@ -107,8 +107,7 @@ class MixedPrecision:
             clip_by_norm(self.master, self.clip_norm)
         lr = self.lr(self.steps)
         for m, p, state in zip(self.master, self.params, self.states, strict=True):
-            for data, grad, part in pieces(self.rule, m.data, m.grad, state):
-                self.rule.update(data, grad, part, lr, self.steps)
+            apply(self.rule, m.data, m.grad, state, lr, self.steps)
             p.data[...] = m.data
         self.steps += 1
         self._good += 1

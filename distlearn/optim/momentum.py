@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .rule import check_not_negative, check_share, decayed
+from .rule import add_scaled, check_not_negative, check_share, decayed
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class SGD:
 
     def update(self, data, grad, state, lr, step):
         """Step against the gradient."""
-        if not self.weight_decay and can_launch(data, grad):
+        if self.weight_decay:
+            data -= lr * decayed(grad, data, self.weight_decay)
+        elif can_launch(data, grad):
             from ..cuda.kernels import saxpy
 
             saxpy(-lr, grad, data)
-            return
-        data -= lr * decayed(grad, data, self.weight_decay)
+        else:
+            add_scaled(data, -lr, grad)
 
 
 @dataclass(frozen=True)

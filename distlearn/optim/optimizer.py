@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ..nn.base import Param
 from .clip import clip_by_norm
 from .plan import as_plan
-from .rule import Rule, memory_of, pieces
+from .rule import Rule, apply, memory_of
 
 
 def check_clip_norm(what: str, clip_norm) -> None:
@@ -62,8 +62,7 @@ class Optimizer:
             clip_by_norm(self.params, self.clip_norm)
         lr = self.lr(self.steps)
         for p, state in zip(self.params, self.states, strict=True):
-            for data, grad, part in pieces(self.rule, p.data, p.grad, state):
-                self.rule.update(data, grad, part, lr, self.steps)
+            apply(self.rule, p.data, p.grad, state, lr, self.steps)
         self.steps += 1
 
     def cost(self) -> tuple[int, int]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..comm.protocol import ANY
 from ..optim.plan import as_plan
+from ..optim.rule import apply
 from .param_server.curve import finish
 from .param_server.flat import FlatModel
 from .param_server.messages import Leave, Push, Reply
@@ -142,7 +143,7 @@ class EASGD:
             with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
                 losses += flat.gradient(batch.x, batch.y, self.loss) * len(batch.x)
                 rows += len(batch.x)
-                self.rule.update(flat.data, flat.grad, state, self.lr(step), step)
+                apply(self.rule, flat.data, flat.grad, state, self.lr(step), step)
                 if self.pace is not None:
                     self.clock.sleep(self.pace(self.rank, step))
             if (step + 1) % self.period == 0:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...optim.rule import pieces
+from ...optim.rule import apply
 from .messages import Order, Reply
 
 
@@ -61,8 +61,8 @@ class Shard:
         total, used = self._mean(order.merged)
         flops = 2 * len(used) * self.share.size
         with clock.span("update", flops=flops, nbytes=(len(used) + 2) * self.share.nbytes):
-            for data, grad, state in pieces(self.rule, self.share, total, self.state):
-                self.rule.update(data, grad, state, self.lr(order.version - 1), order.version - 1)
+            step = order.version - 1
+            apply(self.rule, self.share, total, self.state, self.lr(step), step)
         self._spare += used
         if self.every and order.version % self.every == 0:
             self.snap(order.version, clock.now())
