@@ -78,7 +78,7 @@ MUTANTS = {
         ("log of pushes", ("        log.append((kind, worker))", "            log.append((kind, worker))"), SERVER),
         ("always step 0", ("rank, gradient(w, step)", "rank, gradient(w, 0)"), SERVER),
         ("three workers", ("(comm.size - 1)", "min(3, comm.size - 1)"), SERVER),
-        ("gradient of nothing", ("gradient(w, step)", "gradient(0 * w, step)"), SERVER),
+        ("gradient of nothing", ("rank, gradient(w, step)", "rank, gradient(0 * w, step)"), SERVER),
     ],
     "delayed_descent": [
         ("too old", ("t - staleness)", "t - staleness - 1)"), DELAY),
