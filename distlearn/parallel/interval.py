@@ -13,11 +13,15 @@ import math
 import numpy as np
 
 
-def check_times(**values) -> None:
-    """Raise unless all values are above 0."""
+def check_times(restart: float = 0.0, nodes: int = 1, **values) -> None:
+    """Raise unless all values are above 0; a restart may take no time."""
     for name, value in values.items():
         if not value > 0:
             raise ValueError(f"{name} is {value!r}, expected a time above 0 s")
+    if not restart >= 0:
+        raise ValueError(f"restart is {restart!r}, expected a time of 0 s or more")
+    if not (hasattr(nodes, "__index__") and nodes >= 1):
+        raise ValueError(f"nodes is {nodes!r}, expected a whole number, 1 or more")
 
 
 def system_mtbf(node_mtbf: float, nodes: int) -> float:
@@ -110,7 +114,7 @@ def expected_time(work: float, interval, cost: float, restart: float, mtbf: floa
     ----------
     J. T. Daly (2006), equation 20.
     """
-    check_times(work=work, cost=cost, mtbf=mtbf)
+    check_times(restart, work=work, cost=cost, mtbf=mtbf)
     interval = np.asarray(interval, float)
     segment = mtbf * math.exp(restart / mtbf) * np.expm1((interval + cost) / mtbf)
     total = segment * work / interval

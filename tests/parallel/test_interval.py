@@ -88,3 +88,16 @@ def test_times_that_are_none_are_refused(wrong):
     (name,) = wrong
     with pytest.raises(ValueError, match=f"{name} is .*, expected a time above 0 s"):
         young_interval(**({"cost": 1.0, "mtbf": 1.0} | wrong))
+
+
+def test_runs_that_cannot_be_are_refused():
+    run = {"work": 10.0, "interval": 2.0, "cost": 1.0, "restart": 1.0, "node_mtbf": 100.0}
+    with pytest.raises(ValueError, match="restart is -5, expected a time of 0 s or more"):
+        simulate_run(**run | {"restart": -5})
+    with pytest.raises(ValueError, match="restart is -5"):
+        expected_time(10.0, 2.0, 1.0, -5, 100.0)
+    for nodes in (0, 2.5):
+        with pytest.raises(ValueError, match=f"nodes is {nodes}, expected a whole number, 1 or more"):
+            simulate_run(**run, nodes=nodes)
+    with pytest.raises(ValueError, match="work is 10 s, less than the shortest interval"):
+        study_intervals(10, 1.0, 1.0, 1e9)
