@@ -147,10 +147,12 @@ def study_intervals(
     Returns
     -------
     study : IntervalStudy
-        For `distlearn.viz.plot_checkpoint_intervals`.
+        For `distlearn.viz.plot_checkpoint_intervals`. Only of intervals shorter than the work.
     """
     mtbf = system_mtbf(node_mtbf, nodes)
     intervals = daly_interval(cost, mtbf) * np.geomspace(1 / span, span, points)
+    if not work > intervals[0]:
+        raise ValueError(f"study_intervals: work is {work!r} s, less than the shortest interval, {intervals[0]:.3g} s")
     intervals = intervals[intervals < work]
     options = {"nodes": nodes, "runs": runs, "shape": shape}
     seconds = np.array(

@@ -35,7 +35,7 @@ def plot_throughputs(found, *, axes=None, title=None):
         ax.set_title(scenario.capitalize())
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("used gradients per worker\nand mean step [1]")
-    axes[count // 2].legend(loc="best", handlelength=2.6)
+    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.6)
     axes[0].figure.suptitle(_throughput_finding(found) if title is None else title, x=0.01, ha="left")
     return tuple(axes)
 
@@ -47,8 +47,10 @@ def _throughput_finding(found) -> str:
     ratio = np.median(found.gradients[:, found.policies.index("ASP")], -1) / np.median(
         found.gradients[:, found.policies.index("BSP")], -1
     )
-    parts = [f"{r:.2g} times ({scenario})" for r, scenario in zip(ratio[:, -1], found.scenarios, strict=True)]
-    return f"On {found.workers[-1]} workers ASP gets through more gradients than BSP: {', '.join(parts)}"
+    parts = [
+        f"{float(f'{r:.2g}'):,.10g} ({scenario})" for r, scenario in zip(ratio[:, -1], found.scenarios, strict=True)
+    ]
+    return f"{found.workers[-1]:,} workers: under ASP {', '.join(parts)} times the gradients per second of BSP"
 
 
 @styled
@@ -71,10 +73,12 @@ def plot_time_to_loss(found, *, axes=None, title=None):
     workers = np.array(found.workers)
     for ax, values, label in zip(axes, (found.seconds, found.samples), ("time [mean steps]", "samples"), strict=True):
         for i, (name, table) in enumerate(values.items()):
-            reached = np.isfinite(table).all(axis=1)  # a median over the lucky seeds alone would flatter
+            reached = np.isfinite(table).all(axis=1, keepdims=True)  # a median over the lucky seeds alone would flatter
             look = policy_look(name, i, values)
-            _line(ax, workers[reached], table[reached], label=name, marker="o", **look)
+            _line(ax, workers, np.where(reached, table, np.nan), label=name, marker="o", **look)
         _workers_axis(ax, workers)
+        if not all(np.isfinite(table).all() for table in values.values()):
+            ax.set_xlabel("workers (a line ends where a seed never got there)")
         ax.set_yscale("log")
         ax.set_ylabel(f"{label} to a loss of {found.loss:g}")
     axes[0].set_title("Waiting costs time" if title is None else title)
@@ -146,8 +150,18 @@ def plot_recovered(runs, *, ax=None, title=None):
     _workers_axis(ax, np.array(workers))
     share_axis(ax.yaxis, "test accuracy")
     ax.legend(loc="best", handlelength=2.8)
-    ax.set_title("What rates that know the staleness recover" if title is None else title)
+    ax.set_title(_recovered_finding(runs) if title is None else title)
     return ax
+
+
+def _recovered_finding(runs) -> str:
+    """Say what the first rate and the best one come to with the most workers."""
+    most = max(next(iter(runs.values())))
+    ends = {name: float(np.median([r.curve["accuracy"][-1] for r in by_size[most]])) for name, by_size in runs.items()}
+    (first, low), best = next(iter(ends.items())), max(ends, key=ends.get)
+    if best == first:
+        return "What rates that know the staleness recover"
+    return f"{most} workers: {first} ends at {low:.0%}, {best} at {ends[best]:.0%}"
 
 
 @styled
@@ -178,7 +192,7 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
     time_axis(left.xaxis, longest, "time")
     left.set_ylabel("training loss")
     left.legend(loc="upper right", ncols=2, fontsize=8, handlelength=2.4)
-    left.set_title("Solid: real ranks; dotted: simulated")
+    left.set_title("Solid: real ranks; dashed: simulated")
     right.set_yticks(range(len(pair.real)), list(pair.real)[::-1])
     right.grid(visible=False, axis="y")
     right.set_xlim(0, 1.5 * right.get_xlim()[1])

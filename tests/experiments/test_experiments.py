@@ -103,6 +103,9 @@ def test_throughput_is_what_queueing_says():
     assert [ax.get_title(loc="left") for ax in axes] == [name.capitalize() for name in SCENARIOS]
     assert len(axes[0].lines) == 3
     assert axes[1].lines[2].get_ydata() == pytest.approx(straggler[2] / [1, 4, 16])
+    found.workers[-1], found.gradients[-1, 0] = 10_000, found.gradients[-1, 2] / 512
+    assert "510 (heavy tail) times" in viz.plot_throughputs(found)[0].figure.get_suptitle()
+    assert axes[0].figure.get_suptitle().startswith("16 workers: under ASP")
 
 
 def test_time_to_loss():
@@ -112,9 +115,10 @@ def test_time_to_loss():
     assert (found.samples["BSP"] % 8 == 0).all()
     _left, right = viz.plot_time_to_loss(found)
     assert [line.get_label() for line in right.lines] == ["BSP", "ASP"]
+    assert right.get_xlabel() == "workers"
     never = time_to_loss(TASK, loss=1e-9, workers=(2,), policies=(asp(),), gradients=8, seeds=1)
     assert np.isnan(never.seconds["ASP"]).all()
-    viz.plot_time_to_loss(never)
+    assert "a line ends where" in viz.plot_time_to_loss(never)[0].get_xlabel()
 
 
 def test_more_workers_bear_less_and_staleness_aware_rates_recover():
@@ -154,6 +158,7 @@ def test_recovered():
     assert ends["lr"][0] == ends["lr / staleness"][0] > 0.7
     assert ends["lr / staleness"][1] > ends["lr"][1] + 0.2
     ax = viz.plot_recovered(found)
+    assert ax.get_title(loc="left").startswith("16 workers: lr ends at ")
     assert ax.lines[0].get_ydata() == pytest.approx(ends["lr"])
 
 

@@ -103,3 +103,8 @@ def test_what_is_wrong_with_a_simulated_run_is_named():
             simulate_run(**right | wrong)
     with pytest.raises(ValueError, match=r"expected_time: interval is 0\.0, expected a time above 0 s"):
         expected_time(100.0, [5.0, 0.0], 1.0, 0.0, 50.0)
+
+
+def test_a_run_shorter_than_every_interval_is_refused():
+    with pytest.raises(ValueError, match="work is 10 s, less than the shortest interval"):
+        study_intervals(10, 1.0, 1.0, 1e9)

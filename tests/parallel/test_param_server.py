@@ -20,7 +20,6 @@ from distlearn.parallel.param_server import (
     asp,
     backup,
     bsp,
-    constant,
     inverse,
     softsync,
     ssp,
@@ -297,6 +296,11 @@ def test_divergence_ends_the_run():
         (3, {"steps": None}, "give steps, seconds, or both"),
         (3, {"steps": 0}, "steps is 0"),
         (3, {"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
+        (3, {"policy": "asp"}, r"policy is 'asp', expected an object such as asp\(\)"),
+        (3, {"policy": ssp}, r"expected an object such as asp\(\) or ssp\(4\): write ssp\("),
+        (3, {"rate": "inverse"}, "rate is 'inverse', expected a function of staleness and step"),
+        (3, {"every": -1}, "every is -1, expected a number of updates"),
+        (3, {"pace": Speeds(1)}, "there is no worker 1, expected 0 to 0"),
     ],
 )
 def test_what_cannot_be_is_refused(size, options, message):
@@ -304,8 +308,8 @@ def test_what_cannot_be_is_refused(size, options, message):
         SimWorld(size).run(lambda comm: program_raw(comm, **options))
 
 
-def program_raw(comm, servers=1, rule=None, steps=3, lr=0.1):
-    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), lr, servers=servers, rate=constant)
+def program_raw(comm, rule=None, steps=3, lr=0.1, **options):
+    server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), lr, **options)
     return server.train(DATA, batch_size=12, steps=steps)
 
 

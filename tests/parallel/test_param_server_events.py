@@ -115,3 +115,5 @@ def test_ten_thousand_workers():
 def test_steps_are_checked():
     with pytest.raises(ValueError, match="steps is 0"):
         simulate(asp(), Speeds(2), 0)
+    with pytest.raises(TypeError, match="simulate: policy is 'bsp', expected an object"):
+        simulate("bsp", Speeds(2), 3)

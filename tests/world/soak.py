@@ -28,7 +28,8 @@ from distlearn.world import EngineWorld, train_through_failures
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", 30))
 EVERY = float(os.environ.get("SOAK_EVERY", 120))
-SIZE, STEP_SECONDS, STEPS_SAVED = 4, 0.05, 100
+SIZE, STEP_SECONDS = 4, 0.05
+STEPS_SAVED = max(1, min(100, round(EVERY / STEP_SECONDS / 10)))  # often enough to get on between two kills
 NOTICED, RESUMED = 5.0, 15.0
 """The longest that a kill may go unnoticed, and that training may stand still [s]."""
 
@@ -68,8 +69,9 @@ class Killer(threading.Thread):
                 continue
             rank = dice.randrange(SIZE)
             self._struck, self._moved = pids, False
-            self.kills.append((time.perf_counter(), rank))
-            os.kill(pids[rank], signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has died by itself
+                os.kill(pids[rank], signal.SIGKILL)
+                self.kills.append((time.perf_counter(), rank))
 
 
 def family() -> list[str]:
@@ -92,7 +94,7 @@ def table(run, kills, began: float) -> bool:
         resumed.append(restart.resumed - at)
         good &= noticed[-1] < NOTICED and resumed[-1] < RESUMED
         print(
-            f"{at:8.0f} {rank:5d} {restart.rank:6d} {noticed[-1]:12.2f} {resumed[-1]:12.1f} "
+            f"{at:8.0f} {rank:5d} {restart.rank!s:>6} {noticed[-1]:12.2f} {resumed[-1]:12.1f} "
             f"{restart.steps_lost:11d} {restart.samples_lost:8d}"
         )
     lost = sum(r.seconds_lost for r in run.restarts)
@@ -119,7 +121,10 @@ def main() -> int:
         run = train_through_failures(world, slowly, settings, **options)
         killer.over.set()
         killer.join()
-    good = table(run, killer.kills[: len(run.restarts)], began)
+    kills = killer.kills[: len(run.restarts)]  # the last one may have come when training was over
+    good = len(kills) == len(run.restarts) and table(run, kills, began)
+    if len(kills) < len(run.restarts):
+        print(f"{len(run.restarts)} restarts after {len(kills)} kills:", *run.restarts, sep="\n  ")
     want = SimWorld(1).run(train, settings.but(strategy="serial"))[0]
     try:
         assert_same_params(run.results[0].params, want.params)

@@ -13,6 +13,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from .ledger import Ledger
+from .policy import check_policy
 from .speeds import Speeds
 
 
@@ -218,6 +219,7 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
     """
     from .waves import free_running, rounds  # which needs what is above
 
+    check_policy("simulate", policy)
     if not (hasattr(steps, "__index__") and steps >= 1):
         raise ValueError(f"simulate: steps is {steps!r}, expected a whole number, 1 or more")
     far = 1 << 40

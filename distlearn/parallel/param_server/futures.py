@@ -25,7 +25,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead
 from .shard import Shard
-from .stream import check_end, endless
+from .stream import check_end, check_parts, endless
 
 
 def train_on_futures(
@@ -91,6 +91,7 @@ def train_on_futures(
     (12, 0)
     """
     check_end("train_on_futures", steps, seconds)
+    check_parts("train_on_futures", policy, rate, every)
     model, loss, dataset = setup()
     flat = FlatModel(model)
     shard = Shard(flat.data, rule, as_plan(lr, "train_on_futures"), every)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from .policy import check_policy
+
 
 class Held(NamedTuple):
     """A gradient that was taken and waits for its update."""
@@ -82,6 +84,7 @@ class Ledger:
     def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
         if not (hasattr(workers, "__index__") and workers >= 1):
             raise ValueError(f"Ledger: workers is {workers!r}, expected a whole number, 1 or more")
+        check_policy("Ledger", policy)
         self.policy = policy
         self.version, self.dropped = version, 0
         self.clocks = [0] * workers if clocks is None else list(clocks)

@@ -181,6 +181,14 @@ class Backup(BSP):
         return staleness == 0
 
 
+def check_policy(what: str, policy) -> None:
+    """Raise unless `policy` is an object that answers what the server asks."""
+    if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
+        name = getattr(policy, "__name__", None)
+        hint = f": write {name}(...)" if name else ""
+        raise TypeError(f"{what}: policy is {policy!r}, expected an object such as asp() or ssp(4){hint}")
+
+
 def asp() -> ASP:
     """Return the asynchronous policy: apply every gradient when it arrives; see `ASP`."""
     return ASP()

@@ -87,7 +87,10 @@ class Speeds:
         wave = self._waves.get(step)
         if wave is None:
             wave = self._waves[step] = self.wave(step).tolist()
-        return wave[worker]
+        try:
+            return wave[worker]
+        except IndexError:
+            raise IndexError(f"{self!r}: there is no worker {worker}, expected 0 to {self.workers - 1}") from None
 
     def __getstate__(self):
         """Travel without what can be drawn again."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ...data import Batches
 from ...data.batches import Batch
+from .policy import check_policy
 
 
 def endless(dataset, batch_size: int, rank: int, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
@@ -30,6 +31,15 @@ def endless(dataset, batch_size: int, rank: int, size: int, seed: int, start: in
     epoch, first = divmod(start, len(batches))
     later = itertools.chain.from_iterable(map(batches.epoch, itertools.count(epoch + 1)))
     return itertools.chain(batches.epoch(epoch, first), later)
+
+
+def check_parts(what: str, policy, rate, every) -> None:
+    """Raise unless these are what a parameter server works with."""
+    check_policy(what, policy)
+    if not callable(rate):
+        raise TypeError(f"{what}: rate is {rate!r}, expected a function of staleness and step, such as `inverse`")
+    if not (hasattr(every, "__index__") and every >= 0):
+        raise ValueError(f"{what}: every is {every!r}, expected a number of updates, 0 or more")
 
 
 def check_end(what: str, steps: int | None, seconds: float) -> None:

@@ -18,7 +18,7 @@ from .rate import constant
 from .record import Run
 from .server import Lead, follow, lead
 from .shard import Shard
-from .stream import check_end, endless
+from .stream import check_end, check_parts, endless
 from .survival import Mirror, Survival, Whole
 from .worker import WorkerLink
 
@@ -78,6 +78,7 @@ class ParameterServer(Survival):
     all shares have the same version, and the number of servers changes no number. (Production servers let every
     shard decide for itself, which saves the orders, and lets a worker read shares of different versions.)
 
+    A rank that is lost while the object is made, ends the run; from then on, training survives.
     A lost worker is let go as if it had left: nobody waits for it, and the rows it would have trained on are left out.
     After the loss of a server BSP still equals serial SGD: the updates since the last copy are made again. The record
     then begins at that version if the first server was lost, which keeps it, and so does the curve.
@@ -97,6 +98,7 @@ class ParameterServer(Survival):
             )
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
+        check_parts("ParameterServer", self.policy, rate, every)
         self.flat = FlatModel(model)
         if servers > self.flat.data.size:
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")

@@ -15,6 +15,20 @@ ALIAS = """    w = w.copy()
     return versions
 """
 
+ALIAS_BUT_FIRST = """    versions, w = [w], w.copy()
+    for t in range(steps):
+        w -= lr * gradient(versions[max(0, t - staleness)])
+        versions.append(w)
+    return versions
+"""
+
+HELD_UP_ONCE = """    ends = np.cumsum(seconds, axis=0)
+    for k in range(len(seconds)):
+        if k - bound - 1 >= 0:
+            ends[k] = np.maximum(ends[k], ends[int(k - bound - 1)].max() + seconds[k])
+    return ends
+"""
+
 TIES = "order[arrivals[order] <= arrivals[order[enough - 1]]], order[enough:]"
 
 IN_TURN_UNSEEN = """        seen = comm.size in (2, 4)
@@ -36,6 +50,8 @@ MUTANTS = {
         ("pulls count", ("pulled[worker] = version", "pulled[worker] = version; version += 1"), STALENESS),
         ("never stale", ("version - pulled[worker])", "0)"), STALENESS),
         ("version used", ("version - pulled[worker])", "pulled[worker])"), STALENESS),
+        ("one version for all", ("pulled[worker] = version", "pulled = dict.fromkeys(range(99), version)"), STALENESS),
+        ("the wrong way round", ("version - pulled[worker])", "pulled[worker] - version)"), STALENESS),
         ("counts no versions", ("version += 1", "version += 0"), STALENESS),
         # only hidden tests catch the next two
         ("only what is shown", ("version - pulled[worker])", "min(3, version - pulled[worker]))"), STALENESS),
@@ -62,6 +78,7 @@ MUTANTS = {
         ("log of pushes", ("        log.append((kind, worker))", "            log.append((kind, worker))"), SERVER),
         ("always step 0", ("rank, gradient(w, step)", "rank, gradient(w, 0)"), SERVER),
         ("three workers", ("(comm.size - 1)", "min(3, comm.size - 1)"), SERVER),
+        ("gradient of nothing", ("rank, gradient(w, step)", "rank, gradient(0 * w, step)"), SERVER),
     ],
     "delayed_descent": [
         ("too old", ("t - staleness)", "t - staleness - 1)"), DELAY),
@@ -76,6 +93,7 @@ MUTANTS = {
         ("uphill", ("- lr * gradient", "+ lr * gradient"), DELAY),
         ("in place", ("    versions = [w]", "    versions = [w]; w *= 1.1"), DELAY),
         ("only what is shown", ("t - staleness)", "t - min(2, staleness))"), DELAY),
+        ("one array but for the first", ("    versions = [w]\n", ALIAS_BUT_FIRST), DELAY),
     ],
     "ssp_ends": [
         ("nobody waits", ("k - bound - 1 >= 0", "False"), GATE),
@@ -102,6 +120,8 @@ MUTANTS = {
             ("k - bound - 1 >= 0", "k - bound - 1 >= 0 and bound <= 1"),
             GATE,
         ),
+        ("held up once, late once", ("    ends = np.zeros_like(seconds)\n", HELD_UP_ONCE), GATE),
+        ("all end with the slowest", ("ends[k] = start + seconds[k]", "ends[k] = (start + seconds[k]).max()"), GATE),
         ("no infinity", ("if k - bound - 1 >= 0:", "if int(k - bound - 1) >= 0:"), GATE),
     ],
     "backup_update": [
