@@ -16,15 +16,6 @@ from .console import print_table, say, status
 FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
 """What every record says; `note` is optional."""
 
-THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-"""Set to 1 for every measurement: a number that depends on how many cores were idle is no number."""
-
 COLLECT = """
 import importlib, json, sys
 records = importlib.import_module(sys.argv[1]).records()
@@ -46,10 +37,13 @@ def modules(folder: Path, only: str = "") -> list[str]:
 
 def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dict]:
     """Run one module's `records()` in a fresh process; what goes wrong there becomes a record that says so."""
+    from ..world.launching import thread_settings
+
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "records.json")
         command = [sys.executable, "-c", COLLECT, f"tests.benchmarks.{module}", str(out)]
-        environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
+        # one thread: a number that depends on how many cores were idle is no number
+        environment = os.environ | thread_settings(1, threads=1) | {"DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
         done = _run(command, cwd=root, env=environment, seconds=seconds)
         if isinstance(done, str):
             return [failure(module, done)]

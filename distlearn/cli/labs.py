@@ -20,7 +20,7 @@ def labs():
     """Check, generate and list the labs of the course."""
 
 
-@labs.command("list")
+@labs.command("list", short_help="Show the labs and their sizes.")
 @_course
 def list_labs(course):
     """Show every lab with its size, points and minutes."""
@@ -36,7 +36,7 @@ def list_labs(course):
         print_table("Labs", ["lab", "title", "cells>", "exercises>", "points>", "minutes>"], rows)
 
 
-@labs.command()
+@labs.command(short_help="Make the students' copies.")
 @click.argument("names", nargs=-1, metavar="[LAB]...")
 @_course
 @click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if a copy is not what its source gives.")
@@ -60,7 +60,7 @@ def generate(names, course, check, force):
         say("the students' copies are what the sources give")
 
 
-@labs.command()
+@labs.command(short_help="Check sources against the rules.")
 @click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK]...", type=click.Path(exists=True, path_type=Path))
 @_course
 @click.option("--fix", is_flag=True, help="First remove outputs and metadata that saving adds, and format the file.")

@@ -8,28 +8,43 @@ from pathlib import Path
 import click
 
 from .console import plain_errors, say
+from .options import parse_numbers
 from .output import make_folder, write_json
 from .progress import make_progress
 
 
-def numbers(context, parameter, value) -> tuple[int, ...]:
-    """Read "1,4,16"."""
+def _batches(ctx, param, value) -> tuple[int, ...]:
+    """Parse "1,4,16", at least one of them."""
     try:
-        chosen = tuple(int(v) for v in value.split(","))
-    except ValueError:
-        chosen = ()
-    if not chosen or min(chosen) < 1:
-        raise click.BadParameter(f"{value!r}, expected batch sizes such as 1,16,256")
-    return chosen
+        found = parse_numbers(ctx, param, value)
+    except click.BadParameter:
+        found = ()
+    if not found:
+        raise click.BadParameter(f"{value!r}, expected batch sizes such as 1,16,256", ctx, param)
+    return found
 
 
 @click.command()
 @click.argument("models", nargs=-1, required=True)
-@click.option("--batches", default="1,4,16,64,256,1024", show_default=True, callback=numbers, help="Batch sizes.")
-@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="Threads of BLAS.")
+@click.option(
+    "--batches",
+    default="1,4,16,64,256,1024",
+    show_default=True,
+    callback=_batches,
+    help="Batch sizes, with commas between.",
+)
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="BLAS threads.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop a model after about this time [s].")
-@click.option("--products", is_flag=True, help="Also time (batch, 4096) times (4096, 9192).")
-@click.option("--out", default=Path("profiles"), show_default=True, type=click.Path(path_type=Path), help="Folder.")
+@click.option(
+    "--products", is_flag=True, help="Also time the product of a dense layer: (batch, 4096) times (4096, 9192)."
+)
+@click.option(
+    "--out",
+    default=Path("profiles"),
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the results; a new number if it is taken.",
+)
 def profile(models, batches, threads, seconds, products, out):
     """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.
 

@@ -17,8 +17,6 @@ from ..trace import Trace
 from ..train import DivergedError, Result, Settings, train
 from .progress import make_progress
 
-WORLDS = ("local", "sim", "mpi", "engines")
-
 SPANS = 100_000
 """Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""
 

@@ -16,6 +16,7 @@ import click
 from ..comm import CommError, RankError, SimWorld
 from ..world import LocalWorld
 from .console import plain_errors, say
+from .options import WORLDS
 from .ranks import blas_threads
 
 
@@ -82,9 +83,7 @@ def parse_arguments(words) -> tuple[list, dict]:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]...")
-@click.option(
-    "--world", type=click.Choice(["local", "sim", "mpi", "engines"]), help="Default: local; mpi under mpiexec."
-)
+@click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks, mpi under mpiexec.")
 @click.option("--size", type=click.IntRange(1), default=None, help="Number of ranks.  [default: 1]")
 @click.option("--threads", type=click.IntRange(1), help="BLAS threads of each rank; by default they share the cores.")
 @click.option("--timeout", type=float, help="Longest time [s].")

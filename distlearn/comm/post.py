@@ -4,7 +4,7 @@ The rule of time: a letter that leaves at t arrives at t + alpha + n / beta, and
 the receive has been posted; a synchronous send ends at that moment, too. A collective ends one network cost after the
 last rank came to its meeting.
 
-A letter, a slot and a meeting are *events* (see there): their attribute `when` is None until it is settled at which virtual time
+A letter, a slot and a meeting are *events*: their attribute `when` is None until it is settled at which virtual time
 they happen. A fibre that waits for an event is blocked until then, and woken by whoever settles it.
 
 This is the simulator's innermost loop. Of every message only one half becomes an object: whoever comes first leaves a

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -59,22 +58,11 @@ def run(command, *, seconds: float = 30, **options) -> subprocess.CompletedProce
         try:
             out, err = process.communicate(timeout=seconds)
         except BaseException:
-            _kill_tree(process.pid)
+            from ...world.launching import kill_tree
+
+            kill_tree(process.pid)
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def _kill_tree(pid: int) -> None:
-    """Kill a process and its descendants."""
-    import psutil
-
-    try:
-        family = [p := psutil.Process(pid), *p.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
-    for member in family:
-        with suppress(psutil.NoSuchProcess):
-            member.kill()
 
 
 def last_line(*texts: str) -> str:
