@@ -26,7 +26,7 @@ class Saving:
     every : int
         Save after every so many steps, and after the last one.
     strategy : Strategy
-        Must keep the whole state on every rank.
+        One that is `checkpointable`.
     run : dict
         What decides the run: a checkpoint of another run is refused.
     """
@@ -34,7 +34,7 @@ class Saving:
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
         if not isinstance(every, (int, np.integer)) or every < 0:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
-        live_arrays(strategy)  # refuses strategies whose state is in parts, before any work is done
+        live_arrays(strategy)  # refuses strategies without a state that can be saved, before any work is done
         optimizer = strategy.optimizer
         self.store, self.every, self.strategy = store, int(every), strategy
         self.run = run | {"optimizer": repr(optimizer.rule), "lr": float(optimizer.lr(0))}
@@ -90,11 +90,15 @@ class Saving:
 
     def _own_generators(self, found: Checkpoint) -> list:
         """Choose this rank's random number generators; where the ranks are others, make new ones."""
-        by_rank = found.meta["state"]["generators"]
+        by_rank, theirs = found.meta["state"]["generators"], found.meta["state"].get("strategy")
         rank, size = (0, 1) if self.comm is None else (self.comm.rank, self.comm.size)
-        if len(by_rank) == size:
-            return by_rank[rank]
         n = len(generators(self.strategy.model))
+        alike = self.strategy.size == 1  # ranks that work on the same samples draw the same masks
+        if len(by_rank) == size and (size == 1 or not alike or theirs == type(self.strategy).__name__):
+            return by_rank[rank]
+        if alike and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
+            return by_rank[0]
+        rank = 0 if alike else rank
         return [np.random.default_rng([found.step, rank, i]).bit_generator.state for i in range(n)]
 
     # -- writing -------------------------------------------------------------------------------------------------------
@@ -109,11 +113,15 @@ class Saving:
     def _save(self, now: Progress) -> None:
         """Save; training goes on if that is impossible."""
         states = self._all_generators()
-        if not self._is_root():
+        dealt = hasattr(self.strategy, "gather_state")
+        if not (dealt or self._is_root()):
             return
         arrays, scalars = capture(self.strategy)
+        if not self._is_root():
+            return
         arrays[_LOSSES] = np.array(now.history.losses)
         meta = {"run": self.run, "progress": now.as_dict(), "state": scalars | {"generators": states}}
+        meta["state"]["strategy"] = type(self.strategy).__name__
         try:
             self.store.save(Checkpoint(now.step, arrays, meta))
         except OSError as error:
@@ -124,6 +132,8 @@ class Saving:
     def _all_generators(self) -> list:
         """Return the states of every rank's generators, by rank (on the root)."""
         own = [g.bit_generator.state for g in generators(self.strategy.model)]
-        if not own or self.strategy.size == 1:
-            return [own] * (1 if self.comm is None else self.comm.size)
+        if self.comm is None or self.comm.size == 1:
+            return [own]
+        if not own and self.strategy.size > 1:  # then no rank has any
+            return [own] * self.comm.size
         return self.comm.gather_obj(own)

@@ -142,5 +142,7 @@ def test_bad_options_are_named():
     def mixed(comm, model, loss, rule, lr):
         return LocalSGD(comm, model, loss, MixedPrecision(model.params, rule, lr))
 
-    with pytest.raises(RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps masters"):
+    with pytest.raises(
+        RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps masters"
+    ):
         SimWorld(1).run(run, mixed)
