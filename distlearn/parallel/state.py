@@ -24,7 +24,7 @@ def check_checkpointable(strategy) -> None:
         raise TypeError(
             f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
             "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, ZeRO, TensorParallel, OneWeirdTrick, "
-            "Pipeline)"
+            "Pipeline, Hybrid)"
         )
 
 

@@ -42,7 +42,13 @@ class Saving:
     @property
     def comm(self):
         """The strategy's communicator; it may change when ranks are lost. None for one process."""
-        return getattr(self.strategy, "comm", None)
+        return getattr(self.strategy, "world", getattr(self.strategy, "comm", None))
+
+    @property
+    def _layout(self) -> str:
+        """Which rank has which layers: the strategy, and its mesh if it has one."""
+        mesh = getattr(self.strategy, "mesh", None)
+        return type(self.strategy).__name__ + ("" if mesh is None else str(mesh.axes))
 
     def _is_root(self) -> bool:
         return self.comm is None or self.comm.rank == 0
@@ -90,16 +96,15 @@ class Saving:
 
     def _own_generators(self, found: Checkpoint) -> list:
         """Choose this rank's random number generators; where the ranks are others, make new ones."""
-        by_rank, theirs = found.meta["state"]["generators"], found.meta["state"].get("strategy")
+        by_rank, theirs = found.meta["state"]["generators"], found.meta["state"].get("layout")
         rank, size = (0, 1) if self.comm is None else (self.comm.rank, self.comm.size)
         n = len(generators(self.strategy.model))
-        alike = self.strategy.size == 1  # ranks that work on the same samples draw the same masks
-        if len(by_rank) == size and (size == 1 or not alike or theirs == type(self.strategy).__name__):
+        if len(by_rank) == size and (size == self.strategy.size or theirs == self._layout):
             return by_rank[rank]
-        if alike and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
+        if self.strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
             return by_rank[0]
-        rank = 0 if alike else rank
-        return [np.random.default_rng([found.step, rank, i]).bit_generator.state for i in range(n)]
+        part = self.strategy.rank  # ranks that work on the same samples draw the same masks
+        return [np.random.default_rng([found.step, part, i]).bit_generator.state for i in range(n)]
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def after_step(self, now: Progress, total: int) -> None:
@@ -121,7 +126,7 @@ class Saving:
             return
         arrays[_LOSSES] = np.array(now.history.losses)
         meta = {"run": self.run, "progress": now.as_dict(), "state": scalars | {"generators": states}}
-        meta["state"]["strategy"] = type(self.strategy).__name__
+        meta["state"]["layout"] = self._layout
         try:
             self.store.save(Checkpoint(now.step, arrays, meta))
         except OSError as error:
@@ -134,6 +139,6 @@ class Saving:
         own = [g.bit_generator.state for g in generators(self.strategy.model)]
         if self.comm is None or self.comm.size == 1:
             return [own]
-        if not own and self.strategy.size > 1:  # then no rank has any
+        if not own and self.strategy.size == self.comm.size:  # then no rank has any
             return [own] * self.comm.size
         return self.comm.gather_obj(own)

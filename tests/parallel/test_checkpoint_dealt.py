@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from distlearn.comm import SimWorld
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy
+from distlearn.data import Dataset
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy, build
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
     CheckpointStore,
     DataParallel,
+    Hybrid,
     LocalSGD,
+    OneWeirdTrick,
     Pipeline,
     Serial,
     TensorParallel,
@@ -20,7 +23,13 @@ from distlearn.train import fit
 
 from .test_checkpoint import DATASET, Stop, without_times
 
-DEALT = ("zero1", "zero2", "zero3", "tensor", "pipeline")
+
+def hybrid(comm, *args):
+    axes = {"pp": 2} if comm.size == 2 else {"tp": 3} if comm.size == 3 else {"dp": 2, "tp": 2}
+    return Hybrid(comm, *args, **axes)
+
+
+DEALT = ("hybrid", "zero1", "zero2", "zero3", "tensor", "pipeline")
 
 
 def a_model_to_deal(kind):
@@ -41,7 +50,7 @@ def train_dealt(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=No
     if strategy.startswith("zero"):
         made = ZeRO(comm, model, loss, RULES[rule](), lr, stage=int(strategy[-1]), cap_bytes=500)
     else:
-        kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel}
+        kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel, "hybrid": hybrid}
         optimizer = Optimizer(model.params, RULES[rule](), lr)
         made = kinds[strategy](comm, model, loss, optimizer) if strategy != "serial" else Serial(model, loss, optimizer)
 
@@ -77,6 +86,9 @@ CHANGES = [
     ("data", 3, "pipeline", 2),
     ("pipeline", 3, "zero1", 4),
     ("tensor", 2, "tensor", 4),
+    ("hybrid", 4, "serial", 1),
+    ("zero3", 3, "hybrid", 4),
+    ("hybrid", 2, "hybrid", 4),
 ]
 
 
@@ -135,3 +147,30 @@ def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
 
     with pytest.raises(Exception, match=r"LocalSGD has no state that all ranks share.*ZeRO, TensorParallel"):
         SimWorld(2).run(program)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_one_weird_trick_goes_on_bit_for_bit(tmp_path, size):
+    def program(comm, folder=None, stop=None, resume=False):
+        model = build("lenet", n_classes=10, seed=3, dtype="float64")
+        optimizer = Optimizer(model.params, RULES["momentum"](), 0.05)
+        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), optimizer)
+
+        def report(step, total, **values):
+            if step == stop:
+                raise Stop
+
+        store = None if folder is None else CheckpointStore(folder)
+        options = {"epochs": 2, "batch_size": 20, "report": report, "evaluate_every": 0}
+        losses = fit(strategy, images, **options, checkpoints=store, every=1, resume=resume).losses
+        return losses, strategy.gather_params()
+
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 784)), rng.integers(0, 10, 60)
+    images = Dataset("noise", x, y, x[:5], y[:5], x[:5], y[:5], tuple("0123456789"), "noise")
+    want, params = SimWorld(size).run(program)[0]
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(program, tmp_path, 4)
+    got, same = SimWorld(size).run(program, tmp_path, resume=True)[0]
+    assert got == want
+    assert_same_params(same, params, tol=0)

@@ -16,14 +16,18 @@ class DealtState:
 
     checkpointable = True
 
+    @property
+    def _along(self):
+        """The communicator over which parameters are dealt."""
+        return self.comm
+
     def own_state(self) -> dict:
         """Return what this rank has of parameters and optimizer, by name."""
         return named_arrays(self.model.params, self.optimizer)
 
     def _places(self, live) -> dict[str, Place]:
         """Return where arrays of the state lie in the whole, by name; what is not in it is the same on every rank."""
-        places = places_of(self.model)
-        return {name: places[param] for name in live if (param := param_name(name)) in places}
+        return state_places(live, places_of(self.model))
 
     def gather_state(self) -> dict | None:
         """Return the whole state in the serial model's shapes on rank 0, None elsewhere; every rank must call."""
@@ -44,5 +48,10 @@ class DealtState:
                 pairs.append((array, whole(arrays, name, array.shape, array.dtype)))
                 continue
             shape = (*array.shape[:axis], cut.n, *array.shape[axis + 1 :])
-            pairs.append((array, cut.take(whole(arrays, name, shape, array.dtype), self.comm.rank, axis)))
+            pairs.append((array, cut.take(whole(arrays, name, shape, array.dtype), self._along.rank, axis)))
         write(pairs)
+
+
+def state_places(live, places: dict[str, Place]) -> dict[str, Place]:
+    """Return the places of the arrays of a state, given those of the parameters; both by name."""
+    return {name: places[param] for name in live if (param := param_name(name)) in places}
