@@ -18,9 +18,10 @@ class Strategy(Protocol):
     """One way to train a model on one or many ranks.
 
     `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
-    are rank 0 of 1. `checkpointable` is True where every rank holds the same whole model and optimizer: such a run can
-    be saved and resumed. A strategy whose ranks hold different things until the end may also have `finish()`, which
-    `fit` calls on every rank after the last step.
+    are rank 0 of 1. `checkpointable` is True where the run's state can be saved and resumed: every rank holds the same
+    whole model and optimizer as `model` and `optimizer`, or the strategy puts the state together (`gather_state`) and
+    takes its part of it again (`put_state`). A strategy whose ranks hold different things until the end may also have
+    `finish()`, which `fit` calls on every rank after the last step.
     """
 
     rank: int

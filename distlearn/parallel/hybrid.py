@@ -22,10 +22,18 @@ from .codecs import Codec
 from .data import DataParallel
 from .pipeline import Pipeline
 from .stages import layer_costs
-from .tensor import parallelize, part_optimizer, places_of, put_together, summed_length
+from .tensor import (
+    DealtState,
+    parallelize,
+    part_optimizer,
+    places_of,
+    put_together,
+    state_places,
+    summed_length,
+)
 
 
-class Hybrid(DataParallel):
+class Hybrid(DealtState, DataParallel):
     r"""Data, pipeline and tensor parallelism at once: a `DataParallel` whose model is a `Pipeline` of tensor-parallel
     stages.
 
@@ -100,7 +108,7 @@ class Hybrid(DataParallel):
         share_params(comm, model)
         self.names = [p.name for p in model.params]
         model = parallelize(model, self.mesh.tp)
-        self._places = places_of(model)
+        self._param_places = places_of(model)
         optimizer = part_optimizer(optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
@@ -114,7 +122,7 @@ class Hybrid(DataParallel):
         self.pipeline.alone = comm.size == self.mesh.pp.size
         self.pipeline.optimizer.total = self._norm
         self._nothing = [] if any(not p.frozen for p in self.pipeline.params) else [_empty_like(model)]
-        held = _Held(self.pipeline.params + self._nothing)
+        held = _Held(self.pipeline.params + self._nothing, self.pipeline.model.children)
         options = {"cap_bytes": cap_bytes, "overlap": overlap, "compress": compress}
         super().__init__(self.mesh.dp, held, loss, self.pipeline.optimizer, **options)
 
@@ -138,26 +146,50 @@ class Hybrid(DataParallel):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._places]
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._param_places]
         return summed_length(mine, [self.mesh.pp, self.mesh.tp], self.buckets[-1].flat)
 
     def predict(self, x):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
 
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    @property
+    def world(self):
+        """The communicator of all ranks; `comm` is that along dp."""
+        return self.mesh.comm
+
+    @property
+    def _along(self):
+        return self.mesh.tp
+
+    def own_state(self) -> dict:
+        """Return parameters and optimizer's memory of this rank, by name."""
+        return self.pipeline.own_state()
+
+    def _places(self, live) -> dict:
+        return state_places(live, self._param_places)
+
+    def gather_state(self) -> dict | None:
+        """Return the whole state in the serial model's shapes on rank 0, None elsewhere: along pp, then along tp."""
+        if self.mesh.dp.rank:
+            return None
+        found = self.pipeline.gather_state()
+        return None if found is None else put_together(found, self._places(found), self.mesh.tp)
+
     def gather_params(self):
         """Return the parameters in their serial shapes on rank 0, None elsewhere: along pp, then along tp."""
         if self.mesh.dp.rank:
             return None
         arrays = self.pipeline.gather_params()
-        return None if arrays is None else put_together(arrays, self._places, self.mesh.tp, self.names)
+        return None if arrays is None else put_together(arrays, self._param_places, self.mesh.tp, self.names)
 
 
 class _Held:
-    """What `DataParallel` asks of a model: its parameters."""
+    """What `DataParallel` asks of a model: its parameters, and the layers to walk through."""
 
-    def __init__(self, params):
-        self.params = params
+    def __init__(self, params, children):
+        self.params, self.children = params, children
 
 
 def _empty_like(model) -> Param:

@@ -22,12 +22,12 @@ from .base import share_params
 from .bucket import group_params
 from .data import DataParallel
 from .stages import cut
-from .tensor import Account, TensorSequential, Traffic, account, gather_params, parallelize, part_optimizer
+from .tensor import Account, DealtState, TensorSequential, Traffic, account, gather_params, parallelize, part_optimizer
 from .tensor.account import AccountRow
 from .tensor.chain import leave_sum_open
 
 
-class OneWeirdTrick(DataParallel):
+class OneWeirdTrick(DealtState, DataParallel):
     r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
 
     This is scheme (a) of the paper: all ranks give their convolutions' outputs to all others, and every rank computes

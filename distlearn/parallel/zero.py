@@ -22,14 +22,15 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from ..nn.base import nbytes
 from ..nn.container import Sequential
-from ..optim import Optimizer
 from .base import share_params, update
 from .bucket import group_params
+from .tensor import PartOptimizer, summed_length
 from .zero_group import Group
 from .zero_memory import Ledger, Memory
+from .zero_state import ZeROState
 
 
-class ZeRO:
+class ZeRO(ZeROState):
     r"""Data parallelism with optimizer state, gradients and parameters dealt out over the ranks: a p-th of each.
 
     Parameters
@@ -47,6 +48,8 @@ class ZeRO:
     stage : {1, 2, 3}
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
+    clip_norm : float, optional
+        Shorten the gradients of all ranks as one vector to this length (see `clip_by_norm`).
 
     Notes
     -----
@@ -61,9 +64,10 @@ class ZeRO:
                 2 b all-gathers
     ==========  ==========================  ==============================================  ==================
 
-    and one all-reduce of 8 bytes for the loss; a layer that stands in the model twice (tied) is gathered twice as
-    often. Stages 1 and 2 send what data parallelism sends: the memory is free. Buckets are padded to a multiple of p
-    elements. These calls wait; they do not overlap with backward as `DataParallel`'s do.
+    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that stands in the model
+    twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the memory is free.
+    Buckets are padded to a multiple of p elements. These calls wait; they do not overlap with backward as
+    `DataParallel`'s do.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
@@ -74,9 +78,24 @@ class ZeRO:
     models, SC20, sections 5 (stages) and 7 (communication).
     """
 
-    def __init__(self, comm, model, loss, rule, lr, *, stage: int = 1, cap_bytes: float = 1 << 20):
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        rule,
+        lr,
+        *,
+        stage: int = 1,
+        cap_bytes: float = 1 << 20,
+        clip_norm: float | None = None,
+    ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
+        if not hasattr(rule, "init"):
+            raise TypeError(
+                f"ZeRO: rule is a {type(rule).__name__}, expected a rule, such as Momentum(), for its own optimizer"
+            )
         if getattr(rule, "whole", False):
             name = type(rule).__name__
             raise ValueError(f"ZeRO: {name} needs whole parameters, and a rank holds only a part of each; use another")
@@ -94,7 +113,7 @@ class ZeRO:
             groups = group_params(model.params, cap_bytes)
         self.groups = [Group(comm, params, stage, self._ledger) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.layers]
-        self.optimizer = Optimizer([g.own for g in self.groups], rule, lr)
+        self.optimizer = PartOptimizer([g.own for g in self.groups], rule, lr, clip_norm=clip_norm, total=self._norm)
         self._ledger.take(nbytes(self.optimizer.states))
 
     def step(self, batch) -> float:
@@ -115,6 +134,10 @@ class ZeRO:
             for group in self.groups:
                 group.publish()
         return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
+
+    def _norm(self, params) -> float:
+        """Return the length of the whole gradient, of which every rank has summed its own part."""
+        return summed_length(params, [self.comm], params[0].data)
 
     def predict(self, x):
         """Run the model forward; at stage 3 every rank must call."""

@@ -26,7 +26,7 @@ class Saving:
     every : int
         Save after every so many steps, and after the last one.
     strategy : Strategy
-        Must keep the whole state on every rank.
+        One that is `checkpointable`.
     run : dict
         What decides the run: a checkpoint of another run is refused.
     """
@@ -34,7 +34,7 @@ class Saving:
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
         if not isinstance(every, (int, np.integer)) or every < 0:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
-        live_arrays(strategy)  # refuses strategies whose state is in parts, before any work is done
+        live_arrays(strategy)  # refuses strategies without a state that can be saved, before any work is done
         optimizer = strategy.optimizer
         self.store, self.every, self.strategy = store, int(every), strategy
         self.run = run | {"optimizer": repr(optimizer.rule), "lr": float(optimizer.lr(0))}
@@ -42,7 +42,13 @@ class Saving:
     @property
     def comm(self):
         """The strategy's communicator; it may change when ranks are lost. None for one process."""
-        return getattr(self.strategy, "comm", None)
+        return getattr(self.strategy, "world", getattr(self.strategy, "comm", None))
+
+    @property
+    def _layout(self) -> str:
+        """Which rank has which layers: the strategy, and its mesh if it has one."""
+        mesh = getattr(self.strategy, "mesh", None)
+        return type(self.strategy).__name__ + ("" if mesh is None else str(mesh.axes))
 
     def _is_root(self) -> bool:
         return self.comm is None or self.comm.rank == 0
@@ -90,12 +96,15 @@ class Saving:
 
     def _own_generators(self, found: Checkpoint) -> list:
         """Choose this rank's random number generators; where the ranks are others, make new ones."""
-        by_rank = found.meta["state"]["generators"]
+        by_rank, theirs = found.meta["state"]["generators"], found.meta["state"].get("layout")
         rank, size = (0, 1) if self.comm is None else (self.comm.rank, self.comm.size)
-        if len(by_rank) == size:
-            return by_rank[rank]
         n = len(generators(self.strategy.model))
-        return [np.random.default_rng([found.step, rank, i]).bit_generator.state for i in range(n)]
+        if len(by_rank) == size and (size == self.strategy.size or theirs == self._layout):
+            return by_rank[rank]
+        if self.strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
+            return by_rank[0]
+        part = self.strategy.rank  # ranks that work on the same samples draw the same masks
+        return [np.random.default_rng([found.step, part, i]).bit_generator.state for i in range(n)]
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def after_step(self, now: Progress, total: int) -> None:
@@ -109,11 +118,15 @@ class Saving:
     def _save(self, now: Progress) -> None:
         """Save; training goes on if that is impossible."""
         states = self._all_generators()
-        if not self._is_root():
+        dealt = hasattr(self.strategy, "gather_state")
+        if not (dealt or self._is_root()):
             return
         arrays, scalars = capture(self.strategy)
+        if not self._is_root():
+            return
         arrays[_LOSSES] = np.array(now.history.losses)
         meta = {"run": self.run, "progress": now.as_dict(), "state": scalars | {"generators": states}}
+        meta["state"]["layout"] = self._layout
         try:
             self.store.save(Checkpoint(now.step, arrays, meta))
         except OSError as error:
@@ -124,6 +137,8 @@ class Saving:
     def _all_generators(self) -> list:
         """Return the states of every rank's generators, by rank (on the root)."""
         own = [g.bit_generator.state for g in generators(self.strategy.model)]
-        if not own or self.strategy.size == 1:
-            return [own] * (1 if self.comm is None else self.comm.size)
+        if self.comm is None or self.comm.size == 1:
+            return [own]
+        if not own and self.strategy.size == self.comm.size:  # then no rank has any
+            return [own] * self.comm.size
         return self.comm.gather_obj(own)

@@ -11,7 +11,7 @@ from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.nn import build as build_model
 from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
-from distlearn.parallel import DataParallel, ZeRO, model_state_bytes
+from distlearn.parallel import DataParallel, Serial, ZeRO, model_state_bytes
 from distlearn.testing import assert_same_params
 
 from .programs import RingComm, run, serial
@@ -228,6 +228,7 @@ def test_a_released_parameter_is_not_a_number():
     [
         (4, SGD(), None, ValueError, "stage is 4, expected 1, 2 or 3"),
         (1, LARS(), None, ValueError, "LARS needs whole parameters"),
+        (1, Optimizer([], SGD(), 0.1), None, TypeError, r"rule is a Optimizer, expected a rule, such as Momentum\(\)"),
         (1, Momentum(), Linear(3, 4, 0), TypeError, "the model is a Linear, expected a Sequential"),
     ],
 )
@@ -243,3 +244,24 @@ def test_what_cannot_be_done_is_refused(stage, rule, model, error, message):
 def test_there_are_four_stages():
     with pytest.raises(ValueError, match="stage is 5"):
         model_state_bytes(1e6, 4, 5)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", ["tied", "frozen"])
+def test_gradients_are_clipped_by_the_length_of_all_parts(stage, size, kind):
+    """Short enough that every step is clipped, and by one factor on all ranks."""
+
+    def clipped_serial(comm, model, loss, rule, lr):
+        return Serial(model, loss, Optimizer(model.params, rule, lr, clip_norm=0.01), comm.clock)
+
+    def clipped(comm, model, loss, rule, lr):
+        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=300, clip_norm=0.01)
+
+    want = SimWorld(1).run(run, clipped_serial, kind=kind, rule="momentum")[0]
+    free = SimWorld(1).run(run, serial, kind=kind, rule="momentum")[0]
+    results = SimWorld(size).run(run, clipped, kind=kind, rule="momentum", uneven=size > 1)
+    assert_same_params(results[0].params, want.params)
+    assert abs(want.losses[-1] - free.losses[-1]) > 1e-3
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)

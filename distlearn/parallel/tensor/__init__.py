@@ -16,6 +16,7 @@ from .rewrite import parallelize
 from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
+from .state import DealtState, state_places
 from .strategy import PartOptimizer, TensorParallel, part_optimizer, summed_length
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
@@ -24,6 +25,7 @@ __all__ = [
     "Account",
     "ColumnLinear",
     "Cut",
+    "DealtState",
     "FilterConv2d",
     "Gather",
     "GroupConv2d",
@@ -45,5 +47,6 @@ __all__ = [
     "part_optimizer",
     "places_of",
     "put_together",
+    "state_places",
     "summed_length",
 ]

@@ -10,9 +10,10 @@ from ...optim.clip import global_norm
 from ..base import Serial, refuse_masters, share_params
 from .layer import gather_params, places_of
 from .rewrite import parallelize
+from .state import DealtState
 
 
-class TensorParallel(Serial):
+class TensorParallel(DealtState, Serial):
     r"""Tensor parallelism: every rank sees the whole batch and holds a part of (nearly) every layer.
 
     What each layer does and sends is decided by `parallelize` and listed by `account(strategy.model, input_shape)`: for
@@ -66,8 +67,8 @@ class PartOptimizer(Optimizer):
     """
 
     def __init__(self, params, rule, lr, *, clip_norm=None, total=global_norm):
-        super().__init__(params, rule, lr)
-        self.limit, self.total = clip_norm, total
+        super().__init__(params, rule, lr, clip_norm=clip_norm)
+        self.limit, self.clip_norm, self.total = clip_norm, None, total
 
     def step(self):
         """Clip, then update every parameter."""

@@ -1,0 +1,176 @@
+"""Checkpoints of strategies that deal the state out to ranks: those of the serial model, whoever saves and resumes."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import SimWorld
+from distlearn.data import Dataset
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy, build
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import (
+    CheckpointStore,
+    DataParallel,
+    Hybrid,
+    LocalSGD,
+    OneWeirdTrick,
+    Pipeline,
+    Serial,
+    TensorParallel,
+    ZeRO,
+)
+from distlearn.testing import assert_same_params
+from distlearn.train import fit
+
+from .test_checkpoint import DATASET, Stop, without_times
+
+
+def hybrid(comm, *args):
+    axes = {"pp": 2} if comm.size == 2 else {"tp": 3} if comm.size == 3 else {"dp": 2, "tp": 2}
+    return Hybrid(comm, *args, **axes)
+
+
+DEALT = ("hybrid", "zero1", "zero2", "zero3", "tensor", "pipeline")
+
+
+def a_model_to_deal(kind):
+    if kind == "mlp":
+        model = MLP((64, 10, 9, 8, 10), "sigmoid", seed=3, dtype="float64")
+        model.params[3].frozen = True
+        return model
+    if kind == "tied":
+        shared = Linear(9, 9, 1, dtype="float64")
+        ends = Linear(64, 9, 2, dtype="float64"), Linear(9, 10, 3, dtype="float64")
+        return Sequential(ends[0], shared, Sigmoid(), shared, Sigmoid(), ends[1])
+    first, last = Linear(64, 9, 1, dtype="float64"), Linear(9, 10, 2, dtype="float64")
+    return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), last)
+
+
+def train_dealt(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
+    model, loss, lr = a_model_to_deal(kind), SoftmaxCrossEntropy(), 0.05
+    if strategy.startswith("zero"):
+        made = ZeRO(comm, model, loss, RULES[rule](), lr, stage=int(strategy[-1]), cap_bytes=500)
+    else:
+        kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel, "hybrid": hybrid}
+        optimizer = Optimizer(model.params, RULES[rule](), lr)
+        made = kinds[strategy](comm, model, loss, optimizer) if strategy != "serial" else Serial(model, loss, optimizer)
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    store = None if folder is None else CheckpointStore(folder)
+    options = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report}
+    history = fit(made, DATASET, **options, checkpoints=store, every=4, resume=resume)
+    return history, made.gather_params()
+
+
+@pytest.mark.parametrize("strategy", DEALT)
+@pytest.mark.parametrize(("kind", "rule"), [("mlp", "adam"), ("tied", "momentum"), ("mlp", "sgd")])
+def test_a_dealt_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
+    options = {"strategy": strategy, "kind": kind, "rule": rule}
+    want_history, want = SimWorld(3).run(train_dealt, **options)[0]
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(3).run(train_dealt, tmp_path, stop=11, **options)
+    (history, got), *others = SimWorld(3).run(train_dealt, tmp_path, resume=True, **options)
+    assert CheckpointStore(tmp_path).latest().step == 15
+    assert_same_params(got, want, tol=0)
+    for other in (history, *(h for h, _ in others)):
+        assert without_times(other) == without_times(want_history)
+
+
+CHANGES = [
+    ("zero3", 4, "serial", 1),
+    ("serial", 1, "zero3", 3),
+    ("zero2", 2, "tensor", 3),
+    ("tensor", 4, "data", 2),
+    ("data", 3, "pipeline", 2),
+    ("pipeline", 3, "zero1", 4),
+    ("tensor", 2, "tensor", 4),
+    ("hybrid", 4, "serial", 1),
+    ("zero3", 3, "hybrid", 4),
+    ("hybrid", 2, "hybrid", 4),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda c: f"{c[0]}-{c[1]} to {c[2]}-{c[3]}")
+@pytest.mark.parametrize("kind", ["mlp", "tied"])
+def test_another_strategy_goes_on_to_rounding(tmp_path, change, kind):
+    """A checkpoint is that of the serial model: it does not matter who saved it."""
+    before, size, after, new_size = change
+    want_history, want = SimWorld(1).run(train_dealt, strategy="serial", kind=kind)[0]
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(train_dealt, tmp_path, stop=11, strategy=before, kind=kind)
+    history, got = SimWorld(new_size).run(train_dealt, tmp_path, resume=True, strategy=after, kind=kind)[0]
+    assert_same_params(got, want)
+    np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 3), (2, 4), (1, 3), (4, 1)])
+def test_masks_of_dropout_and_running_statistics_go_on_with_dealt_layers(tmp_path, before, after):
+    """Every rank draws the serial run's masks, before and after."""
+    noisy = {"kind": "noisy", "rule": "momentum"}
+    want_history, want = SimWorld(1).run(train_dealt, strategy="serial", **noisy)[0]
+    names = ["serial" if size == 1 else "tensor" for size in (before, after)]
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(before).run(train_dealt, tmp_path, stop=11, strategy=names[0], **noisy)
+    history, got = SimWorld(after).run(train_dealt, tmp_path, resume=True, strategy=names[1], **noisy)[0]
+    np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
+    assert_same_params(got, want)
+
+
+def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
+    """Data-parallel ranks' generators may stand apart; ranks that share the batch must draw the same."""
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(3).run(train_dealt, tmp_path, stop=11, strategy="data", kind="noisy")
+
+    def program(comm):
+        history, _ = train_dealt(comm, tmp_path, resume=True, strategy="tensor", kind="noisy")
+        return history.losses
+
+    first, *others = SimWorld(3).run(program)
+    assert all(losses == first for losses in others)
+
+
+@pytest.mark.parametrize("strategy", DEALT)
+def test_a_dealt_state_of_another_model_is_refused(tmp_path, strategy):
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(2).run(train_dealt, tmp_path, stop=11, strategy="data", kind="tied")
+    with pytest.raises(Exception, match="the state is of another model"):
+        SimWorld(2).run(train_dealt, tmp_path, resume=True, strategy=strategy)
+
+
+def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
+    def program(comm):
+        model = a_model_to_deal("mlp")
+        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+        fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
+
+    with pytest.raises(Exception, match=r"LocalSGD has no state that all ranks share.*ZeRO, TensorParallel"):
+        SimWorld(2).run(program)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_one_weird_trick_goes_on_bit_for_bit(tmp_path, size):
+    def program(comm, folder=None, stop=None, resume=False):
+        model = build("lenet", n_classes=10, seed=3, dtype="float64")
+        optimizer = Optimizer(model.params, RULES["momentum"](), 0.05)
+        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), optimizer)
+
+        def report(step, total, **values):
+            if step == stop:
+                raise Stop
+
+        store = None if folder is None else CheckpointStore(folder)
+        options = {"epochs": 2, "batch_size": 20, "report": report, "evaluate_every": 0}
+        losses = fit(strategy, images, **options, checkpoints=store, every=1, resume=resume).losses
+        return losses, strategy.gather_params()
+
+    rng = np.random.default_rng(0)
+    x, y = rng.random((60, 784)), rng.integers(0, 10, 60)
+    images = Dataset("noise", x, y, x[:5], y[:5], x[:5], y[:5], tuple("0123456789"), "noise")
+    want, params = SimWorld(size).run(program)[0]
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(program, tmp_path, 4)
+    got, same = SimWorld(size).run(program, tmp_path, resume=True)[0]
+    assert got == want
+    assert_same_params(same, params, tol=0)
