@@ -77,6 +77,8 @@ class Hybrid(DataParallel):
     section 3. A. Krizhevsky (2014), One weird trick (why not every layer wants the same kind of parallelism).
     """
 
+    checkpointable = False  # a rank holds parts of its stages
+
     def __init__(
         self,
         comm,

@@ -61,6 +61,8 @@ class OneWeirdTrick(DataParallel):
     A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
     """
 
+    checkpointable = False  # a rank holds parts of the dense layers
+
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         for p in model.params:
             comm.broadcast(p.data)

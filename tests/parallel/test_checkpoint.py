@@ -15,8 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn import data
-from distlearn.comm import SimWorld
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.comm import RankError, SimWorld
+from distlearn.nn import (
+    MLP,
+    BatchNorm,
+    Conv2d,
+    Dropout,
+    Flatten,
+    Linear,
+    ReLU,
+    Reshape,
+    Sequential,
+    SoftmaxCrossEntropy,
+)
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
     Checkpoint,
@@ -30,7 +41,8 @@ from distlearn.parallel import (
 from distlearn.parallel import checkpoint_file as file
 from distlearn.parallel.state import capture, restore
 from distlearn.testing import assert_same_params
-from distlearn.train import fit
+from distlearn.train import Settings, fit
+from distlearn.train.strategies import STRATEGIES, Recipe
 
 DATASET = data.load("digits", dtype="float64").take(90)
 
@@ -361,6 +373,22 @@ def test_a_state_of_another_model_changes_nothing():
         restore(strategy, wrong, scalars)
     for name, array in capture(strategy)[0].items():
         np.testing.assert_array_equal(array, before[name])
+
+
+@pytest.mark.parametrize("strategy", ["tensor", "one_weird_trick", "hybrid", "pipeline", "zero1", "local_sgd"])
+def test_strategies_that_keep_their_state_in_parts_are_refused(tmp_path, strategy):
+    """Rank 0's part would go on as every rank's: another network, and nobody would notice."""
+
+    def program(comm):
+        dense = [Linear(72, 8, 1, dtype="float64"), ReLU(), Linear(8, 10, 2, dtype="float64")]
+        model = Sequential(Reshape(8, 8, 1), Conv2d(1, 2, 3, 0, dtype="float64"), Flatten(), *dense)
+        config = Settings(strategy=strategy, dp=-1, pp=2 if strategy == "hybrid" else 1)
+        recipe = Recipe(comm, model, SoftmaxCrossEntropy(), RULES["sgd"](), 0.1, config, (20, 64))
+        fit(STRATEGIES[strategy](recipe), DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
+
+    with pytest.raises(RankError, match=r"TypeError: .* deals parts of the model"):
+        SimWorld(2).run(program)
+    assert not list(tmp_path.glob("*.ckpt"))
 
 
 def test_a_strategy_that_keeps_its_state_in_parts_is_refused_before_the_first_step(tmp_path):

@@ -41,6 +41,8 @@ class TensorParallel(Serial):
     section 3.
     """
 
+    checkpointable = False  # a rank holds parts of the parameters
+
     def __init__(self, comm, model, loss, optimizer: Optimizer):
         for p in model.params:
             comm.broadcast(p.data)
