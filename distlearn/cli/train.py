@@ -165,9 +165,11 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
+    from .applies import check_applies
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
     from .report import Experiment, load_average, report
 
+    check_applies(click.get_current_context())
     with plain_errors(ValueError, OSError):
         settings = _settings(options)
         ranks = mpi_size()
