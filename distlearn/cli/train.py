@@ -154,9 +154,11 @@ def train(preset, size, sizes, out, force, **options):
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
     from ..world.launching import busy_cores
+    from .applies import check_applies
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
     from .report import Experiment, report
 
+    check_applies(click.get_current_context())
     with plain_errors(ValueError, OSError):
         settings = settings_of(options)
         ranks = mpi_size()

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 
 from distlearn import data
 from distlearn.comm import SimWorld
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.nn import (
+    MLP,
+    BatchNorm,
+    Dropout,
+    Linear,
+    ReLU,
+    Sequential,
+    SoftmaxCrossEntropy,
+)
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import (
     Checkpoint,
