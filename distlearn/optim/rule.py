@@ -74,7 +74,7 @@ def settle(state) -> None:
     ever. Processors compute with subnormal numbers a hundred times as slowly: after 1,000 steps on MNIST, a network's
     updates took five times as long as at first. In half precision, which is computed in single, nothing is that small.
     """
-    for s in state if isinstance(state, tuple) else () if state is None else (state,):
+    for s in memory_of(state):
         if s.dtype in (np.float32, np.float64):
             limits = np.finfo(s.dtype)
             s[abs(s) < limits.tiny / limits.eps] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..backend import to_numpy
+from ..optim.rule import memory_of
 from .state import check_names, whole, write
 
 
@@ -21,8 +22,7 @@ class ZeROState:
         """Yield (group, pattern of the names, this rank's part) for parameters and the optimizer's memory."""
         for group, state in zip(self.groups, self.optimizer.states, strict=True):
             yield group, "param/{}", group.own.data
-            memory = state if isinstance(state, tuple) else () if state is None else (state,)
-            for i, own in enumerate(memory):
+            for i, own in enumerate(memory_of(state)):
                 yield group, f"optimizer/{{}}/{i}", own
 
     def own_state(self) -> dict:
