@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -74,17 +75,20 @@ def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | 
 
 
 def pipeline_step(trace) -> tuple[float, float]:
-    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0."""
-    from ..parallel.schedule import actions_of
+    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0.
 
-    first = [
-        a.start
-        for a in actions_of(trace)
-        if a.rank == a.action.microbatch == a.action.stage == 0 and a.action.kind == "F"
-    ]
-    first = [*first, float("inf")] if first else [0.0, float("inf")]
-    i = (len(first) - 2) // 2
-    return first[i], first[i + 1]
+    The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
+    """
+    from ..parallel.schedule import Action, actions_of
+
+    mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)
+    first = [i for i, (_, action) in enumerate(mine) if action == Action("F", 0, 0)]
+    if not first:
+        return 0.0, float("inf")
+    lengths = [b - a for a, b in pairwise([*first, len(mine)])]
+    middle = (len(first) - 1) / 2
+    i = max(range(len(first)), key=lambda i: (lengths[i], -abs(i - middle)))
+    return mine[first[i]][0], mine[first[i + 1]][0] if i + 1 < len(first) else float("inf")
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:

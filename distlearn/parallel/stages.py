@@ -135,6 +135,8 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
     if stages is None:
         sizes = [sum(p.size for p in layer.params) for layer in model.layers]
         stages = sizes if shape is None else layer_costs(model, shape)
+    if isinstance(stages, str) or not hasattr(stages, "__len__") or not len(stages):
+        raise ValueError(f"stages: {stages!r}, expected a list: slices of the layers, or a cost for each layer")
     stages = list(stages)
     if not isinstance(stages[0], slice):
         if len(stages) != n:

@@ -302,6 +302,8 @@ def test_a_rank_holds_on_to_nothing_but_its_stages():
         ({"stages": [slice(0, 4)]}, "1 slices, but the schedule has 2 stages"),
         ({"stages": [slice(0, 4), slice(5, 11)]}, "expected slices that hold the layers 0 to 10 once"),
         ({"stages": [1.0, 2.0]}, "2 costs for the 11 layers"),
+        ({"stages": []}, "stages: [], expected a list: slices of the layers"),
+        ({"stages": 2}, "stages: 2, expected a list: slices of the layers"),
         ({"schedule": partial(interleaved, n_virtual=6), "n_microbatches": 2}, "12 stages of 11 layers"),
     ],
 )

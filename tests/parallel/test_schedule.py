@@ -116,6 +116,8 @@ def test_a_generator_may_return_a_text():
         (lambda: list(interleaved(-1, 2, 2)), "interleaved: rank is -1"),
         (lambda: list(interleaved(0, 2, 3)), "n_microbatches is 3, expected a multiple of the 2 ranks"),
         (lambda: list(interleaved(0, 2, 2, 0)), "n_virtual is 0"),
+        (lambda: ideal_bubble(0, 4), "ideal_bubble: n_ranks is 0, expected 1 or more"),
+        (lambda: ideal_bubble(4, 0), "ideal_bubble: n_microbatches is 0"),
     ],
 )
 def test_generators_say_what_they_need(call, message):

@@ -40,6 +40,9 @@ def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float
     >>> ideal_bubble(4, 12), ideal_bubble(4, 12, n_virtual=2)
     (0.2, 0.1111111111111111)
     """
+    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches), ("n_virtual", n_virtual)):
+        if not n >= 1:
+            raise ValueError(f"ideal_bubble: {what} is {n!r}, expected 1 or more")
     return (n_ranks - 1) / (n_virtual * n_microbatches + n_ranks - 1)
 
 
