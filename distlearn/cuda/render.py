@@ -84,7 +84,7 @@ def to_html(report) -> str:
         for s in report.sites:
             text = lines[s.line - 1].strip() if 0 < s.line <= len(lines) else ""
             words, good = verdict(s)
-            cells = [s.line, f"<code>{html.escape(text[:60])}</code>", s.access, f"{html.escape(s.array)} ({s.space})"]
+            cells = [s.line, f"<code>{html.escape(text)}</code>", s.access, f"{html.escape(s.array)} ({s.space})"]
             cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
             style = ' style="text-align:left"'
             row = "".join(f"<td{style}>{c}</td>" for c in cells)

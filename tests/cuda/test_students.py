@@ -237,3 +237,15 @@ def test_division_that_overflows(compiler):
         assert error.kind == "crash"
         assert "overflows" in error.message
     assert report.errors or x[0] == -(2**31)
+
+
+def test_places_in_arrays_of_arrays(compiler):
+    source = (
+        GLOBAL
+        + """void k(float* x) {
+        __shared__ float tile[4][8][3];
+        if (threadIdx.x == 0) x[0] = tile[2][5][1];
+    }"""
+    )
+    (error,) = check(source, (np.zeros(1, f32),), compiler).errors
+    assert "reads tile[2][5][1], which no thread" in error.message
