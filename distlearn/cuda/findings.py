@@ -105,7 +105,11 @@ def _element(raw, region) -> str:
     index, rest = divmod(raw["offset"], item)
     if region["name"] == "dynamic shared memory":
         return f"byte {raw['offset']} of dynamic shared memory"
-    return f"{region['name']}[{index}]" + (f" (+ {rest} bytes)" if rest else "")
+    places, sides = [], [side for side in region["sides"] if side]
+    for side in sides[:0:-1] if 0 <= raw["offset"] < region["bytes"] else ():
+        index, place = divmod(index, side)
+        places.insert(0, place)
+    return region["name"] + "".join(f"[{i}]" for i in (index, *places)) + (f" (+ {rest} bytes)" if rest else "")
 
 
 def _ranges(mask: int) -> str:

@@ -31,7 +31,8 @@ class RawKernel:
     options : tuple of str
         Options of the compiler, e.g. ("-DTILE=16",).
     checked : bool
-        False for kernels that are trusted: faster by a factor of 5 to 30, and able to crash Python.
+        False for kernels that are trusted: faster by a factor of 5 to 30, but able to crash Python, and Ctrl-C waits
+        for their end.
     compiler : "gcc", "clang", "zig" or None
         Which compiler builds the emulated kernel; None takes the first that is found.
 

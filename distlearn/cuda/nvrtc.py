@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distlearn.cuda.errors import CompilerNotFound
+from distlearn.cuda.source import lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
 HELP = (
@@ -23,7 +24,8 @@ HELP = (
     '  pip install "distlearn[nvrtc]"      (Linux and Windows; there is none for macOS)'
 )
 MESSAGE = re.compile(r"^kernel\.cu\((\d+)\): (?:catastrophic )?(error|warning)(?: #\d+(?:-D)?)?: (.*)$")
-HEADER_HINT = ' The headers of CUDA come with: pip install "distlearn[nvrtc]"'
+HEADER_HINT = 'The headers of CUDA come with: pip install "distlearn[nvrtc]"'
+HOST_HINT = "NVRTC has CUDA's headers, not those of the C and C++ libraries"
 
 
 class Problem(NamedTuple):
@@ -81,6 +83,11 @@ def _installed() -> list[Path]:
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
     return sorted((d for root in roots for d in root.iterdir() if d.is_dir()), key=lambda d: d.name, reverse=True)
+
+
+def _headers() -> list[Path]:
+    """Return where CUDA's headers lie, if they are installed."""
+    return [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
 
 
 @functools.cache
@@ -152,7 +159,9 @@ def compile_check(
       error, line 1, column 39: identifier "INFINITY" is undefined
     """
     known = supported_architectures()
-    wanted = tuple(int(str(a).removeprefix("sm_")) for a in archs)
+    if isinstance(options, str) or isinstance(names, str):
+        raise TypeError(f"options and names are tuples of strings, got {options!r} and {names!r}")
+    wanted = tuple(_number(a) for a in ((archs,) if isinstance(archs, (int, str)) else archs))
     if strangers := [a for a in wanted if a not in known]:
         have = ", ".join(f"sm_{a}" for a in known)
         raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
@@ -165,10 +174,20 @@ def compile_check(
             result.sizes[arch] = size
         seen = {p[1:] for p in result.problems}
         result.problems += [p for p in _problems(log, arch, source) if p[1:] not in seen]
+        if size is None and not result.problems and (bracket := unbalanced(source)):
+            line, column, message = bracket  # NVRTC notices at the end of the source
+            result.problems.append(Problem(arch, "error", line, column, message, lines_of(source)[line - 1]))
         if size is None and not any(p.severity == "error" for p in result.problems):
             message = re.sub(r"^ptxas error\s*: ", "", log.strip())
             result.problems.append(Problem(arch, "error", 0, 0, message, ""))
     return result
+
+
+def _number(arch) -> int:
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d+)", str(arch))
+    if not match:
+        raise ValueError(f"architecture {arch!r}: expected a number such as 90, or 'sm_90'")
+    return int(match[1])
 
 
 def _compile(source, arch, names, options):
@@ -179,7 +198,7 @@ def _compile(source, arch, names, options):
         for name in names:
             library.nvrtcAddNameExpression(program, name.encode())
         flags = [f"--gpu-architecture=sm_{arch}", "--std=c++17", *options]
-        flags += [f"-I{d / 'include'}" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
+        flags += [f"-I{path}" for path in _headers()]
         array = (ctypes.c_char_p * len(flags))(*[f.encode() for f in flags])
         failed = library.nvrtcCompileProgram(program, len(flags), array)
         size = ctypes.c_size_t()
@@ -195,7 +214,7 @@ def _compile(source, arch, names, options):
 
 
 def _problems(log: str, arch: int, source: str) -> list[Problem]:
-    lines, text, found = log.splitlines(), source.splitlines(), []
+    lines, text, found = lines_of(log), lines_of(source), []
     for i, line in enumerate(lines):
         if not (match := MESSAGE.match(line)):
             continue
@@ -205,8 +224,9 @@ def _problems(log: str, arch: int, source: str) -> list[Problem]:
         column = 0
         if i + 2 < len(lines) and lines[i + 2].strip() == "^" and shown.strip():
             at = lines[i + 1].find(shown.strip())
-            column = lines[i + 2].index("^") - at + len(shown) - len(shown.lstrip()) + 1 if at >= 0 else 0
+            before = shown.strip().encode()[: lines[i + 2].index("^") - at].decode(errors="ignore")  # it counts bytes
+            column = len(shown) - len(shown.lstrip()) + len(before) + 1 if at >= 0 else 0
         if "cannot open source file" in message or "could not open source file" in message:
-            message += HEADER_HINT
+            message += ". " + (HOST_HINT if _headers() else HEADER_HINT)
         found.append(Problem(arch, match[2], number, column, message, shown))
     return found

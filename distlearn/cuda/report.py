@@ -186,14 +186,20 @@ def make_report(
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
     report.truncated = raw["not_replayed"] > 0
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
-    shared = sum(r["bytes"] for r in regions if r["space"] == 1)
-    if shared > SHARED_LIMIT:
-        message = (
-            f"a block uses {shared} bytes of shared memory ({shared_mem} of them dynamic), more than the "
-            f"{SHARED_LIMIT} that every card gives without asking; on a card, set max_dynamic_shared_size_bytes"
-        )
-        report.errors.append(Finding("shared-memory-limit", 0, 0, "", (0, 0, 0), (0, 0, 0), message))
+    report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report
+
+
+def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:
+    if nbytes <= SHARED_LIMIT:
+        return []
+    advice = (
+        "that every card gives without asking; on a card, set max_dynamic_shared_size_bytes"
+        if nbytes - dynamic <= SHARED_LIMIT
+        else "that a card compiles; only dynamic shared memory (extern __shared__) may be larger"
+    )
+    message = f"a block uses {nbytes} bytes of shared memory ({dynamic} of them dynamic), more than the {SHARED_LIMIT} "
+    return [Finding("shared-memory-limit", 0, 0, "", (0, 0, 0), (0, 0, 0), message + advice)]
 
 
 def _sites(raw, regions, build_sites) -> list[Site]:

@@ -117,4 +117,5 @@ def _finding(points: dict[str, float], card: Card) -> str:
         (name,) = points
         return f"On this card ({card.name}) {bound[name]} is what holds {name} back"
     gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
-    return f"On this card ({card.name}) the ceilings lie a factor of {gain:.2g} apart"
+    factor = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"  # not 1e+02
+    return f"On this card ({card.name}) the ceilings lie a factor of {factor} apart"

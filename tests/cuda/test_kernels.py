@@ -99,6 +99,19 @@ def test_odd_sizes():
             np.testing.assert_array_equal(out, a.T)
 
 
+def test_nothing_to_compute():
+    """An empty shard or bucket: a card would refuse a grid of no blocks."""
+    none, rows, f32 = np.zeros(0, np.float32), np.zeros((0, 10), np.float32), np.float32
+    kernels.reduce.SHUFFLE(none, none)
+    kernels.loss.softmax_xent(rows, np.zeros(0, np.int32), none, rows, 1.0)
+    kernels.matmul.TILED(rows, np.zeros((10, 4), f32), np.zeros((0, 4), f32))
+    quantise = kernels.compression.QUANTISE_1BIT
+    arguments = none, none, np.zeros(0, np.uint32), none
+    quantise(*arguments)
+    quantise.reference(*arguments)
+    assert quantise.check(*arguments).errors == []
+
+
 @pytest.mark.parametrize(("k", "stride", "padding"), [(3, 1, 1), (5, 2, 2), (1, 1, 0), (3, 3, 0), (7, 2, 3)])
 def test_convolutions_agree(k, stride, padding):
     rng = np.random.default_rng(k)

@@ -53,3 +53,30 @@ def test_not_installed(monkeypatch):
     monkeypatch.setattr(nvrtc, "_library", lambda: None)
     with pytest.raises(CompilerNotFound, match="needs no GPU"):
         compile_check("")
+
+
+@needs_nvrtc
+def test_places_in_odd_sources():
+    """Letters of several bytes, a form feed, a bracket that is never closed: the line and column are the source's."""
+    start = 'extern "C" __global__ void k(float* x) {'
+    for source, place in (
+        (start + "\n  /* äö😀 */ x[0] = yy;\n}", (2, 20)),
+        (start + "\n\f\n\tx[0] = yy;\n}", (3, 9)),
+        (start + "\n  if (x) {\n  x[0] = 1;\n}", (1, len(start))),
+    ):
+        (problem,) = compile_check(source, "sm_80").problems
+        assert (problem.line, problem.column) == place, problem
+
+
+@needs_nvrtc
+def test_headers_of_the_host_are_told_apart():
+    (problem,) = compile_check("#include <cstdint>\n", 80).problems
+    assert "not those of the C and C++ libraries" in problem.message or "pip install" in problem.message
+
+
+@needs_nvrtc
+def test_what_cannot_be_asked_for():
+    with pytest.raises(ValueError, match="'sm_90x': expected a number such as 90"):
+        compile_check("", ["sm_90x"])
+    with pytest.raises(TypeError, match="tuples of strings"):
+        compile_check("", [80], options="-DN=2")

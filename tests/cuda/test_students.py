@@ -237,3 +237,76 @@ def test_division_that_overflows(compiler):
         assert error.kind == "crash"
         assert "overflows" in error.message
     assert report.errors or x[0] == -(2**31)
+
+
+def test_places_in_arrays_of_arrays(compiler):
+    source = (
+        GLOBAL
+        + """void k(float* x) {
+        __shared__ float tile[4][8][3];
+        if (threadIdx.x == 0) x[0] = tile[2][5][1];
+    }"""
+    )
+    (error,) = check(source, (np.zeros(1, f32),), compiler).errors
+    assert "reads tile[2][5][1], which no thread" in error.message
+
+
+def test_shared_memory_that_no_card_compiles():
+    source = (
+        GLOBAL + "void k(float* x) { __shared__ float s[16384]; s[threadIdx.x] = 1; x[threadIdx.x] = s[threadIdx.x]; }"
+    )
+    (error,) = check(source, (np.zeros(32, f32),), None).errors
+    assert error.kind == "shared-memory-limit"
+    assert "only dynamic shared memory (extern __shared__) may be larger" in error.message
+
+
+def test_a_pair_of_halves_is_one_access(compiler):
+    source = (
+        "#include <cuda_fp16.h>\n"
+        + GLOBAL
+        + """void k(const half2* x, half2* y) {
+        __shared__ half2 s[32];
+        s[threadIdx.x] = x[threadIdx.x];
+        __syncthreads();
+        half2 v = s[31 - threadIdx.x];
+        y[threadIdx.x] = __hadd2(v, v);
+    }"""
+    )
+    x, y = np.arange(64, dtype=np.float16), np.zeros(64, np.float16)
+    report = check(source, (x, y), compiler)
+    assert report.errors == [], str(report)
+    np.testing.assert_array_equal(y, 2 * x.reshape(32, 2)[::-1].ravel())
+    for array, access in (("x", "read"), ("y", "write"), ("s", "read"), ("s", "write")):
+        site = report.find(array, access)
+        assert (site.size, site.requests, site.lanes) == (4, 1, 32), str(report)
+
+
+def test_half_and_warp_functions(compiler):
+    source = (
+        "#include <cuda_fp16.h>\n#include <math_constants.h>\n"
+        + GLOBAL
+        + """void k(half* sums, int* y, float* f) {
+        int t = threadIdx.x, same;
+        atomicAdd(&sums[0], __float2half(1.0f));
+        atomicAdd((half2*)(sums + 2), __float2half2_rn(2.0f));
+        half a = __int2half_rn(t), b = __float2half(3.5f);
+        y[t] = __hge(a, b) + 2 * __hle(a, b) + 4 * __heq(a, a) + 8 * __hne(a, a) + 16 * __half2int_rz(b);
+        y[32 + t] = __reduce_add_sync(~0u, t) + 1000 * __reduce_max_sync(~0u, t);
+        y[32 + t] += 100000 * __reduce_min_sync(~0u, t + 1);
+        unsigned lanes = __match_all_sync(~0u, t < 40, &same);
+        y[64 + t] = same + 2 * (lanes == ~0u) + 4 * (__match_all_sync(~0u, t, &same) == 0) + 8 * same;
+        y[96 + t] = __byte_perm(0x33221100, 0x77665544, 0x7150) == 0x77115500 && __sad(-3, 4, 1u) == 8;
+        f[t] = t ? sinpif(0.5f) + norm3df(2, 3, 6) : -CUDART_INF_F;
+    }"""
+    )
+    sums, y, f = np.zeros(4, np.float16), np.zeros((4, 32), i32), np.zeros(32, f32)
+    report = check(source, (sums, y, f), compiler)
+    assert report.errors == [], str(report)
+    t = np.arange(32)
+    assert sums.tolist() == [32, 0, 64, 64]
+    np.testing.assert_array_equal(y[0], (t >= 3.5) + 2 * (t <= 3.5) + 4 + 48)
+    assert (y[1] == 496 + 31000 + 100000).all()
+    assert (y[2] == 1 + 2 + 4).all()
+    assert y[3].all()
+    assert f[0] == -np.inf
+    np.testing.assert_allclose(f[1:], 8, rtol=1e-6)

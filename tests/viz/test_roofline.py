@@ -9,6 +9,11 @@ def report(name, flops, sectors):
     return Report(name, "gcc", (1, 1, 1), (32, 1, 1), sites=sites, flops=flops)
 
 
+def test_a_large_factor_is_written_out():
+    ax = viz.plot_roofline({"slow": 0.1, "fast": 11.0}, "H100")
+    assert "a factor of 110 apart" in ax.get_title("left")
+
+
 def test_kernels_lie_on_the_roof():
     naive, tiled = report("naive", 64, 4), report("tiled", 1 << 20, 4)
     ax = viz.plot_roofline({"naive": naive, "tiled": tiled}, "H100")

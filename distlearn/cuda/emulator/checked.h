@@ -29,7 +29,7 @@ void emu_fence();
 int emu_printf(const char* format, ...);
 void emu_assertion_failed(const char* condition);
 void emu_atomic(void* address, int size, void* pc);
-void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name);
+void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name, emu::Sides sides);
 void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, char letter,
                          int constant);
 void emu_set_kernel(void (*kernel)(void**), const char* signature);
@@ -44,9 +44,11 @@ void emu_set_kernel(void (*kernel)(void**), const char* signature);
 // A static variable is shared memory enough: the checker runs one block at a time. Its name and size are told to the
 // checker by a call that the source pass puts after the declaration.
 #define __shared__ static __attribute__((aligned(128)))
-#define EMU_SHARED(v) emu_register_shared((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v);
+#define EMU_SHARED(v) \
+    emu_register_shared((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v, emu::sides(v));
 #define EMU_SHARED_GLOBAL(v)                                                                                \
-    static emu::RegisteredShared emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v);
+    static emu::RegisteredShared emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v, \
+                                                    emu::sides(v));
 #define EMU_GLOBAL(v, constant)                                                                             \
     static emu::Registered emu_registered_##v((void*)&(v), sizeof(v), emu::item_size(v), emu::item_align(v), #v, \
                                               emu::item_letter(v), constant);
@@ -59,8 +61,8 @@ struct Registered {
     }
 };
 struct RegisteredShared {  // outside functions
-    EMU_UNCHECKED RegisteredShared(void* p, size_t size, size_t item, size_t align, const char* name) {
-        emu_register_shared(p, size, item, align, name);
+    EMU_UNCHECKED RegisteredShared(void* p, size_t size, size_t item, size_t align, const char* name, Sides sides) {
+        emu_register_shared(p, size, item, align, name, sides);
     }
 };
 }  // namespace emu

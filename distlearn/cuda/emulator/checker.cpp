@@ -407,10 +407,10 @@ int emu_printf(const char* format, ...) {
     if (n > 0 && (printed += (size_t)n) > MOST_PRINTED) puts("\n... (the kernel prints more than 1 MiB; the rest is left out)");
     return n;
 }
-void emu_register_shared(void* p, size_t size, size_t item, size_t align, const char* name) {
+void emu_register_shared(void* p, size_t size, size_t item, size_t align, const char* name, Sides sides) {
     for (size_t i = regions.n; i--;)
         if (regions[i].begin == (uintptr_t)p) return;
-    add_region(p, size, item, align, name, SHARED, false);
+    regions[add_region(p, size, item, align, name, SHARED, false)].sides = sides;
     memset(p, 0xff, size);
 }
 void emu_register_global(void* p, size_t size, size_t item, size_t align, const char* name, char letter,

@@ -104,6 +104,11 @@ template <class T> struct Bare<volatile T> : Bare<T> {};
 template <class T> struct Bare<const volatile T> : Bare<T> {};
 template <class T> EMU_UNCHECKED constexpr size_t item_size(T&) { return sizeof(typename Element<T>::type); }
 template <class T> EMU_UNCHECKED constexpr size_t item_align(T&) { return alignof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr Sides sides(T&) {
+    Sides s = {};
+    SidesOf<T>::put(s, 0);
+    return s;
+}
 template <class T> EMU_UNCHECKED constexpr char item_letter(T&) {
     return Letter<typename Bare<typename Element<T>::type>::type>::value;
 }

@@ -76,9 +76,12 @@ static inline __half __uint2half_rn(unsigned a) { return __half((float)a); }
 static inline unsigned short __half_as_ushort(__half a) { return a.raw; }
 static inline __half __ushort_as_half(unsigned short a) { __half h; h.raw = a; return h; }
 
-struct alignas(4) __half2 {
+struct alignas(4) __half2 {  // copied as one word, as a card does: see vectors.h
+    typedef unsigned Word __attribute__((may_alias));
     __half x, y;
     __half2() = default;
+    EMU_INLINE __half2(const __half2& o) { *(Word*)this = *(const Word*)&o; }
+    EMU_INLINE __half2& operator=(const __half2& o) { *(Word*)this = *(const Word*)&o; return *this; }
     __half2(__half a, __half b) : x(a), y(b) {}
 };
 typedef __half2 half2;

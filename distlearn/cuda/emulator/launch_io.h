@@ -151,6 +151,8 @@ static void write_report(uint64_t accesses, double seconds) {
         put_text(x.name);
         put(",\"bytes\":%llu", (unsigned long long)(x.end - x.begin));
         PUT(space), PUT(item);
+        const int* side = x.sides.of;
+        put(",\"sides\":[%d,%d,%d,%d]", side[0], side[1], side[2], side[3]);
         put("}");
     }
     put("],\"traffic\":[");

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "types.h"
+
 namespace emu {
 
 template <class T> struct Vec {  // of plain data: zeroed when it grows
@@ -41,6 +43,7 @@ struct Region {  // an array argument, a shared, constant or device variable
     char name[64];
     Space space;
     bool read_only;
+    Sides sides;  // of a shared variable
     char letter;  // the type of its items, for variables: see cuda_emu.h
     int item, cell_shift;
     Cell* cells;

@@ -27,4 +27,17 @@ struct Launch {
 
 constexpr int WARP = 32;
 
+// The sides of an array variable, e.g. 32 and 33 of `float tile[32][33]`; a 0 ends them.
+struct Sides {
+    int of[5];
+};
+template <class T> struct SidesOf {
+    static constexpr void put(Sides&, int) {}
+};
+template <class T, size_t n> struct SidesOf<T[n]> {
+    static constexpr void put(Sides& s, int at) {
+        if (at < 4) s.of[at] = (int)n, SidesOf<T>::put(s, at + 1);
+    }
+};
+
 }  // namespace emu

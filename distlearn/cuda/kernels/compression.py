@@ -43,8 +43,7 @@ def quantise_8bit_reference(grad, residual, q, scale):
 def quantise_1bit_reference(grad, residual, bits, scale):
     """Write signs, 32 to a word from the lowest bit, and each block's mean size."""
     total = grad + residual
-    sizes = np.full(scale.size, BLOCK)
-    sizes[-1] = total.size - (scale.size - 1) * BLOCK
+    sizes = np.minimum(BLOCK, total.size - BLOCK * np.arange(scale.size))
     scale[:] = np.abs(_blocks_of(total)).sum(1) / sizes
     unit = np.repeat(scale, BLOCK)[: total.size]
     positive = np.zeros(bits.size * 32, bool)

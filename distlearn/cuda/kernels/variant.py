@@ -94,11 +94,15 @@ class Variant:
             if getattr(a, "size", 0) >= 2**31:
                 raise ValueError(f"{self}: argument {i} has {a.size} elements, the kernel can number 2**31 - 1")
         grid, block, kernel_args, shared_mem = self.launch(*args)
+        if 0 in grid:  # nothing to compute: an empty shard, say. A card refuses such a launch
+            return
         self.raw(grid, block, kernel_args, shared_mem=shared_mem)
 
     def check(self, *args, compiler=None) -> Report:
         """Run the kernel in the emulator with every check."""
         grid, block, kernel_args, shared_mem = self.launch(*args)
+        if 0 in grid:
+            return Report(self.kernel, "", grid, block)
         kernel = RawKernel(source(self.file), self.kernel, compiler=compiler)
         return kernel.check(grid, block, kernel_args, shared_mem=shared_mem)
 
