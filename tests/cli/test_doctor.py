@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -360,6 +362,30 @@ def test_data_with_a_broken_set(monkeypatch, tmp_path):
     assert "digits" in good.found
     assert (bad.name, bad.verdict) == ("data, mnist", "problem")
     assert "expected one file" in bad.found
+
+
+def test_data_with_a_file_that_broke_off(monkeypatch, tmp_path):
+    files = {
+        "train-images-idx3": (4, 2, 2),
+        "train-labels-idx1": (4,),
+        "t10k-images-idx3": (2, 2, 2),
+        "t10k-labels-idx1": (2,),
+    }
+    (tmp_path / "mnist").mkdir()
+    for name, shape in files.items():
+        header = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
+        whole = gzip.compress(header + bytes(int(np.prod(shape))))
+        (tmp_path / "mnist" / f"{name}-ubyte.gz").write_bytes(whole)
+    monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
+    (good,) = tools.data()
+    assert f"mnist ({tmp_path / 'mnist'})" in good.found
+    cut = tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz"
+    cut.write_bytes(cut.read_bytes()[:-4])
+    good, bad = tools.data()
+    assert "mnist (" not in good.found.replace("fashion-mnist", "")
+    assert (bad.name, bad.verdict) == ("data, mnist", "problem")
+    assert "truncated" in bad.found
+    assert str(cut) in bad.fix
 
 
 def test_run_kills_what_hangs(tmp_path):

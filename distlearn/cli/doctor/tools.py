@@ -237,11 +237,12 @@ def _same_environment(python: str) -> bool:
 
 
 def data() -> list[Check]:
-    """List where each data set would come from; the digits need no network, so a lab can always run."""
+    """List where each data set would come from, and read what is there: a file may have broken off."""
     from ... import data as datasets
 
     known = datasets.available()
-    ready = [f"{d.name} ({d.where})" for d in known if d.origin not in ("download", "broken")]
+    damaged = {d.name: error for d in known if d.origin in ("folder", "cache") and (error := _damage(Path(d.where)))}
+    ready = [f"{d.name} ({d.where})" for d in known if d.origin not in ("download", "broken") and d.name not in damaged]
     missing = [d.name for d in known if d.origin == "download"]
     found = ", ".join(ready) + (f"; downloaded when first used: {', '.join(missing)}" if missing else "")
     checks = [Check("data", found)]
@@ -249,4 +250,20 @@ def data() -> list[Check]:
         if d.origin == "broken":
             fix = f"{environment_line('DISTLEARN_DATA', '<folder>')}   # the one that holds mnist/ and fashion-mnist/"
             checks.append(Check(f"data, {d.name}", d.where, "problem", fix))
+    for name, (path, why) in damaged.items():
+        fix = f'{"del" if os.name == "nt" else "rm"} "{path}"   # then put a whole copy there'
+        checks.append(Check(f"data, {name}", why, "problem", fix))
     return checks
+
+
+def _damage(folder: Path) -> tuple[Path, str] | None:
+    """The first file of a data set that cannot be read, and why; None if all can."""
+    from ...data.idx import read_idx
+    from ...data.sources import files_in
+
+    for path in files_in(folder):
+        try:
+            read_idx(path)
+        except (ValueError, OSError) as error:
+            return path, str(error)
+    return None
