@@ -6,9 +6,12 @@ import os
 import signal
 import sys
 
+import hypothesis
 import psutil
 import pytest
 
+hypothesis.settings.register_profile("distlearn", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("distlearn")
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -34,7 +34,7 @@ HEAVY = {
     "cupy": ("backend", "comm.nccl_stream", "cuda"),
     "greenlet": ("comm.scheduler",),
     "ipyparallel": ("world",),
-    "matplotlib": ("viz", "lab.desk", "lab.style"),  # a lab shows figures and sets their defaults
+    "matplotlib": ("viz", "lab.desk"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console", "viz.tables"),
@@ -121,9 +121,13 @@ def test_imports_go_down(module, path):
 def test_every_floor_is_inhabited():
     """A package that was renamed would otherwise keep its old floor, and its imports go unseen."""
     names = {path.stem if path.suffix == ".py" else path.name for path in PACKAGE.iterdir()}
-    planned = {"cuda"}  # comes with the lab on kernels
-    assert set(FLOORS) - names <= planned
-    assert {name for name in names if not name.startswith("_")} <= set(FLOORS)
+    assert {name for name in names if not name.startswith("_")} == set(FLOORS)
+
+
+def test_every_exception_is_for_a_module_that_exists():
+    """The same for a module that may import a heavy package."""
+    known = {name.removeprefix("distlearn.") for name, _ in modules()}
+    assert {module for allowed in HEAVY.values() for module in allowed} <= known
 
 
 def test_root_loads_nothing():

@@ -96,6 +96,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
 
     Parameters
     ----------
+    folder : Path
     histories : dict of str to History
     trace : Trace
         Of the run with the most ranks.

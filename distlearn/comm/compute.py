@@ -90,6 +90,10 @@ class Measured:
     scale: float = 1.0
     measures = True
 
+    def __post_init__(self):
+        if not self.scale >= 0:
+            raise ValueError(f"Measured: scale is {self.scale!r}, expected a factor of 0 or more")
+
     def seconds(self, flops, nbytes, wall):
         """Return the measured time, scaled."""
         return wall * self.scale

@@ -15,6 +15,8 @@ class FaultyScheduler(Scheduler):
     ----------
     fates : list of Fate
         By rank.
+    measures : bool
+        As for `Scheduler`.
     """
 
     def __init__(self, fates: list[Fate], measures: bool = False):

@@ -68,6 +68,8 @@ class MPIComm(Messages, Collectives):
         For finding mistakes. Sends wait until they are received, as on the simulator, so that code which relies on
         buffering hangs at any message size; and every collective first compares the calls of all ranks (one small
         message more), so that different calls, sizes or dtypes raise instead of hanging or mixing data up.
+    activity : Activity, optional
+        Of the communicator that this one was split from: what is under way on one is moved on by waiting on any.
 
     Attributes
     ----------

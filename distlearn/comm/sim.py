@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..trace import Trace
-from .compute import ComputeModel, Free
+from .compute import ComputeModel, Free, Roofline
 from .failures import Failure, FailureSchedule, Fate, Loss
 from .network import Network
 from .post import Post
@@ -31,10 +31,11 @@ class SimWorld:
     ----------
     size : int
         Number of ranks.
-    network : Network
-        What a message costs; free by default.
-    compute : ComputeModel
-        What a span costs: `Free()`, `Roofline(peak, bandwidth)` or `Measured()`.
+    network : Network or str
+        What a message costs; free by default. A name is that of a preset, such as "ethernet-10g".
+    compute : ComputeModel or str
+        What a span costs: `Free()`, `Roofline(peak, bandwidth)` or `Measured()`; free by default. A name is that of a
+        graphics card, at its roofline.
     eager_limit : int
         A message of up to so many bytes is buffered: `send` returns at once (real MPIs do so up to some 10 KiB).
     slowdown : dict of int to float
@@ -70,8 +71,8 @@ class SimWorld:
     def __init__(
         self,
         size: int,
-        network: Network | None = None,
-        compute: ComputeModel | None = None,
+        network: Network | str | None = None,
+        compute: ComputeModel | str | None = None,
         *,
         eager_limit: int = 0,
         slowdown: dict[int, float] | None = None,
@@ -84,8 +85,16 @@ class SimWorld:
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
         self.size = int(size)
-        self.network = Network() if network is None else network
-        self.compute = Free() if compute is None else compute
+        network = Network() if network is None else network
+        compute = Free() if compute is None else compute
+        self.network = Network.preset(network) if isinstance(network, str) else network
+        self.compute = Roofline.of(compute) if isinstance(compute, str) else compute
+        for name, value, asked in (("network", self.network, "collective"), ("compute", self.compute, "seconds")):
+            if not hasattr(value, asked):
+                raise TypeError(f"SimWorld: {name} is {value!r}, expected a model of costs, or the name of one")
+        for name, value in (("eager_limit", eager_limit), ("jitter", jitter)):
+            if not value >= 0:
+                raise ValueError(f"SimWorld: {name} is {value!r}, expected 0 or more")
         self.eager_limit = eager_limit
         self.slowdown = dict(slowdown or {})
         for rank, factor in self.slowdown.items():

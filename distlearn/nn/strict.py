@@ -20,6 +20,8 @@ class StrictArray:
     Parameters
     ----------
     array : numpy.ndarray
+    chain : list of int, optional
+        Of the array that this one is a view of: the longest chain of operations on it so far.
 
     Examples
     --------

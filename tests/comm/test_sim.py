@@ -368,3 +368,29 @@ def test_bad_parameters_are_named():
         SimWorld(4, slowdown={7: 2})
     with pytest.raises(ValueError, match="peak is 0"):
         Roofline(0)
+
+
+def test_costs_by_name():
+    world = SimWorld(2, "ethernet-10g", "V100")
+    assert (world.network, world.compute) == (Network.preset("ethernet-10g"), Roofline.of("V100"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"network": "token-ring"}, ValueError, "'token-ring', expected one of"),
+        ({"compute": "Voodoo"}, KeyError, "no card 'Voodoo'"),
+        ({"network": 1e9}, TypeError, r"network is 1000000000\.0, expected a model of costs, or the name of one"),
+        ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
+        ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
+        ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),
+    ],
+)
+def test_costs_that_are_none_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        SimWorld(2, **options)
+
+
+def test_measured_time_is_not_scaled_below_nothing():
+    with pytest.raises(ValueError, match="Measured: scale is -1, expected a factor of 0 or more"):
+        Measured(-1)
