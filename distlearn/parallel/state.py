@@ -4,7 +4,9 @@ Parameters (the running statistics of normalisation are among them: rank 0's, wh
 optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
 ranks can go on, with any strategy: data-parallel ranks hold the same, and strategies that deal the state out to ranks
 put it together (`gather_state`) and take their parts of it again (`put_state`). The order of samples needs no state: it
-depends on the seed and the epoch alone.
+depends on the seed and the epoch alone. What compressed gradients left out of the last step (error feedback) belongs to
+one rank and is not saved: a run that goes on from a checkpoint loses it, once, and is equal to an undisturbed one only
+up to that.
 """
 
 from __future__ import annotations
