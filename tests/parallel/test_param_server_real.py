@@ -2,12 +2,12 @@
 
 import os
 import pickle
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError
+from distlearn.comm import CommError, RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, ssp
@@ -86,6 +86,12 @@ def test_policies_on_futures():
     assert set(late.staleness) == {0}
 
 
+def submit_failure():
+    future = Future()
+    future.set_exception(ConnectionError("gone"))
+    return future
+
+
 def test_a_lost_worker_is_dropped_and_a_wrong_one_named():
     class Dying(Pools):
         def __call__(self, worker, fn, *args):
@@ -96,6 +102,8 @@ def test_a_lost_worker_is_dropped_and_a_wrong_one_named():
     run = on_threads(bsp(), submit=Dying(4), lost=lambda error: isinstance(error, ConnectionError))
     assert run.notes["lost"] == [2]
     assert np.bincount(run.applied["version"])[1:].tolist() == [4, 4, 4, 3, 3, 3, 2]  # of 24, one was lost
+    with pytest.raises(CommError, match="all 4 workers are lost, after 0 updates"):
+        on_threads(bsp(), submit=lambda *args: submit_failure(), lost=lambda error: True)
     with pytest.raises(RankError, match="rank 2: ConnectionError: gone"):
         on_threads(bsp(), submit=Dying(4))
     with pytest.raises(ValueError, match="give steps, seconds"):
