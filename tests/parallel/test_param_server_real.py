@@ -74,9 +74,9 @@ def test_one_future_is_serial_bit_for_bit():
 
 
 def test_policies_on_futures():
-    slow = Speeds(4, seconds=0.01, slow={1: 5.0}, seed=1)
+    slow, slower = (Speeds(4, seconds=0.01, slow={1: factor}, seed=1) for factor in (5.0, 25.0))
     seen = []
-    quick = on_threads(asp(), pace=slow, report=lambda step, total, **values: seen.append((step, total)))
+    quick = on_threads(asp(), pace=slower, report=lambda step, total, **values: seen.append((step, total)))
     assert len(quick.gradients) == quick.updates == 24
     assert np.bincount(quick.gradients["worker"]).argmin() == 1
     assert seen[-1] == (24, 24)
