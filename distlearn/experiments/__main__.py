@@ -61,7 +61,7 @@ EXPERIMENTS = {
 @click.command(help="Run the experiments on asynchrony; write figures and results into FOLDER.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--only", default="", help="Only the experiments whose name contains this.")
-@click.option("--seeds", default=5, show_default=True, help="Seeds of each experiment.")
+@click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Seeds of each experiment.")
 def main(folder: Path, only: str, seeds: int) -> None:
     """Run them."""
     names = [name for name in EXPERIMENTS if only in name]

@@ -131,15 +131,17 @@ class CheckpointStore:
         CheckpointError
             If there are checkpoints, and none of them can be used: starting from nothing in silence would lose a run.
         """
-        problems = []
-        for step in reversed(self.steps):
+        problems, steps = [], self.steps
+        for step in reversed(steps):
             try:
                 return self.load(step)
             except (CheckpointError, OSError) as error:
                 problems.append(error)
-                warnings.warn(f"{error}; the one before it is used", CheckpointWarning, stacklevel=2)
+                instead = "the one before it is used" if step != steps[0] else "there is none before it"
+                warnings.warn(f"{error}; {instead}", CheckpointWarning, stacklevel=2)
         if problems:
-            raise CheckpointError(self.folder, f"none of the {len(problems)} can be used; the newest {problems[0]}")
+            found = f"none of the {len(problems)} can be used; the newest {problems[0]}"
+            raise CheckpointError(self.folder, f"{found}; to begin anew, choose another folder")
         return None
 
 

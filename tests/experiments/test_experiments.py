@@ -1,7 +1,10 @@
 """The experiments on asynchrony, small: they find what is known, and their figures show it."""
 
+import pickle
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from distlearn import viz
 from distlearn.comm import Network, SimWorld
@@ -21,6 +24,7 @@ from distlearn.experiments import (
     throughputs,
     time_to_loss,
 )
+from distlearn.experiments.__main__ import EXPERIMENTS, main
 from distlearn.experiments.asynchrony.limits import _bisect
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
 from distlearn.trace import Trace
@@ -185,3 +189,19 @@ def test_tasks_and_scenarios(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="'storm', expected one of even, straggler, heavy tail"):
         scenario_speeds("storm", 4)
     assert scenario_speeds("straggler", 4).slow == {0: 4.0}
+
+
+def test_experiments_from_a_terminal(tmp_path, monkeypatch):
+    def run(*words):
+        return CliRunner().invoke(main, [str(tmp_path / "figures"), *words])
+
+    def tiny(task, report, seeds):
+        return throughputs(workers=(1, 2), steps=5, seeds=seeds, report=report)
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", (tiny, viz.plot_throughputs))
+    done = run("--only", "tiny", "--seeds", "2")
+    assert done.exit_code == 0, done.output
+    assert sorted(p.name for p in (tmp_path / "figures").iterdir()) == ["tiny.pickle", "tiny.png"]
+    assert pickle.loads((tmp_path / "figures" / "tiny.pickle").read_bytes()).gradients.shape[-1] == 2
+    assert "no experiment is called 'nothing', expected part of policies-even" in run("--only", "nothing").output
+    assert "0 is not in the range x>=1" in run("--seeds", "0").output

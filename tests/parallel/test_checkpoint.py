@@ -150,8 +150,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path):
     assert "step-0000000040.ckpt: is torn: 100 of" in texts[0]
     assert "step-0000000030.ckpt: is damaged" in texts[1]
     store.path(20).write_bytes(b"")
-    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError, match="none of the 3 can be used"):
+    all_bad = pytest.raises(CheckpointError, match=r"none of the 3 can be used.*choose another folder")
+    with pytest.warns(CheckpointWarning) as told, all_bad:
         store.latest()
+    assert ["there is none before it" in str(warning.message) for warning in told] == [False, False, True]
 
 
 def test_a_renamed_and_a_missing_checkpoint_are_refused(tmp_path):

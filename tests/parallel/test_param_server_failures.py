@@ -89,6 +89,30 @@ def test_all_but_one_worker_may_die():
     assert len(run.gradients) == 4 * STEPS
 
 
+@pytest.mark.parametrize("policy", [asp(), bsp()], ids=str)
+@pytest.mark.parametrize(("servers", "mirror"), [(1, 0), (2, 0), (2, 2)])
+def test_training_that_has_lost_all_its_workers_is_not_taken_for_done(policy, servers, mirror):
+    seconds = sound_seconds(servers + 2, policy, servers)
+    both = Failure(servers, 0.4 * seconds), Failure(servers + 1, 0.5 * seconds)
+    with pytest.raises(RankError, match=r"rank 0: .*all 2 workers are lost, after [3-9] updates"):
+        failing(servers + 2, *both).run(program, policy, servers, mirror=mirror)
+
+
+def test_a_worker_that_is_lost_when_it_was_told_to_stop_costs_no_step_more():
+    """Its farewell is lost with it; nobody may get a step in its place, and training has ended well."""
+    sound = SimWorld(4, *PARTS)
+    sound.run(program, asp())
+    ends = {w: max(m.arrived for m in sound.trace.messages if m.dest == w) for w in (1, 2, 3)}
+    first = min(ends, key=ends.get)
+    run, _ = failing(4, Failure(first, ends[first] + 1e-7), detection=1e-6).run(program, asp())[0]
+    assert len(run.gradients) == 3 * STEPS
+    alone = SimWorld(2, *PARTS)
+    alone.run(program, asp())
+    told = max(m.arrived for m in alone.trace.messages if m.dest == 1)
+    run, _ = failing(2, Failure(1, told + 1e-7), detection=1e-6).run(program, asp())[0]
+    assert len(run.gradients) == STEPS
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("servers", [1, 3])
 def test_failures_are_the_same_every_time(policy, servers):

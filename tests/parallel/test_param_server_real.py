@@ -2,12 +2,12 @@
 
 import os
 import pickle
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError
+from distlearn.comm import CommError, RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
 from distlearn.parallel.param_server import Speeds, asp, backup, bsp, ssp
@@ -74,9 +74,9 @@ def test_one_future_is_serial_bit_for_bit():
 
 
 def test_policies_on_futures():
-    slow = Speeds(4, seconds=0.01, slow={1: 5.0}, seed=1)
+    slow, slower = (Speeds(4, seconds=0.01, slow={1: factor}, seed=1) for factor in (5.0, 25.0))
     seen = []
-    quick = on_threads(asp(), pace=slow, report=lambda step, total, **values: seen.append((step, total)))
+    quick = on_threads(asp(), pace=slower, report=lambda step, total, **values: seen.append((step, total)))
     assert len(quick.gradients) == quick.updates == 24
     assert np.bincount(quick.gradients["worker"]).argmin() == 1
     assert seen[-1] == (24, 24)
@@ -84,6 +84,12 @@ def test_policies_on_futures():
     late = on_threads(backup(0.75), pace=slow)
     assert late.dropped > 0
     assert set(late.staleness) == {0}
+
+
+def submit_failure():
+    future = Future()
+    future.set_exception(ConnectionError("gone"))
+    return future
 
 
 def test_a_lost_worker_is_dropped_and_a_wrong_one_named():
@@ -96,6 +102,8 @@ def test_a_lost_worker_is_dropped_and_a_wrong_one_named():
     run = on_threads(bsp(), submit=Dying(4), lost=lambda error: isinstance(error, ConnectionError))
     assert run.notes["lost"] == [2]
     assert np.bincount(run.applied["version"])[1:].tolist() == [4, 4, 4, 3, 3, 3, 2]  # of 24, one was lost
+    with pytest.raises(CommError, match="all 4 workers are lost, after 0 updates"):
+        on_threads(bsp(), submit=lambda *args: submit_failure(), lost=lambda error: True)
     with pytest.raises(RankError, match="rank 2: ConnectionError: gone"):
         on_threads(bsp(), submit=Dying(4))
     with pytest.raises(ValueError, match="give steps, seconds"):

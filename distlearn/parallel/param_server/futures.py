@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 
 import numpy as np
 
-from ...comm.protocol import RankError, ignore_report
+from ...comm.protocol import CommError, RankError, ignore_report
 from ...optim.plan import as_plan
 from ...trace import WallClock
 from .curve import finish
@@ -75,6 +75,8 @@ def train_on_futures(
     ------
     RankError
         If a call failed: `rank` is the worker.
+    CommError
+        If all workers are lost.
 
     Examples
     --------
@@ -110,6 +112,8 @@ def train_on_futures(
             for worker, go in itertools.chain.from_iterable(order.released for order in orders):
                 if go:
                     calls.start(worker, head.ledger)
+    if len(gone) == workers:
+        raise CommError(f"train_on_futures: all {workers} workers are lost, after {head.ledger.version} updates")
     run = finish(head, flat, [(shard.share.copy(), shard.snapshots)], dataset, loss, probe)
     run.notes["lost"] = gone
     return run

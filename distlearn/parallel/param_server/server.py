@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from ...comm.protocol import ANY, PeerLostError
+from ...comm.protocol import ANY, CommError, PeerLostError
 from .ledger import Ledger
 from .messages import Lost, Order, Push
 from .record import Diary
@@ -119,6 +119,8 @@ class Lead:
         self.tickets = math.inf if tickets is None else tickets
         self.began, self._seconds = clock.now(), seconds
         self._given = workers  # everybody's first step
+        self._told: set[int] = set()  # workers that were given no leave for another step
+        self._lost = 0  # workers that were lost before
         self._loss = math.nan
         self.diverged = False
 
@@ -146,14 +148,25 @@ class Lead:
 
     def give_up(self, worker: int) -> Order:
         """Turn the loss of a worker into an order; the step that it was at may be done by another."""
-        self._given -= not self.ledger.waits(worker)
+        if worker not in self._told:
+            self._lost += 1
+            self._given -= not self.ledger.waits(worker)
         return self.let_go(worker)
+
+    def check_ended(self, what: str) -> None:
+        """Raise if training ended because the last worker was lost, and not because it was time."""
+        if self._lost == len(self.ledger.clocks):
+            raise CommError(
+                f"{what}: all {self._lost} workers are lost, after {self.ledger.version} updates; "
+                "nobody is left to train"
+            )
 
     def _order(self, arrived, step, verdict, now: float) -> Order:
         """Say what the servers shall do."""
         version = self.ledger.version
         merged = self._weigh(verdict.merged, version, now)
         released = tuple((worker, self._may_go_on(now)) for worker in verdict.released)
+        self._told.update(worker for worker, go in released if not go)
         end = not self.ledger.active
         return Order(arrived, step, verdict.taken, merged, version, released, self._loss, end)
 

@@ -190,6 +190,7 @@ class ParameterServer(Survival):
         self._head, self._earlier = head, None
         if left:
             lead(self.comm, self.servers, self._shard, head)
+            head.check_ended("ParameterServer")
         return head
 
     def _left(self, steps: int | None) -> float:
@@ -222,6 +223,11 @@ class ParameterServer(Survival):
         Returns
         -------
         run : Run or None
+
+        Raises
+        ------
+        CommError
+            If all workers are lost, or a share of the parameters is lost with its mirror.
         """
         check_end("ParameterServer.train", steps, seconds)
         if self._trained:
