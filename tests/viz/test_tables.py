@@ -1,6 +1,3 @@
-import doctest
-import importlib
-
 import numpy as np
 import pytest
 
@@ -50,12 +47,3 @@ def test_a_notebook_gets_html():
 def test_no_rows(rows):
     with pytest.raises(ValueError, match="no rows"):
         viz.table(rows)
-
-
-@pytest.mark.parametrize(
-    "module", ["bars", "curves", "files", "gantt", "intervals", "look", "scaling", "tables", "units"]
-)
-def test_examples_in_docstrings(module):
-    loaded = importlib.import_module(f"distlearn.viz.{module}")
-    outcome = doctest.testmod(loaded, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert outcome.failed == 0
