@@ -11,6 +11,7 @@ from ..nn.base import Param
 from ..nn.ops import rounded
 from .clip import clip_by_norm
 from .optimizer import check_options
+from .plan import Constant
 from .rule import Rule, apply
 
 
@@ -72,7 +73,7 @@ class MixedPrecision:
         self.params = [p for p in params if not p.frozen]
         self.master = [Param(p.data.astype(np.float32), p.name) for p in self.params]
         self.rule, self.scale, self.growth_interval, self.clip_norm = rule, scale, growth_interval, clip_norm
-        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.lr = lr if callable(lr) else Constant(lr)
         self.states = [rule.init(p.data) for p in self.master]
         self.steps = self.skipped = self._good = 0
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..nn.base import Param
 from .clip import clip_by_norm
+from .plan import Constant
 from .rule import Rule, apply
 
 
@@ -52,7 +53,7 @@ class Optimizer:
         check_options("Optimizer", lr, clip_norm)
         self.params = [p for p in params if not p.frozen]
         self.rule = rule
-        self.lr = lr if callable(lr) else (lambda step: lr)
+        self.lr = lr if callable(lr) else Constant(lr)
         self.clip_norm = clip_norm
         self.states = [rule.init(p.data) for p in self.params]
         self.steps = 0
