@@ -64,8 +64,8 @@ def profile(models, batches, threads, seconds, products, out):
                 say(f"\n{name}, {found}")
     figures = {"batching.png": viz.plot_batching(sweeps)}
     for name, profiles in sweeps.items():
-        figures[f"{name}-layers.png"] = viz.plot_layers(profiles)
-        figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True)
+        figures[f"{name}-layers.png"] = viz.plot_layers(profiles, model=name)
+        figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True, model=name)
     if products:
         figures["products.png"] = viz.plot_products(nn.skinny_products(batches, threads=threads))
     for name, figure in figures.items():

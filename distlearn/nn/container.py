@@ -27,6 +27,11 @@ class Container(Layer):
         self.layers = list(layers)
         self.params = []
         for i, layer in enumerate(self.layers):
+            if not hasattr(layer, "forward"):
+                raise TypeError(
+                    f"{type(self).__name__}: layer {i} is {layer!r}, expected a Layer; layers are given one by one, "
+                    f"those of a list as {type(self).__name__}(*layers)"
+                )
             layer.name = layer.name or f"{i}.{type(layer).__name__}"
             for p in layer.params:
                 if any(p is q for q in self.params):  # tied: the same Param in two layers is one parameter

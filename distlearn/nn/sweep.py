@@ -86,6 +86,8 @@ def profile_sweep(
         model, sample = known.build(dtype=dtype), known.sample if sample is None else sample
     if sample is None:
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
+    if not batches or min(batches) < 1:
+        raise ValueError(f"profile_sweep: batches are {batches!r}, expected one or more batch sizes of 1 or more")
     xp = get_xp(model.params[0].data)
     memory = free_memory(xp) / 2 if memory is None else memory
     how = _How(xp, np.dtype(dtype), repeats, memory, clock_of(xp, threads))

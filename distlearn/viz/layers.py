@@ -9,7 +9,7 @@ from .units import format_time, share_axis, time_unit
 
 
 @styled
-def plot_layers(profiles, *, share: bool = False, ax=None, title=None):
+def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, title=None):
     """Draw a stacked bar for every batch size: the time per sample, by layer.
 
     The five layers that take the most get a colour each, the rest share a grey.
@@ -20,6 +20,8 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=None):
         What `nn.profile_sweep` or `nn.profile` returned.
     share : bool
         Shares of the step instead of time.
+    model : str
+        Its name, for the title.
     ax : Axes, optional
     title : str, optional
         Without one, the finding.
@@ -54,6 +56,8 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=None):
     last = profiles[-1]
     top = max(last.layers, key=lambda t: t.seconds)
     finding = f"{top.name} takes {top.seconds / last.seconds:.0%} of a step with a batch of {last.batch:,}"
+    if model:
+        finding = f"{model}: {finding}"
     ax.set_title(finding if title is None else title)
     return ax
 

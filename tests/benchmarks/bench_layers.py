@@ -30,8 +30,8 @@ STEPS += [("lenet", 64, 0.667), ("gru", 32, 1.0)]
 WHERE = {
     "mlp": "the rest is the update, a pass over weights and gradients, and some 30 calls of a few microseconds",
     "cnn": "the second convolution takes 55 % of our step, pooling, with its rows of 16 values, a fifth to a quarter",
-    "lenet": "the first convolution (1 to 6 channels: products whose inner side is 8 values wait for their results "
-    "to be stored) takes 30 % of our step, the second 40 % (its input's gradient fills 12 of 16 lanes), pooling 14 %",
+    "lenet": "the first convolution (windows of 40 values for 24 results: copying them takes as long as the product) "
+    "takes 30 % of our step, the second, whose products are 30 values long, 45 %, pooling 18 %",
     "gru": "half is the products of single steps, (32, 128) by (128, 384), one after the other",
 }
 """Where our time goes, by `nn.profile`; for the MLP the benchmark itself measures what products alone would take."""

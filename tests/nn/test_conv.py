@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, printed_conv_cost
-from distlearn.nn.conv import direct, fft, im2col, winograd
-from distlearn.nn.conv.geometry import Geometry
+from distlearn.nn.conv import bands, direct, fft, im2col, rows, winograd
+from distlearn.nn.conv.geometry import Geometry, input_gradient
 from distlearn.nn.conv.neighbours import neighbours
 
 
@@ -201,3 +201,34 @@ def test_auto_chooses_what_can_compute_the_layer():
     assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(32, 32, 11, padding="same"), (1, 28, 28, 32)) == "fft"
     assert choose_algorithm(Conv2d(32, 32, 11, stride=4), (1, 28, 28, 32)) == "rows"
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding"),
+    [
+        ((3, 10, 10, 16), (5, 5, 6, 16), (0, 0)),
+        ((70, 4, 5, 3), (2, 3, 7, 3), (1, 0)),
+        ((2, 7, 7, 4), (3, 3, 1, 4), (1, 1)),
+        ((1, 1, 1, 2), (1, 2, 2, 2), (0, 1)),
+        ((0, 3, 3, 2), (3, 3, 2, 2), (0, 0)),
+    ],
+)
+def test_bands_give_the_input_gradient_of_narrow_images(shape, kernel, padding, monkeypatch):
+    rng, geometry = np.random.default_rng(0), Geometry(kernel[:2], padding=padding)
+    dy, W = rng.normal(size=shape), rng.normal(size=kernel)
+    assert bands.pays(W, shape[2], geometry)
+    want = input_gradient(rows.forward, dy, W, geometry)
+    np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr("distlearn.nn.ops.CACHE_BYTES", 1)  # one sample at a time
+    np.testing.assert_allclose(bands.input_gradient(dy, W, geometry), want, rtol=1e-12, atol=1e-12)
+
+
+def test_bands_are_for_few_channels_and_narrow_images():
+    def pays(kernel, width, **options):
+        return bands.pays(np.zeros(kernel), width, Geometry(kernel[:2], **options))
+
+    assert pays((5, 5, 6, 16), 10)
+    assert not pays((5, 5, 8, 16), 10)
+    assert not pays((5, 5, 6, 16), 12)
+    assert not pays((1, 1, 6, 16), 3)
+    assert not pays((5, 5, 6, 16), 5, dilation=(2, 2))

@@ -181,6 +181,10 @@ class TestContainers:
         with pytest.raises(ValueError, match="differ in more than the last axis"):
             nn.Parallel(nn.Identity(), nn.MaxPool(2)).forward(x_of(1, 4, 4, 1))
 
+    def test_a_list_of_layers_is_refused_with_the_way_to_give_it(self):
+        with pytest.raises(TypeError, match=r"Sequential: layer 0 is \[.*as Sequential\(\*layers\)"):
+            nn.Sequential([nn.ReLU(), nn.Tanh()])
+
     def test_siamese_has_one_set_of_weights(self):
         body = nn.Linear(3, 2, dtype="float64")
         layer, x = nn.Siamese(body), x_of(4, 2, 3)

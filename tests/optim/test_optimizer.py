@@ -1,10 +1,12 @@
-"""Rules step by step against their formulas."""
+"""Rules step by step against their formulas; what an optimizer holds can be stored."""
+
+import pickle
 
 import numpy as np
 import pytest
 
-from distlearn.nn import Param
-from distlearn.optim import SGD, Momentum, Optimizer
+from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
+from distlearn.optim import SGD, Adam, MixedPrecision, Momentum, Optimizer, WarmUp
 
 
 def gradients(steps=100):
@@ -68,3 +70,29 @@ def test_bad_values_are_named():
         Momentum(1.0)
     with pytest.raises(ValueError, match=r"lr is -0\.1"):
         Optimizer([], SGD(), -0.1)
+
+
+@pytest.mark.parametrize("lr", [0.05, WarmUp(0.1, 4)], ids=["rate", "plan"])
+@pytest.mark.parametrize("kind", [Optimizer, MixedPrecision])
+def test_stored_and_read_back_in_the_middle_training_goes_on_as_if_nothing_had_happened(kind, lr):
+    dtype = "float16" if kind is MixedPrecision else "float32"
+    model = move(MLP((6, 5, 3)), lambda a: a.astype(dtype))
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 6)).astype(dtype), rng.integers(3, size=8)
+
+    def train(model, optimizer):
+        loss = optimizer.scaled(SoftmaxCrossEntropy()) if kind is MixedPrecision else SoftmaxCrossEntropy()
+        for _ in range(3):
+            optimizer.zero_grad()
+            out, saved = model.forward(x)
+            model.backward(loss(out, y)[1], saved)
+            optimizer.step()
+        return [p.data.copy() for p in model.params]
+
+    optimizer = kind(model.params, Adam(), lr)
+    before = train(model, optimizer)
+    stored = pickle.dumps((model, optimizer))
+    want = train(model, optimizer)
+    for a, b, c in zip(train(*pickle.loads(stored)), want, before, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert (b != c).any()

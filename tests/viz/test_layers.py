@@ -29,6 +29,8 @@ def test_shares_add_up_to_one():
     ax = viz.plot_layers(profile(4), share=True)
     assert sum(group[0].get_height() for group in ax.containers) == pytest.approx(1)
     assert ax.get_ylabel() == "share of the step [%]"
+    named = viz.plot_layers(profile(4), model="lenet")
+    assert named.get_title("left") == "lenet: 7.Linear takes 22% of a step with a batch of 4"
 
 
 def test_profiles_of_two_models_do_not_stack():

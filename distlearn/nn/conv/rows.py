@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from .. import ops
-from . import im2col
+from . import bands, im2col
 from .geometry import Geometry, input_gradient
 from .neighbours import joint, narrow, neighbours, widen
 
-FEW = 16
+FEW = 40
 """Values of a window up to which its rows stay together."""
 
 
@@ -59,7 +59,11 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     for samples, windows in _row_windows(x, joint(geometry, q), together, outputs[:1].nbytes):
         for u, rows, pixels in _meetings(geometry, together, x.shape[1], oh, ow // q):
             kernels[u] += ops.matmul(windows[:, rows].swapaxes(1, 2), outputs[samples, pixels]).sum(axis=0)
-    return (input_gradient(forward, dy, W, geometry) if need_dx else None), narrow(dW, q, W.shape)
+    if not need_dx:
+        return None, narrow(dW, q, W.shape)
+    if bands.pays(W, ow, geometry):
+        return bands.input_gradient(dy, W, geometry), narrow(dW, q, W.shape)
+    return input_gradient(forward, dy, W, geometry), narrow(dW, q, W.shape)
 
 
 def _as_im2col(geometry):
