@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-PIECE = 1 << 16
+PIECE = 1 << 18
 """Elements that are updated at a time: a rule's arrays then stay in the cache from one operation to the next."""
 
 
