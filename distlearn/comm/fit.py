@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import cost
+from .collectives import ALL_REDUCES
 from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong, reducing
 from .network import Network
 
@@ -21,7 +22,11 @@ class Sweep(NamedTuple):
     @property
     def error(self) -> float:
         """Median of |predicted / measured - 1|: how far off the model typically is, as a share of the truth."""
-        return float(np.median(np.abs(self.predicted / self.measured - 1))) if len(self.nbytes) else 0.0
+        if not len(self.nbytes):
+            return 0.0
+        wrong = np.where(self.predicted == self.measured, 0.0, np.inf)  # of what takes no time at all
+        np.divide(abs(self.predicted - self.measured), self.measured, out=wrong, where=self.measured > 0)
+        return float(np.median(wrong))
 
 
 class Fit(NamedTuple):
@@ -67,12 +72,13 @@ def fit(
     message_sizes=MESSAGE_SIZES,
     array_sizes=ARRAY_SIZES,
     repeats: int = 11,
+    peer: int = 1,
 ) -> Fit:
     r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
 
     alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
-    time of a message of n bytes between ranks 0 and 1: every size counts alike, as a share of its own time. gamma is
-    the time of an addition of arrays, per byte.
+    time of a message of n bytes between ranks 0 and `peer`: every size counts alike, as a share of its own time. gamma
+    is the time of an addition of arrays, per byte.
 
     Parameters
     ----------
@@ -84,6 +90,8 @@ def fit(
         [bytes]
     repeats : int
         Measurements of each all-reduce, and an eighth of those of each message.
+    peer : int
+        The rank that answers rank 0: one on another node tells of the network between nodes.
 
     Returns
     -------
@@ -100,8 +108,13 @@ def fit(
     ----------
     R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
     """
+    unknown = [name for name in algorithms if name != "native" and name not in ALL_REDUCES]
+    if unknown:
+        raise ValueError(f"fit: algorithm {unknown[0]!r}, expected one of native, {', '.join(ALL_REDUCES)}")
+    check_whole_number("repeats", repeats)
+    check_whole_number("peer", peer)
     # messages are quick to measure, and the operating system takes a while to give two ranks a core each
-    times = world.run(ping_pong, message_sizes, 8 * repeats)
+    times = world.run(ping_pong, message_sizes, 8 * repeats, peer)
     sizes, seconds = np.array(message_sizes, float), fastest(times[0])
     network = Network(*line(sizes, seconds))
     messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
@@ -126,17 +139,30 @@ def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
     """
     if len(nbytes) < 2 or np.ptp(nbytes) == 0:
         raise ValueError(f"fit: message sizes are {nbytes.tolist()}, expected two different ones or more")
-    if not (seconds > 0).all():
-        return 0.0, float("inf")  # a network on which messages are free
+    took_time = seconds > 0
+    if not took_time.all():  # some messages are free: there is no latency
+        return 0.0, through_origin(nbytes[took_time], seconds[took_time])
     # two scaled columns, so that the small one is not lost in rounding
     scale = nbytes.max()
     columns = np.stack([1 / seconds, nbytes / scale / seconds], axis=1)
     (alpha, slope), *_ = np.linalg.lstsq(columns, np.ones(len(nbytes)), rcond=None)
     if alpha < 0:  # bandwidth alone explains it better than any latency
-        alpha, slope = 0.0, float(columns[:, 1].sum() / (columns[:, 1] ** 2).sum())
-    if slope <= 0:
-        return float(1 / np.mean(1 / seconds)), float("inf")
+        return 0.0, through_origin(nbytes, seconds)
+    if slope <= 1e-9 * seconds.min():  # latency alone; what is left of a slope is rounding
+        return round_off(1 / np.mean(1 / seconds)), float("inf")
     return round_off(alpha), round_off(scale / slope)
+
+
+def through_origin(nbytes: np.ndarray, seconds: np.ndarray) -> float:
+    """Fit seconds = nbytes / beta with equal relative errors; return beta, infinite if nothing takes time."""
+    share = nbytes / seconds
+    return round_off((share**2).sum() / share.sum()) if share.any() else float("inf")
+
+
+def check_whole_number(name: str, value) -> None:
+    """Raise unless an option of `fit` is 1 or more."""
+    if not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"fit: {name} is {value!r}, expected 1 or more")
 
 
 def round_off(x: float) -> float:

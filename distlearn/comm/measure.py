@@ -20,6 +20,8 @@ def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11, peer: int = 1) -> li
     """
     if comm.size < 2:
         raise ValueError("ping_pong needs 2 ranks or more, got 1: nobody is there to answer")
+    if not 1 <= peer < comm.size:
+        raise ValueError(f"ping_pong: peer is {peer!r}, expected a rank from 1 to {comm.size - 1}")
     times: list[list[float]] = [[] for _ in sizes]
     for turn in range(repeats + 1):
         for i, n in enumerate(sizes):  # size after size in every turn: what disturbs for a while disturbs all alike

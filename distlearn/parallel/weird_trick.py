@@ -22,7 +22,17 @@ from .base import share_params
 from .bucket import group_params
 from .data import DataParallel
 from .stages import cut
-from .tensor import Account, DealtState, TensorSequential, Traffic, account, gather_params, parallelize, part_optimizer
+from .tensor import (
+    Account,
+    DealtState,
+    TensorSequential,
+    Traffic,
+    account,
+    check_whole,
+    gather_params,
+    parallelize,
+    part_optimizer,
+)
 from .tensor.account import AccountRow
 from .tensor.chain import leave_sum_open
 
@@ -73,7 +83,8 @@ class OneWeirdTrick(DealtState, DataParallel):
         self.model, self.rank, self.size = whole, 0, 1
 
     def step(self, batch) -> float:
-        """Train on a batch, which every rank has; return its loss."""
+        """Train on a batch, which every rank has as a whole; return its loss."""
+        check_whole(self, batch)
         self.optimizer.zero_grad()
         return super().step(batch)
 

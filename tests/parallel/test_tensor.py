@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from distlearn import nn
 from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
+from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
-from distlearn.optim import LARS, Momentum, Optimizer
-from distlearn.parallel import TensorParallel, parallelize
+from distlearn.optim import LARS, SGD, Momentum, Optimizer
+from distlearn.parallel import OneWeirdTrick, TensorParallel, parallelize
 from distlearn.parallel.phantom import phantom_copy
 from distlearn.parallel.tensor import account, gather_params
 from distlearn.testing import assert_same_params
@@ -201,3 +202,16 @@ def test_twins_on_two_ranks_are_used_where_they_are_exact(kind):
 
     assert SimWorld(2).run(program)[0] == ["Siamese" if "dropout" in kind else "SiameseParallel"]
     assert SimWorld(3).run(program)[0] == ["Siamese"]
+
+
+@pytest.mark.parametrize("strategy", [TensorParallel, OneWeirdTrick])
+def test_a_part_of_the_batch_is_refused(strategy):
+    """Every rank takes the whole batch; parts would be mixed up without a word."""
+
+    def program(comm):
+        model = nn.build("lenet", n_classes=10)
+        trainer = strategy(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        trainer.step(Batch(np.zeros((3, 784), "float32"), np.zeros(3, int), 6))
+
+    with pytest.raises(RankError, match=f"{strategy.__name__} got 3 of a batch of 6 samples, expected all of them"):
+        SimWorld(2).run(program)

@@ -17,7 +17,7 @@ from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
 from .state import DealtState, state_places
-from .strategy import PartOptimizer, TensorParallel, part_optimizer, summed_length
+from .strategy import PartOptimizer, TensorParallel, check_whole, part_optimizer, summed_length
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
 
@@ -42,6 +42,7 @@ __all__ = [
     "TensorSequential",
     "Traffic",
     "account",
+    "check_whole",
     "gather_params",
     "parallelize",
     "part_optimizer",

@@ -48,9 +48,23 @@ class TensorParallel(DealtState, Serial):
         model = parallelize(model, comm)
         super().__init__(model, loss, part_optimizer(optimizer, model, comm), comm.clock)
 
+    def step(self, batch) -> float:
+        """Train on a batch, which every rank has as a whole; return its loss."""
+        check_whole(self, batch)
+        return super().step(batch)
+
     def gather_params(self):
         """Return the parameters in their serial shapes on rank 0, None elsewhere."""
         return gather_params(self.model, self.comm, self.names)
+
+
+def check_whole(strategy, batch) -> None:
+    """Raise unless a rank was given the whole batch: parts, as data parallelism deals them, would be mixed up."""
+    if batch.y.size < batch.n:  # more labels than samples are those of sequences
+        raise ValueError(
+            f"rank {strategy.comm.rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
+            "expected all of them on every rank (Batches with rank=0, size=1)"
+        )
 
 
 class PartOptimizer(Optimizer):
