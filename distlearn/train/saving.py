@@ -64,8 +64,11 @@ class Saving:
         CheckpointError
             If there are checkpoints, and none can be used.
         """
-        together = getattr(self.strategy, "uniformly", lambda action: action())
-        return together(lambda: self._begin(resume))
+        return self._together(lambda: self._begin(resume))
+
+    def _together(self, action):
+        """Call what communicates; where ranks may be lost, again until all that are left have done it."""
+        return getattr(self.strategy, "uniformly", lambda action: action())(action)
 
     def _begin(self, resume: bool) -> Progress:
         found = self._look(resume) if self._is_root() else None
@@ -139,6 +142,7 @@ class Saving:
         own = [g.bit_generator.state for g in generators(self.strategy.model)]
         if self.comm is None or self.comm.size == 1:
             return [own]
-        if not own and self.strategy.size == self.comm.size:  # then no rank has any
+        replicated = self.strategy.size == self.comm.size or hasattr(self.strategy, "uniformly")
+        if not own and replicated:  # then no rank has any
             return [own] * self.comm.size
-        return self.comm.gather_obj(own)
+        return self._together(lambda: self.comm.gather_obj(own))

@@ -8,7 +8,7 @@ import pytest
 
 from distlearn import data
 from distlearn.comm import CutOffError, Failure, FailureSchedule, Network, RankError, Roofline, SimWorld
-from distlearn.nn import MLP, BatchNorm, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import CheckpointStore, CheckpointWarning, DataParallel, ElasticDataParallel
 from distlearn.testing import assert_same_params
@@ -123,6 +123,24 @@ def test_random_failures_never_change_the_model(portion, undisturbed, tmp_path):
         recovered += any(recoveries for _, _, recoveries in left)
     assert lost > 5
     assert recovered > 3
+
+
+def test_a_rank_may_be_lost_while_the_generators_of_all_masks_are_gathered(tmp_path):
+    def program(comm, folder):
+        dense = [Linear(64, 6, 1, dtype="float64"), Dropout(0.2, comm.rank), Linear(6, 10, 2, dtype="float64")]
+        model = Sequential(*dense)
+        strategy = ElasticDataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+        options = {"epochs": 1, "batch_size": BATCH, "evaluate_every": 0}
+        return len(fit(strategy, DATASET, **options, checkpoints=CheckpointStore(folder), every=1).losses)
+
+    sound = a_world(3)
+    (steps, *_) = sound.run(program, tmp_path / "sound")
+    ranks_saved = set()
+    for i, at in enumerate(np.linspace(0.1, 0.99, 20) * sound.makespan):
+        folder = tmp_path / str(i)
+        assert a_world(3, Failure(1, at)).run(program, folder) == [steps, None, steps]
+        ranks_saved.add(len(CheckpointStore(folder).load(steps).meta["state"]["generators"]))
+    assert ranks_saved == {2}
 
 
 def a_world(size, *failures, detection=1e-3):
