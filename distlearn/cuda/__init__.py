@@ -16,7 +16,8 @@ library's own, which layers, losses and optimizers launch there.
 
 What the emulator is not: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
-input takes. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
+input takes; barriers, __syncwarp and fences with atomics order accesses, locks do not: what a lock protects counts as a
+race. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
 kernels and barriers over the whole grid are refused with an explanation.
 
 A reader begins with `kernel.py`, then `emulator/checker.cpp`.

@@ -336,10 +336,12 @@ void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) {}
 void __tsan_atomic_signal_fence(int) {}
-// gcc guards arrays of float4 in shared memory as if they had to be constructed: they count as if they had been.
-uint8_t __tsan_atomic8_load(const volatile void*, int) { return 1; }
-int __cxa_guard_acquire(void*) { return 0; }
-void __cxa_guard_release(void*) {}
+// gcc guards arrays of float4 in shared memory as if they had to be constructed: they count as if they had been. Hidden,
+// so that the C++ library, where a compiler links it, keeps its own.
+#define EMU_OWN __attribute__((visibility("hidden")))
+EMU_OWN uint8_t __tsan_atomic8_load(const volatile void*, int) { return 1; }
+EMU_OWN int __cxa_guard_acquire(void*) { return 0; }
+EMU_OWN void __cxa_guard_release(void*) {}
 void __sanitizer_cov_trace_pc(void) { on_block(HERE); }
 
 struct UbLocation { const char* file; unsigned line, column; };

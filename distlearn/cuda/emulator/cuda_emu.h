@@ -1,7 +1,7 @@
 // cuda_emu.h -- CUDA C read as plain C++17.
 //
 // The student's source is compiled unchanged but for a few words that Python blanks or completes on their own line
-// (source.py), inside namespace emu_kernel, followed by an EMU_EXPORT. The file that is built:
+// (translate.py), inside namespace emu_kernel, followed by an EMU_EXPORT. The file that is built:
 //
 //     #include "cuda_emu.h"
 //     namespace emu_kernel {
