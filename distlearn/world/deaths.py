@@ -1,8 +1,9 @@
 """Which rank died first.
 
 When one process of an MPI set dies, mpiexec kills the others within a millisecond, and afterwards all are dead alike.
-So somebody has to look at once: a thread that sleeps until the kernel tells it of the first death (a `pidfd` of each
-process becomes readable). Where that was not quick enough, mpiexec's exit codes tell a crash or an exit from a kill.
+So the kernel has to be asked: a `pidfd` of each process becomes readable when it dies, and `epoll` lists what became
+readable in that order, also to a thread that looks late. Besides, mpiexec's exit codes tell a crash or an exit from a
+kill.
 """
 
 from __future__ import annotations
@@ -25,35 +26,33 @@ class Deaths:
 
     Attributes
     ----------
-    order : list of list of int
-        Ranks that died, in the order of their deaths; those between which no difference was seen are together.
+    order : list of int
+        Ranks that died, in the order of their deaths; empty where the system has no `pidfd`.
     """
 
     def __init__(self, pids: list[int]):
-        self.order: list[list[int]] = []
+        self.order: list[int] = []
         self._stop, self._stopped = os.pipe()
         self._ranks: dict[int, int] = {}
-        if hasattr(os, "pidfd_open"):
+        self._poller = select.epoll() if hasattr(select, "epoll") and hasattr(os, "pidfd_open") else None
+        if self._poller is not None:
             for rank, pid in enumerate(pids):
                 with contextlib.suppress(OSError):
                     self._ranks[os.pidfd_open(pid)] = rank
+            for fd in (self._stop, *self._ranks):
+                self._poller.register(fd, select.EPOLLIN)
         self._thread = threading.Thread(target=self._watch, name="distlearn deaths", daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
-        poller = select.poll() if hasattr(select, "poll") else None
         living = dict(self._ranks)
-        if poller is None:
-            return
-        for fd in (self._stop, *living):
-            poller.register(fd, select.POLLIN)
         while living:
-            ready = [fd for fd, _ in poller.poll()]
+            ready = [fd for fd, _ in self._poller.poll()]
             if self._stop in ready:
                 return
-            self.order.append([living.pop(fd) for fd in ready])
-            for fd in ready:
-                poller.unregister(fd)
+            for fd in ready:  # in the order in which they became so
+                self.order.append(living.pop(fd))
+                self._poller.unregister(fd)
 
     def close(self) -> None:
         """End the thread."""
@@ -64,14 +63,16 @@ class Deaths:
         self._thread.join(5)
         for fd in (self._stop, *self._ranks):
             os.close(fd)
+        if self._poller is not None:
+            self._poller.close()
 
 
-def choose_first(seen: list[list[int]], reported: list[int], statuses: list[int]) -> int:
+def choose_first(seen: list[int], reported: list[int], statuses: list[int]) -> int:
     """Decide which rank died first.
 
     Parameters
     ----------
-    seen : list of list of int
+    seen : list of int
         `Deaths.order`.
     reported : list of int
         Ranks in the order in which ipyparallel reported their deaths; not empty.
@@ -80,16 +81,15 @@ def choose_first(seen: list[list[int]], reported: list[int], statuses: list[int]
 
     Examples
     --------
-    >>> choose_first([[2], [0, 1, 3]], [0, 2, 1, 3], [])
+    >>> choose_first([2, 0, 1, 3], [0, 2, 1, 3], [])
     2
-    >>> choose_first([[0, 1, 2]], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
+    >>> choose_first([0, 1, 2], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
     1
     """
     odd = [rank for rank, status in enumerate(statuses) if status not in (0, signal.SIGKILL)]
     if len(odd) == 1:
         return odd[0]
-    first = seen[0] if seen else reported
-    return min(first, key=lambda rank: reported.index(rank) if rank in reported else len(reported))
+    return (seen or reported)[0]
 
 
 def exit_statuses(text: str, size: int) -> list[int]:
