@@ -71,10 +71,15 @@ class Outcome:
 
 
 def frames_of(walk) -> list[Frame]:
-    """Turn (frame, line number) pairs, outermost first, into `Frame`s."""
+    """Turn (frame, line number) pairs, outermost first, into `Frame`s.
+
+    A frame that a signal strikes between two lines is on none of them: Python says None. The function's first line
+    stands for it.
+    """
     found = []
     for frame, lineno in walk:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        lineno = code.co_firstlineno if lineno is None else lineno
         source = linecache.getline(code.co_filename, lineno, frame.f_globals).strip()
         found.append(Frame(code.co_filename, lineno, code.co_name, source, module.startswith(OWN_MODULES)))
     return found

@@ -1,4 +1,5 @@
 import pickle
+import sys
 
 import pytest
 
@@ -8,6 +9,7 @@ from distlearn.world.outcome import (
     Outcome,
     RankTimeoutError,
     blame,
+    frames_of,
     frames_of_error,
     pickled,
     text_of_error,
@@ -96,6 +98,14 @@ def test_silent_rank():
 def test_where_words():
     assert where(Outcome(0, "interrupted", frames=[OURS, MINE])) == "was at step.py, line 12, in step"
     assert where(Outcome(0, "interrupted", frames=[OURS])) == "was starting or ending"
+
+
+def test_a_frame_on_no_line_is_shown_by_its_functions_first():
+    """A signal may strike where Python's own code has no line: `frame.f_lineno` is None there."""
+    here = sys._getframe()
+    [frame] = frames_of([(here, None)])
+    assert frame.line == here.f_code.co_firstlineno
+    assert "def test_a_frame_on_no_line" in frame.source
 
 
 def test_frames_of_an_error_show_its_source():
