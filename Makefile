@@ -16,7 +16,7 @@ export PATH := $(BIN):$(PATH)
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help env lab test lint labs labs-check bench soak ui clean
+.PHONY: help env same-python lab test lint labs labs-check bench soak ui clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,12 +24,19 @@ help: ## List what can be made
 env: $(STAMP) ## Make the environment in .venv: everything from Python wheels, MPI too
 
 # pyproject.toml is the one list of dependencies: when it changes, pip runs again
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml | same-python
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "make: $(PYTHON) is `$(PYTHON) -V 2>&1`, Python 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check -e '.[dev]'
 	@touch $@
+
+# an environment keeps the Python that made it: PYTHON= of another one is refused, not passed over
+same-python:
+ifeq ($(origin PYTHON),command line)
+	@test ! -x $(VENV)/bin/python || test "`$(VENV)/bin/python -V`" = "`$(PYTHON) -V 2>&1`" || { \
+	    echo "make: $(VENV) has `$(VENV)/bin/python -V`, $(PYTHON) is `$(PYTHON) -V 2>&1`: remove $(VENV) first, or add VENV=.venv-other" >&2; exit 1; }
+endif
 
 lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	@set --; \

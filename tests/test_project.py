@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -50,6 +52,27 @@ def test_make_knows(target):
     command = ["make", "-C", str(ROOT), "--dry-run", "--assume-old=pyproject.toml", target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("has", "expected"), [("Python 3.10.2", 2), (f"Python {platform.python_version()}", 0)])
+def test_make_does_not_pass_over_another_python(tmp_path, has, expected):
+    """An environment that is there already keeps its Python, so `make env PYTHON=another` must not end well."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").write_text(f"#!/bin/sh\necho {has}\n", encoding="utf-8")
+    (tmp_path / "bin" / "python").chmod(0o755)
+    (tmp_path / ".env-stamp").touch()  # newer than pyproject.toml: nothing is left to be made
+    command = [
+        "make",
+        "-C",
+        str(ROOT),
+        "--assume-old=pyproject.toml",
+        "env",
+        f"VENV={tmp_path}",
+        f"PYTHON={sys.executable}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == expected, done.stderr
+    assert (f"{tmp_path} has Python 3.10.2" in done.stderr) == (expected != 0)
 
 
 def test_changelog_has_this_version():

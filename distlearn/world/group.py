@@ -57,6 +57,7 @@ class Group:
             raise ValueError("EngineWorld: the view has no engines")
         self.client.direct_view(targets).use_cloudpickle()  # or what a notebook defines is unknown on the engines
         who = self._ask_who(targets)
+        _check_pythons(who, targets)
         order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
         self.ids = [targets[i] for i in order]
         self.pids = [who[i]["pid"] for i in order]
@@ -195,6 +196,18 @@ class Group:
         if not self._is_local or self.cluster.folder is None:
             return None
         return str(self.cluster.folder / f"stack-{self._key}-{rank}.txt")
+
+
+def _check_pythons(who: list[dict], targets: list[int]) -> None:
+    """Raise unless the engines run our version of Python: the bytecode of another one ends the process that runs it."""
+    ours = platform.python_version()
+    for w, target in zip(who, targets, strict=True):
+        if w["python"].split(".")[:2] != ours.split(".")[:2]:
+            raise CommError(
+                f"engine {target} runs Python {w['python']} ({w['executable']}), this process Python {ours} "
+                f"({sys.executable}): functions travel only between equal versions; start the engines with this "
+                "Python, or use theirs here"
+            )
 
 
 def _check_mpi(who: list[dict]) -> None:

@@ -99,6 +99,7 @@ def hello(mpi: bool) -> dict:
     import platform
 
     who = {"pid": os.getpid(), "node": platform.node(), "rank": 0, "size": 1}
+    who |= {"python": platform.python_version(), "executable": sys.executable}
     if mpi:
         from ..comm.mpi import world_comm
 

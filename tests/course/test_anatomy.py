@@ -275,3 +275,10 @@ def test_what_a_cell_uses_and_binds():
     ours = Cell(0, nbformat.v4.new_code_cell(source))
     assert ours.uses == {"b", "g", "k", "n", "opened", "z"}
     assert ours.binds == {"f", "h", "osp", "q", "sys"}
+
+
+def test_the_names_of_a_comprehension_are_its_own_in_every_python():
+    source = "a = [[q for q in step] for step in b]\nc = {step: {v for v in d} for step in e}\nf = [x for x in g]"
+    ours = Cell(0, nbformat.v4.new_code_cell(source))
+    assert ours.uses == {"b", "d", "e", "g"}  # Python 3.12 keeps step, v and x in the table of the module
+    assert ours.binds == {"a", "c", "f"}

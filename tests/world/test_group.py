@@ -1,9 +1,12 @@
-"""Engines as ranks: an engine that has just registered may miss its first message."""
+"""Engines as ranks: who they are, and that one that has just registered may miss its first message."""
+
+import platform
+from types import SimpleNamespace
 
 import pytest
 
 from distlearn.comm import CommError
-from distlearn.world import group
+from distlearn.world import group, remote
 from distlearn.world.group import Group
 
 
@@ -38,6 +41,18 @@ class Client:
         answered = self.asked[self.target] > self.lost[self.target]
         return Call({"rank": self.target} if answered else None)
 
+    def direct_view(self, targets):
+        return SimpleNamespace(client=self, targets=targets, use_cloudpickle=lambda: None)
+
+
+class OtherPython(Client):
+    """Engines of which the second runs another version of Python."""
+
+    def apply_async(self, function, *args):
+        assert function is remote.hello, "functions may not travel there"
+        theirs = {"python": "3.10.2", "executable": "/opt/old/bin/python"} if self.target else {}
+        return Call(remote.hello(False) | theirs)
+
 
 def group_of(lost, monkeypatch):
     monkeypatch.setattr(group, "FIRST_PATIENCE", 0.01)
@@ -56,3 +71,11 @@ def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
 def test_an_engine_that_never_answers_is_named(monkeypatch):
     with pytest.raises(CommError, match="engine 1 does not answer"):
         group_of({0: 0, 1: 10**9}, monkeypatch)._ask_who([0, 1])
+
+
+def test_engines_of_another_python_are_refused():
+    """Their first function would end them without a word (shown with 3.12 and 3.13)."""
+    view = OtherPython({0: 0, 1: 0}).direct_view([0, 1])
+    wanted = rf"engine 1 runs Python 3.10.2 \(/opt/old/bin/python\), this process Python {platform.python_version()} "
+    with pytest.raises(CommError, match=wanted):
+        Group(view, mpi=False)

@@ -114,7 +114,8 @@ class Cell:
         """Names of the notebook that the cell reads, also inside its functions; not their parameters and locals."""
         if self.tree is None:
             return set()
-        names, todo = set(), [symtable.symtable(self.python, "cell", "exec")]
+        tree = _Generators().visit(ast.parse(self.python))
+        names, todo = set(), [symtable.symtable(ast.unparse(tree), "cell", "exec")]
         while todo:
             table = todo.pop()
             top = table.get_type() == "module"
@@ -216,6 +217,19 @@ class Source:
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _SCOPES += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class _Generators(ast.NodeTransformer):
+    """Turns comprehensions into generators: from Python 3.12 on only these have a symbol table for their own names."""
+
+    def visit_ListComp(self, node):
+        return ast.GeneratorExp(self.visit(node.elt), [self.visit(g) for g in node.generators])
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node):
+        pair = ast.Tuple([self.visit(node.key), self.visit(node.value)], ast.Load())
+        return ast.GeneratorExp(pair, [self.visit(g) for g in node.generators])
 
 
 def _docstring_lines(node) -> int:
