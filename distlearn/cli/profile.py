@@ -56,7 +56,7 @@ def profile(models, batches, threads, seconds, products, out):
     sweeps, folder = {}, make_folder(out)
     with plain_errors(ValueError, TimeoutError):
         for name in models:
-            with closing(make_progress(name)) as progress:
+            with closing(make_progress(name, "%")) as progress:
                 sweeps[name] = nn.profile_sweep(
                     name, batches=batches, threads=threads, seconds=seconds, progress=progress
                 )

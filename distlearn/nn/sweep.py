@@ -66,6 +66,7 @@ def profile_sweep(
         Stop after about this time.
     progress : callable, optional
         `progress(percent, 100, batch=..., layer=...)` before every layer; percent of the work, in flops.
+        `distlearn.world.progress.Bar(unit="%")` shows a bar.
 
     Returns
     -------
