@@ -44,10 +44,12 @@ class Lines:
         now, samples = time.perf_counter(), values.get("samples", 0)
         began, before = self._first = self._first or (now, samples)
         rate = f", {(samples - before) / (now - began):,.0f} samples/s" if samples > before else ""
-        loss = f", loss {values['loss']:.4g}" if "loss" in values else ""
-        others = "".join(f", {name} {v}" for name, v in values.items() if name not in ("loss", "samples"))
+        texts = {
+            name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in values.items() if name != "samples"
+        }
+        others = "".join(f", {name} {text}" for name, text in texts.items())
         done = f"{step} %" if self._unit == "%" else f"{self._unit} {step:,} of {total:,}"
-        say(f"{self._label}: {done}{others}{loss}{rate}", err=True)
+        say(f"{self._label}: {done}{others}{rate}", err=True)
 
     def close(self) -> None:
         """Do nothing."""

@@ -41,6 +41,16 @@ class History:
     losses: list[float] = field(default_factory=list)
     recoveries: list = field(default_factory=list)
 
+    def __repr__(self):
+        if not self.epochs:
+            return f"History({len(self.losses)} steps, no epoch)"
+        last = self.last
+        names = ("train", "val", "test")
+        shares = [(name, getattr(last, f"{name}_accuracy")) for name in names]
+        known = "".join(f", {name} accuracy {share:.1%}" for name, share in shares if share is not None)
+        lost = f", {len(self.recoveries)} recoveries" if self.recoveries else ""
+        return f"History({len(self.epochs)} epochs, {last.seconds:.3g} s: loss {last.loss:.3g}{known}{lost})"
+
     def column(self, name: str) -> np.ndarray:
         """Return one field of all epochs as an array (NaN where it was not evaluated)."""
         if name not in Epoch._fields:
