@@ -251,8 +251,8 @@ def _finding(runs, names) -> str:
             return f"Loss is {values[0][0]:.3g} after one epoch"
         verb = "falls" if values[0][-1] < values[0][0] else "goes"
         return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
-    ends = ", ".join(f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True))
-    return f"Accuracy at the end: {ends}"
+    ends = [f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True)]
+    return f"Accuracy at the end: {', '.join(ends if len(ends) < 3 else ends[-1:])}"  # three are wider than the panel
 
 
 def _label(ax, x, names, longest: float) -> None:

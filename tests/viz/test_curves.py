@@ -118,6 +118,13 @@ def test_a_single_epoch_stands_at_1():
         assert {1.0} == {t for t in ax.get_xticks() if 0 < t < 2}
 
 
+def test_titles_are_no_wider_than_their_panels(histories):
+    names = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
+    for ax in viz.plot_history(histories["2 ranks"], y=names):
+        ax.figure.canvas.draw()
+        assert ax._left_title.get_window_extent().x1 <= ax.get_window_extent().x1 + 10
+
+
 def test_epochs_without_accuracy_are_left_out():
     ax = viz.plot_history(history([3, 2, 1], [None, 0.5, 0.6]), y="val_accuracy")
     assert ax.lines[0].get_xdata().tolist() == [2, 3]

@@ -38,7 +38,7 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     n, c_in, c_out, h, w : int
         Batch, channels, rows and columns of the image.
     k : int
-        Rows and columns of the (square) kernel; 3 for Winograd.
+        Rows and columns of the kernel; 3 for Winograd.
     m : {2, 4}
         Winograd's tile of outputs is m x m.
     fft_constant : float
@@ -54,9 +54,9 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
 
     - direct, im2col: work n c_in c_out h w k^2, depth 1 + ceil(log2(c_in k^2))
     - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
-      multiply-add is 4 real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out)
-      + 4 H (W / 2 + 1) n c_in c_out, depth 2 per level of the transforms there and back, 2 for a complex product, and
-      ceil(log2 c_in)
+      multiply-add is 4
+      real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out) + 4 H (W / 2 + 1) n c_in c_out, depth
+      2 per level of the transforms there and back, 2 for a complex product, and ceil(log2 c_in)
     - winograd: work c_in c_out (alpha r^2 + alpha^2 r) + P c_in (2 alpha^3) + P c_out (alpha^2 m + alpha m^2)
       + P c_in c_out alpha^2, depth 2 (1 + ceil(log2 alpha)) twice and 1 + ceil(log2 c_in) between
 
