@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import click
+
 
 class Preset(NamedTuple):
     """Options of `distlearn train`, by the name of the parameter, and what a reader must know about them."""
@@ -52,3 +54,18 @@ PRESETS = {
 """The first two are two readings of one experiment: Fashion-MNIST, two hidden layers, sigmoid, learning rate 0.01, 60
 iterations, sequential against data-parallel on 2 and 4 ranks. "Iteration" may mean either; the widths 128 and 64 are
 ours."""
+
+
+def note_of(ctx: click.Context) -> str:
+    """Return what the chosen preset says about itself, and which of its options the command line has changed."""
+    name = ctx.params["preset"]
+    if name is None:
+        return ""
+    given = [
+        option
+        for option in PRESETS[name].options
+        if ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
+    ]
+    changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in given)
+    changed = f" (--preset {name} as it stands; here {changed} differed)" if changed else ""
+    return PRESETS[name].note + changed

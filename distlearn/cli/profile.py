@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
     if not found:
         raise click.BadParameter(f"{value!r}, expected batch sizes such as 1,16,256", ctx, param)
     return found
+
+
+def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
+    """Profile one model; also say whether that ended by itself, not by Ctrl-C."""
+    from .. import nn
+
+    began = time.perf_counter()
+    with closing(make_progress(name, "%")) as progress:
+        found = nn.profile_sweep(name, batches=batches, threads=threads, seconds=seconds, progress=progress)
+    out_of_time = seconds is not None and time.perf_counter() - began > seconds
+    return found, len(found) == len(batches) or out_of_time
 
 
 @click.command()
@@ -48,25 +60,29 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
 def profile(models, batches, threads, seconds, products, out):
     """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.
 
-    Every layer is measured by itself, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C keeps the batch
-    sizes that are done.
+    Every layer is measured by itself, so that AlexNet with 1,024 images fits into a laptop. Ctrl-C ends it, and keeps
+    the models and batch sizes that are done.
     """
     from .. import nn, viz
 
-    sweeps, folder = {}, make_folder(out)
+    sweeps, folder, whole = {}, make_folder(out), True
     with plain_errors(ValueError, TimeoutError):
         for name in models:
-            with closing(make_progress(name)) as progress:
-                sweeps[name] = nn.profile_sweep(
-                    name, batches=batches, threads=threads, seconds=seconds, progress=progress
-                )
-            for found in sweeps[name]:
+            try:
+                sweeps[name], whole = _sweep(name, batches, threads, seconds)
+            except KeyboardInterrupt:  # before its first batch size was done: the models before it are kept
+                if not sweeps:
+                    raise
+                whole = False
+            for found in sweeps.get(name, ()):
                 say(f"\n{name}, {found}")
+            if not whole:
+                break
     figures = {"batching.png": viz.plot_batching(sweeps)}
     for name, profiles in sweeps.items():
         figures[f"{name}-layers.png"] = viz.plot_layers(profiles, model=name)
         figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True, model=name)
-    if products:
+    if products and whole:
         figures["products.png"] = viz.plot_products(nn.skinny_products(batches, threads=threads))
     for name, figure in figures.items():
         viz.save(figure, folder / name, close=True)

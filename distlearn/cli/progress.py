@@ -11,26 +11,28 @@ LINES = 10
 """At most so many lines where there is no bar."""
 
 
-def make_progress(label: str):
+def make_progress(label: str, unit: str = "step"):
     """Return the progress of one run: call it with `(step, total, **values)`, and `close()` it.
 
     Parameters
     ----------
     label : str
         Stands in front: "4 ranks".
+    unit : str
+        What is counted; "%" if the total is 100 of it.
     """
     if sys.stderr.isatty():
         from ..world.progress import Bar
 
-        return Bar(label)
-    return Lines(label)
+        return Bar(label, unit)
+    return Lines(label, unit)
 
 
 class Lines:
     """Progress for a file or a pipe: some lines in all."""
 
-    def __init__(self, label: str):
-        self._label, self._shown = label, -1
+    def __init__(self, label: str, unit: str = "step"):
+        self._label, self._unit, self._shown = label, unit, -1
         self._first = None  # time and samples of the first report: starting ranks is not training
 
     def __call__(self, step, total, **values) -> None:
@@ -42,8 +44,12 @@ class Lines:
         now, samples = time.perf_counter(), values.get("samples", 0)
         began, before = self._first = self._first or (now, samples)
         rate = f", {(samples - before) / (now - began):,.0f} samples/s" if samples > before else ""
-        loss = f", loss {values['loss']:.4g}" if "loss" in values else ""
-        say(f"{self._label}: step {step:,} of {total:,}{loss}{rate}", err=True)
+        texts = {
+            name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in values.items() if name != "samples"
+        }
+        others = "".join(f", {name} {text}" for name, text in texts.items())
+        done = f"{step} %" if self._unit == "%" else f"{self._unit} {step:,} of {total:,}"
+        say(f"{self._label}: {done}{others}{rate}", err=True)
 
     def close(self) -> None:
         """Do nothing."""

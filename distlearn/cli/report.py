@@ -11,7 +11,6 @@ from typing import NamedTuple
 from ..train.program import learning_rate
 from .console import console, say
 from .output import draw, write_json
-from .presets import PRESETS
 
 
 class Experiment(NamedTuple):
@@ -19,7 +18,8 @@ class Experiment(NamedTuple):
 
     settings: object
     dataset: object
-    preset: str | None
+    note: str
+    """What a preset says about itself."""
     folder: Path
     load: float
     """Cores that other programs used before the first run."""
@@ -100,7 +100,7 @@ def notes(runs, about: Experiment) -> list[str]:
     lines = _about_simulation(runs[-1].place) if simulated else _about_cores(runs, about.load)
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
-    return lines + ([PRESETS[about.preset].note] if about.preset else [])
+    return lines + ([about.note] if about.note else [])
 
 
 def _about_simulation(place) -> list[str]:

@@ -88,8 +88,10 @@ def place_under_mpi(options, size, sizes, ranks):
 
 def check_data(settings: Settings, places):
     """Load the data here first: what is wrong with it shows before any rank is started, and a download happens once."""
-    from .. import data
+    from .. import backend, data
 
+    if settings.device == "gpu" and not backend.has_gpu():
+        raise ValueError("--device gpu, but no usable GPU was found (see `distlearn doctor`); leave it out for the CPU")
     dataset = data.load(settings.data, dtype=settings.dtype)
     dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
     most = max(place.size for place in places)

@@ -13,7 +13,7 @@ from ..train import MODELS, STRATEGIES, Settings
 from .console import plain_errors
 from .options import WORLDS, parse_numbers, parse_sizes, require_positive
 from .output import make_folder
-from .presets import PRESETS
+from .presets import PRESETS, note_of
 from .request import check_data, folder_of, place_under_mpi, places_of, settings_of
 
 DEFAULT = Settings()
@@ -159,6 +159,7 @@ def train(preset, size, sizes, out, force, **options):
     from .report import Experiment, report
 
     check_applies(click.get_current_context())
+    note = note_of(click.get_current_context())
     with plain_errors(ValueError, OSError):
         settings = settings_of(options)
         ranks = mpi_size()
@@ -169,7 +170,7 @@ def train(preset, size, sizes, out, force, **options):
         dataset = check_data(settings, places)
     folder = make_folder(folder_of(out, settings, places), force)
     load = 0.0 if ranks else busy_cores()  # ranks that wait for this one are no other programs
-    about = Experiment(settings, dataset, preset, folder, load)
+    about = Experiment(settings, dataset, note, folder, load)
     if ranks:
         train_as_rank(places[0], settings, lambda runs: report(runs, about))
         return

@@ -242,10 +242,20 @@ def check_output(what: str, x, rank: int) -> None:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
 
+SHOWN = 8
+"""Errors show arrays of so many values, at most."""
+
+
+def _shown(value) -> str:
+    """Show an argument in an error; of a large array, passed where a number belongs, kind and shape are enough."""
+    large = getattr(value, "size", 0) > SHOWN
+    return f"<{type(value).__name__} of shape {value.shape}>" if large else repr(value)
+
+
 def check_peer(what: str, peer: int, rank: int, size: int) -> None:
     """Raise unless `peer` is another rank of the communicator."""
     if not isinstance(peer, (int, np.integer)) or not 0 <= peer < size:
-        raise ValueError(f"rank {rank}: {what}={peer!r}, expected a rank from 0 to {size - 1}")
+        raise ValueError(f"rank {rank}: {what}={_shown(peer)}, expected a rank from 0 to {size - 1}")
     if peer == rank:
         raise ValueError(f"rank {rank}: {what}={peer} is this rank itself; copy the array instead of sending it")
 
@@ -253,7 +263,7 @@ def check_peer(what: str, peer: int, rank: int, size: int) -> None:
 def check_root(root: int, rank: int, size: int) -> None:
     """Raise unless `root` is a rank of the communicator."""
     if not isinstance(root, (int, np.integer)) or not 0 <= root < size:
-        raise ValueError(f"rank {rank}: root={root!r}, expected a rank from 0 to {size - 1}")
+        raise ValueError(f"rank {rank}: root={_shown(root)}, expected a rank from 0 to {size - 1}")
 
 
 def check_op(op: str, rank: int) -> None:
@@ -273,7 +283,7 @@ def check_tag(tag: int, rank: int, n_tags: float = float("inf")) -> None:
     """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
         bound = f"from 0 to {n_tags - 1}" if n_tags < float("inf") else "of 0 or more"
-        raise ValueError(f"rank {rank}: tag={tag!r}, expected a whole number {bound}")
+        raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number {bound}")
 
 
 def check_rows(what: str, x, rank: int, size: int) -> None:

@@ -66,8 +66,8 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
     >>> c.restore()
     array([0.05, 0.05, 5.1 , 5.1 ], dtype=float32)
     """
-    if not 2 <= clusters <= 256:
-        raise ValueError(f"cluster: clusters is {clusters!r}, expected 2 to 256")
+    if not isinstance(clusters, (int, np.integer)) or not 2 <= clusters <= 256:
+        raise ValueError(f"cluster: clusters is {clusters!r}, expected a whole number from 2 to 256")
     x = to_numpy(x)
     values = np.sort(x, axis=None).astype(np.float64)
     if not len(values):

@@ -100,6 +100,12 @@ def count_operations(function, *arrays) -> Counted:
     --------
     >>> count_operations(lambda a, b: a @ b + 1, np.ones((2, 4)), np.ones((4, 3)))
     Counted(multiply_adds=24, transforms=0, others=6, depth=4)
+
+    A layer's weights must be strict arrays, too:
+
+    >>> from distlearn.nn import Linear, StrictArray, move
+    >>> count_operations(move(Linear(4, 3), StrictArray).forward, np.ones((2, 4), "float32"))
+    Counted(multiply_adds=24, transforms=0, others=6, depth=4)
     """
     from .strict import StrictArray  # which needs this module
 

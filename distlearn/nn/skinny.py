@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import get_xp
 from .profile import clock_of
-from .sweep import BATCHES
+from .sweep import BATCHES, batch_sizes
 
 
 class Product(NamedTuple):
@@ -32,7 +32,7 @@ def skinny_products(
 
     Parameters
     ----------
-    batches : sequence of int
+    batches : int or sequence of int
     d_in, d_out : int
     repeats : int
         The median of so many.
@@ -48,6 +48,7 @@ def skinny_products(
     """
     from threadpoolctl import threadpool_limits
 
+    batches = batch_sizes("skinny_products", batches)
     matrix, clock = xp.ones((d_in, d_out), dtype), clock_of(xp, threads)
     with threadpool_limits(threads, user_api="blas"):
         return [_time_product(xp.ones((n, d_in), dtype), matrix, repeats, clock) for n in batches]

@@ -50,7 +50,7 @@ def profile_sweep(
         A name such as "alexnet", or a model.
     sample : tuple of int, optional
         Shape of one sample; known for models by name.
-    batches : sequence of int
+    batches : int or sequence of int
     repeats : int
         The median of so many passes, but no further one once a layer has taken half a second at a batch size; one
         pass before them warms up.
@@ -66,6 +66,7 @@ def profile_sweep(
         Stop after about this time.
     progress : callable, optional
         `progress(percent, 100, batch=..., layer=...)` before every layer; percent of the work, in flops.
+        `distlearn.world.progress.Bar(unit="%")` shows a bar.
 
     Returns
     -------
@@ -86,8 +87,7 @@ def profile_sweep(
         model, sample = known.build(dtype=dtype), known.sample if sample is None else sample
     if sample is None:
         raise ValueError("profile_sweep: sample is None, expected the shape of one sample")
-    if not batches or min(batches) < 1:
-        raise ValueError(f"profile_sweep: batches are {batches!r}, expected one or more batch sizes of 1 or more")
+    batches = batch_sizes("profile_sweep", batches)
     xp = get_xp(model.params[0].data)
     memory = free_memory(xp) / 2 if memory is None else memory
     how = _How(xp, np.dtype(dtype), repeats, memory, clock_of(xp, threads))
@@ -102,6 +102,14 @@ def profile_sweep(
             raise
         warnings.warn(f"profile_sweep: stopped; measured up to a batch of {profiles[-1].batch:,}", stacklevel=2)
     return profiles
+
+
+def batch_sizes(where: str, batches) -> tuple[int, ...]:
+    """Return one batch size or several as a tuple; raise if they are no whole numbers of 1 or more."""
+    found = tuple(np.atleast_1d(np.asarray(batches)).tolist())
+    if not found or not all(isinstance(n, int) and n >= 1 for n in found):
+        raise ValueError(f"{where}: batches are {batches!r}, expected one or more batch sizes of 1 or more")
+    return found
 
 
 class _How(NamedTuple):

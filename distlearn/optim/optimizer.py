@@ -56,6 +56,9 @@ class Optimizer:
         self.states = [rule.init(p.data) for p in self.params]
         self.steps = 0
 
+    def __repr__(self):
+        return f"{type(self).__name__}({self.rule}, {self.lr}, {len(self.params)} parameters, {self.steps} steps done)"
+
     def step(self) -> None:
         """Update every parameter from its gradient."""
         if self.clip_norm is not None:

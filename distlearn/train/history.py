@@ -41,6 +41,16 @@ class History:
     losses: list[float] = field(default_factory=list)
     recoveries: list = field(default_factory=list)
 
+    def __repr__(self):
+        if not self.epochs:
+            return f"History({len(self.losses)} steps, no epoch)"
+        last = self.last
+        names = ("train", "val", "test")
+        shares = [(name, getattr(last, f"{name}_accuracy")) for name in names]
+        known = "".join(f", {name} accuracy {share:.1%}" for name, share in shares if share is not None)
+        lost = f", {len(self.recoveries)} recoveries" if self.recoveries else ""
+        return f"History({len(self.epochs)} epochs, {last.seconds:.3g} s: loss {last.loss:.3g}{known}{lost})"
+
     def column(self, name: str) -> np.ndarray:
         """Return one field of all epochs as an array (NaN where it was not evaluated)."""
         if name not in Epoch._fields:
@@ -51,6 +61,17 @@ class History:
     def last(self) -> Epoch:
         """The last epoch."""
         return self.epochs[-1]
+
+    def reached(self, loss: float) -> Epoch | None:
+        """Return the first epoch whose mean training loss is `loss` or less; None if training never came so far.
+
+        Examples
+        --------
+        >>> history = History([Epoch(1, 0.5, 100, 2.0), Epoch(2, 1.0, 200, 0.9), Epoch(3, 1.5, 300, 0.4)])
+        >>> history.reached(1.0).epoch, history.reached(1.0).seconds, history.reached(0.1)
+        (2, 1.0, None)
+        """
+        return next((e for e in self.epochs if e.loss <= loss), None)
 
     @property
     def samples_per_second(self) -> float:

@@ -140,6 +140,10 @@ class Result:
     history: History
     params: dict[str, np.ndarray] | None
 
+    def __repr__(self):
+        params = None if self.params is None else f"<{len(self.params)} arrays>"
+        return f"Result({self.history!r}, params={params})"
+
 
 def _model(settings: Settings, dataset):
     """Make the network on its device; raise if the data do not fit it."""

@@ -19,6 +19,10 @@ Y_NAMES = {
 }
 SAME = 0.02
 """Curves that stay so close together, as a share of the panel's range, count as lying on top of each other."""
+MOST = 9.0
+"""How much broader than the topmost the lowest of curves on top of each other is, at most [points]."""
+CROWD = 6
+"""With more curves than so many, their names stand beside the panel, not in it."""
 
 
 class _Curve(NamedTuple):
@@ -36,7 +40,7 @@ class _Curve(NamedTuple):
 def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, axes=None, title=None):
     """Draw learning curves: a panel for the loss, a panel for the accuracies.
 
-    Curves on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.
+    Runs on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.
 
     Parameters
     ----------
@@ -69,11 +73,12 @@ def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, a
         raise ValueError(f"plot_history: x is {x!r}, expected one of {', '.join(X_NAMES)}")
     curves = [_curves(runs, x, names) for names in panels]
     targets = _targets(ax, axes, len(panels))
-    looks = _looks(len(runs), _on_top(curves))
+    looks = _looks(len(runs), _on_top(curves, len(runs)))
     longest = max(len(c.x) for lines in curves for c in lines)
     for target, names, lines in zip(targets, panels, curves, strict=True):
         _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a ribbon
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
+    _name_crowds(targets)
     for target, names in zip(targets, panels, strict=True):
         if title is None:
             target.set_title(_finding(runs, names))
@@ -163,41 +168,61 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
         _name_curves(ax, curves)
 
 
-def _looks(n: int, stack: list[int]) -> list[dict]:
-    """Look of each of n runs, the same in every panel.
+def _looks(n: int, groups: list[list[int]]) -> list[dict]:
+    """Look of each of n runs, the same in every panel, and no two alike.
 
     Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
     """
-    colours = [COLORS[i % len(COLORS)] for i in range(n)]
-    if stack:
-        light_to_dark = sorted(COLORS, key=lightness, reverse=True)
-        colours = [light_to_dark[i % len(COLORS)] for i in np.linspace(0, max(n, len(COLORS)) - 1, n).astype(int)]
     looks = []
-    for i, colour in enumerate(colours):
-        look = {"color": colour, "linestyle": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)]}
-        if i in stack:
-            above = len(stack) - 1 - stack.index(i)
-            look |= {"linestyle": "-", "linewidth": 1.6 + 3.0 * above, "markersize": 4.5 + 3.0 * above, "marker": "o"}
-        looks.append(look)
+    for i in range(n):
+        style = i + i // len(COLORS)  # the seventh run has the first one's colour, but another line and marker
+        look = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[style % len(LINES)]}
+        looks.append(look | {"marker": MARKERS[style % len(MARKERS)]})
+    for group in groups:
+        colours = [looks[i]["color"] for i in group]
+        if len(group) == n:  # nothing else in the figure: all the colours there are, and the same marker
+            colours = [COLORS[i % len(COLORS)] for i in range(n)] if n > len(COLORS) else _spread(n)
+        step = min(3.0, MOST / (len(group) - 1))
+        for i, colour in zip(group, sorted(colours, key=lightness, reverse=True), strict=True):
+            above = step * (len(group) - 1 - group.index(i))
+            looks[i] |= {"color": colour, "linestyle": "-", "linewidth": 1.6 + above, "markersize": 4.5 + above}
+            looks[i] |= {"marker": "o"} if len(group) == n else {}
     return looks
 
 
-def _on_top(panels: list[list[_Curve]]) -> list[int]:
-    """Numbers of the runs of which some curve lies on top of another run's, all along."""
-    found = set()
-    for curves in panels:
-        close = SAME * float(np.ptp(np.concatenate([c.y for c in curves]))) + 1e-12
-        for a, b in combinations(curves, 2):
-            same = a.name == b.name and a.y.shape == b.y.shape and np.abs(a.y - b.y).max() <= close
-            found |= {a.run, b.run} if same and np.allclose(a.x, b.x, rtol=SAME) else set()
-    return sorted(found)
+def _spread(n: int) -> list[str]:
+    """Pick n of the colours, from the lightest to the darkest."""
+    light_to_dark = sorted(COLORS, key=lightness, reverse=True)
+    return [light_to_dark[i] for i in np.linspace(0, len(COLORS) - 1, n).astype(int)]
+
+
+def _on_top(panels: list[list[_Curve]], n: int) -> list[list[int]]:
+    """Groups of runs whose curves lie on top of each other all along, in every panel."""
+    group = list(range(n))  # of each run: the first run on which it lies
+    for i, j in combinations(range(n), 2):
+        if group[j] == j and group[i] == i and all(_same(curves, i, j) for curves in panels):
+            group[j] = i
+    members = [[i for i in range(n) if group[i] == first] for first in range(n)]
+    return [runs for runs in members if len(runs) > 1]
+
+
+def _same(curves: list[_Curve], i: int, j: int) -> bool:
+    """Whether the curves of two runs in a panel are so close together that they hide each other."""
+    close = SAME * float(np.ptp(np.concatenate([c.y for c in curves]))) + 1e-12
+    pairs = zip((c for c in curves if c.run == i), (c for c in curves if c.run == j), strict=True)
+    return all(
+        a.y.shape == b.y.shape and np.abs(a.y - b.y).max() <= close and np.allclose(a.x, b.x, rtol=SAME)
+        for a, b in pairs
+    )
 
 
 def _name_curves(ax, curves) -> None:
-    """Write each name at the end of its curve where there is room for it, else make a legend."""
+    """Write each name at the end of its curve where there is room for it, else make a legend; leave crowds alone."""
     ends = sorted(float(c.y[-1]) for c in curves)
     low, high = ax.get_ylim()
-    apart = len(ends) <= 6 and np.diff(ends).min(initial=np.inf) > 0.08 * (high - low)
+    apart = np.diff(ends).min(initial=np.inf) > 0.08 * (high - low)
+    if len(curves) > CROWD:
+        return
     if not apart or len({float(c.x[-1]) for c in curves}) > 1:
         ax.legend(loc="best", handlelength=2.8)
         return
@@ -205,6 +230,14 @@ def _name_curves(ax, curves) -> None:
         where = {"xy": (c.x[-1], c.y[-1]), "xytext": (8, 0), "textcoords": "offset points", "annotation_clip": False}
         colour = line.get_color() if lightness(line.get_color()) < 60 else INK  # a light colour reads badly as text
         ax.annotate(line.get_label(), **where, color=colour, va="center", fontweight="bold")
+
+
+def _name_crowds(targets) -> None:
+    """Name many curves beside their panels; panels of the same runs share the names of the last one."""
+    names = [[line.get_label() for line in ax.lines if not line.get_label().startswith("_")] for ax in targets]
+    for i, ax in enumerate(targets):
+        if len(names[i]) > CROWD and names[i] not in names[i + 1 :]:
+            ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.8)
 
 
 def _finding(runs, names) -> str:
@@ -218,8 +251,8 @@ def _finding(runs, names) -> str:
             return f"Loss is {values[0][0]:.3g} after one epoch"
         verb = "falls" if values[0][-1] < values[0][0] else "goes"
         return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
-    ends = ", ".join(f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True))
-    return f"Accuracy at the end: {ends}"
+    ends = [f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True)]
+    return f"Accuracy at the end: {', '.join(ends if len(ends) < 3 else ends[-1:])}"  # three are wider than the panel
 
 
 def _label(ax, x, names, longest: float) -> None:

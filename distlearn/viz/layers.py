@@ -98,7 +98,8 @@ def plot_batching(sweeps, *, ax=None, title=None):
     ax.legend()
     best = max(gains, key=lambda name: gains[name].max())
     where = sweeps[best][int(gains[best].argmax())].batch
-    finding = f"{best} gains most: {gains[best].max():.3g} times, with a batch of {where:,}"
+    most = "gains" if len(sweeps) == 1 else "gains most:"
+    finding = f"{best} {most} {gains[best].max():.3g} times, with a batch of {where:,}"
     ax.set_title(finding if title is None else title)
     return ax
 

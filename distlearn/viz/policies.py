@@ -148,7 +148,8 @@ def plot_throughput(runs, *, ax=None, title=None):
         ax.errorbar(middle, row, xerr=[[middle - rates.min()], [rates.max() - middle]], color=INK, capsize=3)
         updates = np.median([run.throughput for run in several])
         dropped = np.mean([run.dropped / len(run.gradients) for run in several])
-        text = f"{updates:,.0f} updates/s" + (f", {dropped:.0%} dropped" if dropped else "")
+        text = f"{updates:,.0f}" if updates >= 100 else f"{updates:.2g}"
+        text += " updates/s" + (f", {dropped:.0%} dropped" if dropped else "")
         ax.annotate(text, (float(rates.max()), row), (6, 0), textcoords="offset points", va="center", color=INK)
         top = max(top, float(rates.max()))
     ax.set_yticks(range(len(runs)), list(runs)[::-1])

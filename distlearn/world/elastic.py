@@ -85,6 +85,10 @@ class ElasticRun:
     progress: list[tuple[float, int]] = field(default_factory=list)
     seconds: float = 0.0
 
+    def __repr__(self):
+        done = self.progress[-1][1] if self.progress else 0
+        return f"ElasticRun({len(self.results)} ranks, {done} steps in {self.seconds:.3g} s, restarts={self.restarts})"
+
     @property
     def seconds_lost(self) -> float:
         """Time that failures cost [s]."""

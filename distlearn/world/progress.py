@@ -42,8 +42,8 @@ class Bar:
     A value called `samples` is a count since the start; it is shown as samples/s since the first report.
     """
 
-    def __init__(self, description: str = ""):
-        self._bar, self._description = None, description
+    def __init__(self, description: str = "", unit: str = "step"):
+        self._bar, self._description, self._unit = None, description, unit
         self._seen = self._first = None
 
     def __call__(self, step, total, **values) -> None:
@@ -54,7 +54,7 @@ class Bar:
         if self._bar is None:
             from tqdm.auto import tqdm
 
-            self._bar = tqdm(total=total, desc=self._description, unit="step", dynamic_ncols=True)
+            self._bar = tqdm(total=total, desc=self._description, unit=self._unit, dynamic_ncols=True)
         self._bar.total = total
         shown = {}
         for name, value in values.items():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
+from distlearn import nn
 from distlearn.cli import main
 
 
@@ -22,6 +24,27 @@ def test_it_writes_tables_pictures_and_numbers(tmp_path):
     content = json.loads((tmp_path / "out" / "profiles.json").read_text(encoding="utf-8"))
     assert [p["batch"] for p in content["models"]["mlp"]] == [1, 4]
     assert content["models"]["mlp"][1]["layers"][0]["flops"] == 2 * 2 * 4 * 784 * 256
+
+
+@pytest.mark.parametrize("where", ["in the middle", "before the first"])
+def test_an_interrupt_ends_it_and_keeps_what_is_done(tmp_path, monkeypatch, where):
+    asked, sweep = [], nn.profile_sweep
+
+    def interrupted(name, *, batches, **options):
+        asked.append(name)
+        if name == "mlp" and where == "before the first":
+            raise KeyboardInterrupt
+        return sweep(name, batches=batches[: 1 if name == "mlp" else None], **options)
+
+    monkeypatch.setattr(nn, "profile_sweep", interrupted)
+    result = call("lenet", "mlp", "cnn", "--batches", "1,2", "--products", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    assert asked == ["lenet", "mlp"]
+    content = json.loads((tmp_path / "out" / "profiles.json").read_text(encoding="utf-8"))["models"]
+    assert {name: len(profiles) for name, profiles in content.items()} == (
+        {"lenet": 2, "mlp": 1} if where == "in the middle" else {"lenet": 2}
+    )
+    assert not (tmp_path / "out" / "products.png").exists()
 
 
 def test_errors_name_the_value(tmp_path):

@@ -160,6 +160,7 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert (settings["data"], settings["epochs"]) == ("digits", 2)
     assert [run["ranks"] for run in content["runs"]] == [1, 3]
     assert "60 passes" in result.output
+    assert "(--preset fashion-sigmoid as it stands; here --data, --epochs, --world, --sizes differed)" in result.output
 
 
 def test_large_batches_and_strategies_by_option(call, tmp_path):
@@ -173,6 +174,14 @@ def test_large_batches_and_strategies_by_option(call, tmp_path):
     assert result.exit_code == 0, result.output
     assert ", local_sgd" in result.output
     assert read(tmp_path / "averaged")["settings"]["average_every"] == 3
+
+
+@pytest.mark.parametrize("world", ["local", "mpi", "engines"])
+def test_a_gpu_that_is_not_there_is_told_in_a_line(call, monkeypatch, world):
+    monkeypatch.setattr("distlearn.backend.has_gpu", lambda: False)
+    result = call(*SMALL, "--device", "gpu", "--world", world)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: --device gpu, but no usable GPU was found")
 
 
 @pytest.mark.mpi
@@ -421,6 +430,8 @@ def test_progress_lines(capsys):
     assert len(err) == 11
     assert err[0] == "2 ranks: step 1 of 100, loss 1"
     assert "samples/s" in err[-1]
+    Lines("alexnet", "%")(40, 100, batch=64, layer="4.Conv2d")
+    assert capsys.readouterr().err == "alexnet: 40 %, batch 64, layer 4.Conv2d\n"
 
 
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (50.0, True)])

@@ -107,6 +107,8 @@ def test_arguments_in_the_wrong_order_are_named():
     for call in ("send", "recv"):
         with pytest.raises(RankError, match=r"(dest|source)=array\(\[.*expected a rank from 0 to 1"):
             SimWorld(2).run(lambda comm, call=call: getattr(comm, call)(1 - comm.rank, np.ones(2)))
+    with pytest.raises(RankError, match=r"root=<ndarray of shape \(2, 50\)>, expected a rank from 0 to 1"):
+        SimWorld(2).run(lambda comm: comm.gather(np.ones(50), np.empty((2, 50))))  # gather makes its result itself
 
 
 def test_an_incomplete_collective_is_a_deadlock():

@@ -86,9 +86,12 @@ def test_sweep_by_name_and_by_model():
     assert nn.profile_sweep(model, (6,), (2,), repeats=1)[0].layers[0].flops == 3 * 2 * 2 * 6 * 3
     with pytest.raises(ValueError, match="sample is None"):
         nn.profile_sweep(model)
-    for batches in ((), (4, 0)):
+    assert [p.batch for p in nn.profile_sweep(model, (6,), 3, repeats=1)] == [3]
+    for batches in ((), (4, 0), (2.5,), "all"):
         with pytest.raises(ValueError, match=r"batches are .*, expected one or more batch sizes of 1 or more"):
             nn.profile_sweep("mlp", batches=batches)
+        with pytest.raises(ValueError, match="skinny_products: batches are "):
+            nn.skinny_products(batches, 4, 4)
 
 
 def test_sweep_measures_layers_by_themselves_on_inputs_of_the_right_shape():

@@ -80,6 +80,16 @@ def test_history_adds_up():
         history.column("accuracy")
 
 
+def test_what_a_cell_shows_of_a_run_fits_on_a_line(serial):
+    last = serial.history.last
+    assert f"History(2 epochs, {last.seconds:.3g} s: loss {last.loss:.3g}, " in repr(serial)
+    assert f"test accuracy {last.test_accuracy:.1%}" in repr(serial)
+    assert repr(serial).endswith("params=<6 arrays>)")
+    assert repr(dl.train.History(losses=[2.0])) == "History(1 steps, no epoch)"
+    run = dl.world.ElasticRun([serial] * 3, progress=[(1.0, 40)], seconds=2.5)
+    assert repr(run) == "ElasticRun(3 ranks, 40 steps in 2.5 s, restarts=[])"
+
+
 def test_it_learns():
     last = SimWorld(2).run(train, Settings(data="digits", epochs=12))[0].history.last
     assert last.test_accuracy > 0.93

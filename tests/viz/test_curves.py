@@ -91,9 +91,24 @@ def test_many_steps_have_no_markers():
 
 def test_seven_runs_and_more():
     ax = viz.plot_history({str(i): history([3 + i, 1 + i]) for i in range(9)}, y="loss")
-    assert len(ax.lines) == 9
+    looks = {(line.get_color(), str(line.get_linestyle()), line.get_marker()) for line in ax.lines}
+    assert len(looks) == len(ax.lines) == 9
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1, "names hide the curves"
     same = viz.plot_history({str(i): history([3, 1]) for i in range(9)}, y="loss")
-    assert same.lines[-1].get_linewidth() < same.lines[0].get_linewidth()
+    assert same.lines[-1].get_linewidth() < same.lines[0].get_linewidth() < 12
+
+
+def test_only_runs_that_agree_in_every_panel_are_stacked():
+    runs = {str(i): history([3, 2.5 - 0.2 * i], [0.1, 0.9]) for i in range(8)}  # accuracies are level, losses are not
+    runs["7"] = runs["0"]
+    loss, accuracy = viz.plot_history(runs)
+    for ax in (loss, accuracy):
+        widths = [line.get_linewidth() for line in ax.lines]
+        assert widths[0] > widths[7]
+        assert len(set(widths[1:7])) == 1
+    assert loss.get_legend() is None, "the panels share one legend"
+    assert [t.get_text() for t in accuracy.get_legend().get_texts()] == list(runs)
 
 
 def test_a_single_epoch_stands_at_1():
@@ -101,6 +116,13 @@ def test_a_single_epoch_stands_at_1():
     assert loss.get_title("left") == "Loss is 2.5 after one epoch"
     for ax in (loss, accuracy):
         assert {1.0} == {t for t in ax.get_xticks() if 0 < t < 2}
+
+
+def test_titles_are_no_wider_than_their_panels(histories):
+    names = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
+    for ax in viz.plot_history(histories["2 ranks"], y=names):
+        ax.figure.canvas.draw()
+        assert ax._left_title.get_window_extent().x1 <= ax.get_window_extent().x1 + 10
 
 
 def test_epochs_without_accuracy_are_left_out():

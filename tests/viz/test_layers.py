@@ -44,6 +44,8 @@ def test_batching_is_relative_to_the_smallest_batch():
     np.testing.assert_allclose(first.get_ydata(), [1, 4])
     np.testing.assert_allclose(second.get_ydata(), [1, 2])
     assert ax.get_title("left") == "alexnet gains most: 4 times, with a batch of 8"
+    alone = viz.plot_batching({"mlp": [profile(1), profile(8, 2.0)]})
+    assert alone.get_title("left") == "mlp gains 4 times, with a batch of 8"
     with pytest.raises(ValueError, match="at least one model"):
         viz.plot_batching({})
 

@@ -152,7 +152,7 @@ def check_plan(model, network, n: int, *, batch_size: int, progress=None, **opti
     network : Network or str
     n, batch_size : int
     progress : callable, optional
-        `progress(step, total, **values)` after every layout.
+        `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
     **options
         Go to `plan` and `simulate_layout`: input_shape, compute, cap_bytes, n_microbatches.
 

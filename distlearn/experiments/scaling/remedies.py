@@ -53,7 +53,7 @@ def remedies(
     batch : int
         Images for each node.
     progress : callable, optional
-        `progress(step, total, **values)` after every remedy.
+        `progress(step, total, **values)` after every remedy; `distlearn.world.progress.Bar()` shows a bar.
     **options
         Go to `scaling_curve`.
 

@@ -132,7 +132,7 @@ def scaling_curve(
     name, remedy : str
         Of the model, and of what `options` change, for the legend.
     progress : callable, optional
-        `progress(step, total, **values)` after every point.
+        `progress(step, total, **values)` after every point; `distlearn.world.progress.Bar()` shows a bar.
     **options
         Go to `simulate_step`: sample, compute, codec, cap_bytes, overlap.
 
@@ -185,6 +185,7 @@ def stall_study(
     batches : int or sequence of int
     scaling : {"weak", "strong"}
     progress : callable, optional
+        `progress(step, total, **values)` after every curve; `distlearn.world.progress.Bar()` shows a bar.
     **options
         Go to `scaling_curve`.
 
