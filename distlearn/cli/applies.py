@@ -12,7 +12,7 @@ APPLIES = {
     "n_microbatches": ("strategy", ("pipeline", "hybrid")),
     "accumulate": ("strategy", ("data",)),
     "average_every": ("strategy", ("local_sgd",)),
-    "overlap": ("strategy", _BUCKETS),
+    "overlap": ("strategy", (*_BUCKETS, "zero1", "zero2")),
     "bucket_kib": ("strategy", (*_BUCKETS, "zero1", "zero2", "zero3")),
     "hidden": ("model", ("mlp",)),
     "activation": ("model", ("mlp",)),

@@ -31,7 +31,7 @@ def modules(folder: Path, only: str = "") -> list[str]:
         raise click.ClickException(f"{folder} holds no bench_*.py: run this in a checkout of distlearn")
     chosen = [name for name in names if only in name]
     if not chosen:
-        raise click.UsageError(f"--only {only!r}: no such measurement, expected a part of {', '.join(names)}")
+        raise click.UsageError(f"--only {only!r}: no such module, expected a part of {', '.join(names)}")
     return chosen
 
 
@@ -100,7 +100,9 @@ def _number(value) -> str | None:
 
 @click.command()
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the records here.")
-@click.option("--only", default="", metavar="NAME", help="Only the measurements whose name contains this.")
+@click.option(
+    "--only", default="", metavar="MODULE", help="Only the modules whose name contains this, with all they measure."
+)
 @click.option("--quick", is_flag=True, help="Fewer repetitions: does it run, and roughly how fast?")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")

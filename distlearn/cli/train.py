@@ -141,8 +141,9 @@ def train(preset, size, sizes, out, force, **options):
     also schedule.png, and with --sizes speedup.png. Every rank has --threads BLAS threads, and so has the sequential
     run that speed-ups refer to.
 
-    With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result; and
-    engines that die are started anew and go on by themselves.
+    With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result
+    (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are started anew
+    and go on by themselves.
 
     \b
     distlearn train --data mnist --world engines --size 4 --epochs 5

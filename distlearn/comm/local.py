@@ -94,6 +94,10 @@ class LocalComm:
         check_reducible("reduce_scatter", x, op, 0)
         return x.reshape(-1).copy()
 
+    def ireduce_scatter(self, x, op="sum"):
+        """Return a handle that is done and holds that copy."""
+        return DoneWork(self.reduce_scatter(x, op))
+
     def all_gather(self, x):
         """Return a copy of `x` with an axis of length 1 in front."""
         check_buffer("all_gather", x, 0)

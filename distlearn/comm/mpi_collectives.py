@@ -71,6 +71,10 @@ class Collectives:
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce the flat array `x`; return this rank's share."""
+        return self.ireduce_scatter(x, op).wait()
+
+    def ireduce_scatter(self, x, op="sum"):
+        """Start a reduce-scatter; do not touch `x` before `wait`."""
         check_op(op, self.rank)
         check_buffer("reduce_scatter", x, self.rank)
         if self.strict:
@@ -81,7 +85,7 @@ class Collectives:
         out = empty(counts[self.rank], wide.dtype, wide)
         request = self.raw.Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
         finish = lambda: like(out.astype(x.dtype, copy=False), x)  # noqa: E731
-        return MPIWork(self, "reduce_scatter", x.nbytes, start, request, finish).wait()
+        return MPIWork(self, "reduce_scatter", x.nbytes, start, request, finish)
 
     def all_gather(self, x):
         """Return everyone's `x`, stacked."""

@@ -90,11 +90,15 @@ class NCCLComm(OnStream):
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce the flat array `x`; return this rank's share."""
+        return self.ireduce_scatter(x, op).wait()
+
+    def ireduce_scatter(self, x, op="sum"):
+        """Start a reduce-scatter; do not touch `x` before `wait`."""
         check_op(op, self.rank)
         check_buffer("reduce_scatter", x, self.rank)
         found = None if _on_host(x) else self._reduction(x, op)
         if found is None:
-            return self.host.reduce_scatter(x, op)
+            return self.host.ireduce_scatter(x, op)
         dtype, operator, parts = found
         places = shares(x.size, self.size)
         mine = places[self.rank]
@@ -109,7 +113,7 @@ class NCCLComm(OnStream):
                     at = x.data.ptr + place.start * x.itemsize
                     nccl.reduce(at, out.data.ptr, parts * count, dtype, operator, root, stream)
 
-        return self._start("reduce_scatter", x.nbytes, out, [x, out], launch).wait()
+        return self._start("reduce_scatter", x.nbytes, out, [x, out], launch)
 
     # -- moving data: as bytes, so that every dtype can travel ------------------------------------------------------
     def all_gather(self, x):

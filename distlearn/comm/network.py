@@ -60,8 +60,28 @@ class Network:
         from .presets import PRESETS
 
         if name not in PRESETS:
-            raise ValueError(f"Network.preset: {name!r}, expected one of {', '.join(PRESETS)}")
+            raise ValueError(f"the network is {name!r}, expected one of {', '.join(PRESETS)}")
         return PRESETS[name]
+
+    @classmethod
+    def of(cls, network):
+        """Return a network, looked up among the presets if it is a name.
+
+        Parameters
+        ----------
+        network : str or a model of costs
+            Such as a `Network`: what has the method `collective`.
+
+        Examples
+        --------
+        >>> Network.of("ethernet-10g") is Network.preset("ethernet-10g")
+        True
+        """
+        if isinstance(network, str):
+            return cls.preset(network)
+        if not hasattr(network, "collective"):
+            raise TypeError(f"the network is {network!r}, expected a Network or the name of one")
+        return network
 
     @staticmethod
     def fit(world, **options):

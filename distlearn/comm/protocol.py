@@ -146,6 +146,9 @@ class Communicator(Protocol):
         Shares are those of `numpy.array_split(x, size)`.
         """
 
+    def ireduce_scatter(self, x, op: str = "sum") -> Work:
+        """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
+
     def all_gather(self, x):
         """Return the `x` of every rank, stacked: (size, *x.shape). Shapes must agree."""
 

@@ -85,13 +85,11 @@ class SimWorld:
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
         self.size = int(size)
-        network = Network() if network is None else network
         compute = Free() if compute is None else compute
-        self.network = Network.preset(network) if isinstance(network, str) else network
+        self.network = Network() if network is None else Network.of(network)
         self.compute = Roofline.of(compute) if isinstance(compute, str) else compute
-        for name, value, asked in (("network", self.network, "collective"), ("compute", self.compute, "seconds")):
-            if not hasattr(value, asked):
-                raise TypeError(f"SimWorld: {name} is {value!r}, expected a model of costs, or the name of one")
+        if not hasattr(self.compute, "seconds"):
+            raise TypeError(f"SimWorld: compute is {compute!r}, expected a model of costs, or the name of one")
         for name, value in (("eager_limit", eager_limit), ("jitter", jitter)):
             if not value >= 0:
                 raise ValueError(f"SimWorld: {name} is {value!r}, expected 0 or more")

@@ -70,6 +70,16 @@ class Collectives:
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce, and keep this rank's share."""
+        return self._reduce_scatter(x, x, op).wait()
+
+    def ireduce_scatter(self, x, op="sum"):
+        """Start a reduce-scatter."""
+        check_buffer("reduce_scatter", x, self.rank)
+        snapshot = x.copy()
+        work = self._reduce_scatter(x, snapshot, op)
+        return UntouchedWork(work, x, snapshot, f"rank {self.rank}: the array given to ireduce_scatter")
+
+    def _reduce_scatter(self, x, payload, op) -> MeetingWork:
         check_op(op, self.rank)
         check_buffer("reduce_scatter", x, self.rank)
         check_reducible("reduce_scatter", x, op, self.rank)
@@ -78,7 +88,7 @@ class Collectives:
         def finish(xs):
             return [_reduce([q.reshape(-1)[share] for q in xs], op) for share in shares(x.size, self.size)]
 
-        return self._meet("reduce_scatter", what, x, x.nbytes, finish).wait()
+        return self._meet("reduce_scatter", what, payload, x.nbytes, finish)
 
     def all_gather(self, x):
         """Stack everyone's array."""

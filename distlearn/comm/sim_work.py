@@ -94,20 +94,20 @@ class MeetingWork(_SimWork):
 class UntouchedWork:
     """A collective whose array must not change before `wait`: the simulator looks."""
 
-    __slots__ = ("_snapshot", "_what", "_work", "_x", "done")
+    __slots__ = ("_result", "_snapshot", "_what", "_work", "_x", "done")
 
     def __init__(self, work, x, snapshot, what):
-        self._work, self._x, self._snapshot, self._what = work, x, snapshot, what
+        self._work, self._x, self._snapshot, self._what, self._result = work, x, snapshot, what, None
         self.done = work.done
 
     def wait(self):
-        """Block until it has ended; return the array."""
+        """Block until it has ended; return what the collective returns."""
         if self._snapshot is None:
-            return self._x  # waited for before
+            return self._result  # waited for before
         if not same_bytes(self._x, self._snapshot):
             raise CommError(f"{self._what} was changed before wait()")
-        self._snapshot = None
-        return self._work.wait()
+        self._snapshot, self._result = None, self._work.wait()
+        return self._result
 
 
 def taken(slot, rank: int):

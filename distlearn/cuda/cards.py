@@ -83,11 +83,11 @@ def card(name: str | Card) -> Card:
 
     Raises
     ------
-    KeyError
+    ValueError
         Listing the names there are.
     """
     if isinstance(name, Card):
         return name
-    if name not in CARDS:
-        raise KeyError(f"no card {name!r}; there are {', '.join(CARDS)}")
+    if not isinstance(name, str) or name not in CARDS:
+        raise ValueError(f"card is {name!r}, expected a Card or one of {', '.join(CARDS)}")
     return CARDS[name]

@@ -86,7 +86,10 @@ class BatchNorm(_Scaled):
         if n == 0:  # a rank without samples, which still takes part in the step
             return x.astype(dtype), None
         if n == 1:
-            raise ValueError(f"{self!r}: cannot normalise over {n} value(s) a channel; use eval() to predict")
+            raise ValueError(
+                f"{self!r}: 1 value per channel in an input of shape {x.shape}, expected 2 or more when training: one "
+                "value is its own mean. Give every rank and micro-batch more samples, or use eval() to predict"
+            )
         mean = ops.column_sums(x) / n
         normal = x - mean
         var = ops.column_sums(normal * normal) / n

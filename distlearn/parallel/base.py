@@ -20,8 +20,9 @@ class Strategy(Protocol):
     `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
     are rank 0 of 1. `checkpointable` is True where the run's state can be saved and resumed: every rank holds the same
     whole model and optimizer as `model` and `optimizer`, or the strategy puts the state together (`gather_state`) and
-    takes its part of it again (`put_state`). A strategy whose ranks hold different things until the end may also have
-    `finish()`, which `fit` calls on every rank after the last step.
+    takes its part of it again (`put_state`); `generators` are those of its own random numbers, if it draws any. A
+    strategy whose ranks hold different things until the end may also have `finish()`, which `fit` calls on every rank
+    after the last step.
     """
 
     rank: int

@@ -8,6 +8,7 @@ starts while backward still runs. Parameters go into buckets in reverse order, i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ..backend import get_xp
 from ..nn.base import Param
@@ -55,7 +56,11 @@ class Bucket:
             _ = p.grad
 
 
-def group_params(params: list[Param], cap_bytes: float = math.inf) -> list[list[Param]]:
+def _any(param) -> None:
+    """Say that all parameters are alike."""
+
+
+def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable = _any) -> list[list[Param]]:
     """Deal parameters to groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
 
     Parameters
@@ -63,21 +68,26 @@ def group_params(params: list[Param], cap_bytes: float = math.inf) -> list[list[
     params : list of Param
         Frozen ones are left out; one larger than `cap_bytes` gets a group to itself.
     cap_bytes : float
+    kind : callable
+        `kind(param) -> hashable`: parameters of different kinds are in different groups.
     """
     if not cap_bytes > 0:
         raise ValueError(f"group_params: cap_bytes is {cap_bytes!r}, expected a size above 0 bytes")
     groups: list[list[Param]] = []
-    filled = 0
+    filling: dict = {}  # kind -> the group that is being filled, and its bytes
     for p in reversed([p for p in params if not p.frozen]):
-        if not groups or filled + p.nbytes > cap_bytes or groups[-1][0].data.dtype != p.data.dtype:
-            groups.append([])
-            filled = 0
-        groups[-1].append(p)
-        filled += p.nbytes
+        group, filled = filling.get(kind(p), (None, 0))
+        if group is None or filled + p.nbytes > cap_bytes or group[0].data.dtype != p.data.dtype:
+            group, filled = [], 0
+            groups.append(group)
+        group.append(p)
+        filling[kind(p)] = group, filled + p.nbytes
     return groups
 
 
-def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
+def make_buckets(
+    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, kind: Callable = _any
+) -> list[Bucket]:
     """Make the buckets of `group_params`.
 
     Parameters
@@ -86,6 +96,7 @@ def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 
     cap_bytes : float
     extra : int
         Free elements at the end of the last bucket.
+    kind : callable
     """
-    groups = group_params(params, cap_bytes)
+    groups = group_params(params, cap_bytes, kind)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]

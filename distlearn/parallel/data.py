@@ -9,6 +9,8 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import numpy as np
 
 from ..backend import get_xp
@@ -19,6 +21,8 @@ from .bucket import make_buckets
 from .codecs import Codec
 from .compress import CompressedAllReduce
 from .replicas import check_replicas, optimizer_arrays
+from .residual import Residuals
+from .state import copies, named_arrays, put
 
 
 class DataParallel(Replicated):
@@ -81,16 +85,18 @@ class DataParallel(Replicated):
         self.overlap, self.accumulate, self.check_every = overlap, accumulate, check_every
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"DataParallel: compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
-        self.buckets = make_buckets(model.params, cap_bytes, extra=1)
+        kinds = {} if compress is None else {"kind": self._encoded_with}
+        self.buckets = make_buckets(model.params, cap_bytes, extra=1, **kinds)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._steps = 0
         self._loss = self._place_of_loss(compress)
         self._reducers = {}
         if compress is not None and comm.size > 1:
-            for i, bucket in enumerate(self.buckets):
-                n = bucket.flat.size - bucket.extra.size
-                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(i,))
+            for bucket in self.buckets:
+                n, seed = bucket.flat.size - bucket.extra.size, crc32(bucket.params[0].name.encode())
+                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(seed,))
+        self._residuals = Residuals(comm, self.buckets, self._reducers)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -114,6 +120,9 @@ class DataParallel(Replicated):
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
         return float(self._loss[0])
+
+    def _encoded_with(self, param):
+        """Return what parameters have in common whose gradients one code may hold: here, that they are parameters."""
 
     def _place_of_loss(self, compress):
         """Return where the loss is summed: at the end of the last bucket, if that does not round it."""
@@ -151,11 +160,32 @@ class DataParallel(Replicated):
     def _start(self, bucket) -> None:
         """Start the all-reduce of a bucket."""
         bucket.settle()
+        self._residuals.add_to(bucket)
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))
             return
         self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    @property
+    def generators(self) -> list:
+        """The random number generators of this rank's codecs."""
+        return [reducer.rng for reducer in self._reducers.values()]
+
+    def gather_state(self) -> dict | None:
+        """Return the state on rank 0, None elsewhere; every rank must call, though without codecs nothing is sent.
+
+        With error feedback it holds what the ranks have left out, each by itself and all together: one gather, and one
+        all-reduce for each bucket.
+        """
+        by_rank, total = self._residuals.by_rank(self.comm), self._residuals.total()
+        return None if self.rank else copies(named_arrays(self.model.params, self.optimizer) | total) | by_rank
+
+    def put_state(self, arrays: dict) -> None:
+        """Take a state over; nothing is changed if it is that of another model."""
+        put(named_arrays(self.model.params, self.optimizer), arrays)
+        self._residuals.put(arrays, self.comm.rank)
 
 
 def micro_batches(batch, count: int) -> list:

@@ -17,7 +17,7 @@ from ..data import Batch, shard
 from ..trace import Clock
 from .base import params_on_root
 from .data import DataParallel
-from .state import capture, generators, restore
+from .state import copies, counters, generators, live_arrays, put, set_counters
 
 LOST = (PeerLostError, RevokedError)
 
@@ -85,7 +85,7 @@ class ElasticDataParallel:
     agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
     `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too, spoils
     nothing. A rank that was cut off or hung, and is alive after all, gets `CutOffError`: it must not go on by
-    itself.
+    itself. What compressed gradients have left out is lost when ranks are, once; checkpoints hold it.
 
     References
     ----------
@@ -161,6 +161,20 @@ class ElasticDataParallel:
         """Leave together: a rank that has done its last step may still be needed by one that has not."""
         self.uniformly(lambda: None)
 
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    @property
+    def generators(self) -> list:
+        """The random number generators of this rank's codecs."""
+        return self._inner.generators
+
+    def gather_state(self) -> dict | None:
+        """Return the state on rank 0, None elsewhere; with error feedback call it through `uniformly`."""
+        return self._inner.gather_state()
+
+    def put_state(self, arrays: dict) -> None:
+        """Take a state over; with residuals call it through `uniformly`."""
+        self._inner.put_state(arrays)
+
     # -- surviving -----------------------------------------------------------------------------------------------------
     def uniformly(self, action):
         """Call `action()` on all ranks until it has succeeded on every one that is left; return its result.
@@ -212,15 +226,15 @@ class ElasticDataParallel:
         comm = self.comm
         everyone = comm.all_gather(np.array([self._me, self._done]))
         root = int(everyone[:, 1].argmax())
-        arrays, scalars = capture(self)
+        arrays = copies(live_arrays(self))
         flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
         comm.broadcast(flat, root=root)
         ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
         for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
             array.reshape(-1).view(np.uint8)[...] = part
-        mine = scalars["generators"]
-        scalars, loss = comm.broadcast_obj((scalars, self._last_loss), root=root)
-        restore(self, arrays, scalars | {"generators": mine})
+        numbers, loss = comm.broadcast_obj((counters(self.optimizer), self._last_loss), root=root)
+        put(live_arrays(self), arrays)
+        set_counters(self.optimizer, numbers)
         self._done, self._last_loss = int(everyone[root, 1]), loss
         self.members = everyone[:, 0].tolist()
         self._deal()

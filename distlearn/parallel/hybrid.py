@@ -22,8 +22,10 @@ from .codecs import Codec
 from .data import DataParallel
 from .pipeline import Pipeline
 from .stages import layer_costs
+from .state import copies
 from .tensor import (
     DealtState,
+    Place,
     parallelize,
     part_optimizer,
     places_of,
@@ -134,6 +136,13 @@ class Hybrid(DealtState, DataParallel):
         costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
+    def _encoded_with(self, param):
+        """Return who holds a parameter: a code depends on all that is in it, so what ranks share is encoded apart.
+
+        Neighbours along tp have the same ones of their stage, stages the same ones that they are tied by.
+        """
+        return param.name in self._param_places, self.pipeline.ranks_with(param)
+
     def _learn(self, x, y, n, on_grad=None):
         last, held_back = self.buckets[-1], list(self._nothing)
 
@@ -171,11 +180,28 @@ class Hybrid(DealtState, DataParallel):
         return state_places(live, self._param_places)
 
     def gather_state(self) -> dict | None:
-        """Return the whole state in the serial model's shapes on rank 0, None elsewhere: along pp, then along tp."""
+        """Return the whole state in the serial model's shapes on rank 0, None elsewhere: along pp, then along tp.
+
+        With error feedback, what the ranks have left out, too (see `DataParallel.gather_state`).
+        """
+        by_rank, total = self._residuals.by_rank(self.world), self._residuals.total()
         if self.mesh.dp.rank:
             return None
-        found = self.pipeline.gather_state()
-        return None if found is None else put_together(found, self._places(found), self.mesh.tp)
+        live = copies(self.own_state() | total)
+        found = put_together(live, dict.fromkeys(live, Place()), self.mesh.pp)
+        if found is not None:
+            found = put_together(found, self._places(found), self.mesh.tp)
+        return None if found is None else found | by_rank
+
+    def put_state(self, arrays: dict) -> None:
+        """Take this rank's part of a state; nothing is changed if it is that of another model."""
+        super().put_state(arrays)
+        self._residuals.put(arrays, self.world.rank, self._cut)
+
+    def _cut(self, name: str, array):
+        """Return what this rank has of a whole parameter."""
+        axis, cut = self._param_places.get(name, Place())
+        return array if axis is None else cut.take(array, self.mesh.tp.rank, axis)
 
     def gather_params(self):
         """Return the parameters in their serial shapes on rank 0, None elsewhere: along pp, then along tp."""

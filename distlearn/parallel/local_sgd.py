@@ -11,10 +11,11 @@ import numpy as np
 
 from ..backend import get_xp
 from .base import Replicated, refuse_masters
+from .local_state import LocalState
 from .replicas import optimizer_arrays
 
 
-class LocalSGD(Replicated):
+class LocalSGD(LocalState, Replicated):
     r"""Averages parameters every H steps instead of gradients at every one: an H-th of the messages and of the bytes.
 
     .. math:: w_r \leftarrow w_r - \eta \, \frac{1}{|B_r|} \sum_{i \in B_r} \nabla \ell_i(w_r), \qquad
@@ -48,6 +49,10 @@ class LocalSGD(Replicated):
     last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
     own.
 
+    A checkpoint between two averages holds the model and the optimizer's memory of every rank, p times the bytes of
+    another strategy's, so that as many ranks go on bit for bit; nothing is averaged for its sake, and the run that is
+    saved is not disturbed. It holds their average, too: from that go on other numbers of ranks and other strategies.
+
     References
     ----------
     R. McDonald, K. Hall, G. Mann (2010), Distributed training strategies for the structured perceptron, NAACL,
@@ -76,7 +81,7 @@ class LocalSGD(Replicated):
             self.optimizer.steps += 1
         self._steps += 1
         self._samples += part
-        if self._steps == self.every:
+        if self.every is not None and self._steps >= self.every:  # more if a resumed run had a larger H
             return self._average(loss * part, batch.n)
         return loss
 

@@ -13,14 +13,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..nn.base import Layer
 from ..optim.clip import global_norm
 from .pipeline_base import StagedModel
-from .state import named_arrays
-from .tensor import DealtState, Place
 
 
-class Pipeline(DealtState, StagedModel):
+class Pipeline(StagedModel):
     r"""Synchronous pipeline parallelism: equal to serial training, whatever the schedule.
 
     The loss of every micro-batch divides by the size of the *global* batch n, so the sum of the micro-batches'
@@ -104,25 +101,6 @@ class Pipeline(DealtState, StagedModel):
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         self._clip_norm, self.optimizer.clip_norm = self.optimizer.clip_norm, None
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
-    def own_state(self) -> dict:
-        """Return parameters and optimizer's memory of this rank's stages, by name."""
-        return named_arrays(self.params, self.optimizer)
-
-    def _places(self, live) -> dict[str, Place]:
-        """Every rank has its parameters as a whole; of one that several ranks share, the values are equal."""
-        return dict.fromkeys(live, Place())
-
-    @property
-    def names(self) -> list[str]:
-        """Of the serial model's parameters."""
-        return [entry.name for entry in self._owners.entries]
-
-    @property
-    def model(self) -> Layer:
-        """What this rank holds, for looking at: its stages, one after another."""
-        return _Stages(list(self.stages.values()))
-
     def step(self, batch) -> float:
         """Train on a batch; return its loss, on every rank."""
         loss = self.accumulate(batch)
@@ -181,14 +159,3 @@ class Pipeline(DealtState, StagedModel):
         if norm > self._clip_norm:
             for p in self.optimizer.params:
                 p.grad *= self._clip_norm / norm
-
-
-class _Stages(Layer):
-    """Stages under one roof, so that one can `walk` through all of them."""
-
-    def __init__(self, stages):
-        self._stages = stages
-
-    @property
-    def children(self):
-        return self._stages

@@ -118,6 +118,11 @@ class PipeDream(StagedModel):
     Messages and bytes as `Pipeline`'s. Up to p - stage versions of a stage's weights are held, and as many
     activations; with vertical sync up to p versions. What `BatchNorm` keeps running is not stashed.
 
+    At the end of a step the pipeline has run empty: no mini-batch is under way, and no version but the newest is needed
+    any more. So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
+    the optimizer's steps. As many ranks go on from it bit for bit. On another number of ranks, or with other options,
+    delays (and by default mini-batches) are others, so that the run goes on from the same weights, but elsewhere.
+
     References
     ----------
     D. Narayanan et al. (2019), PipeDream: generalized pipeline parallelism for DNN training, SOSP, section 3.3: weight
@@ -142,7 +147,6 @@ class PipeDream(StagedModel):
         if optimizer.clip_norm is not None:
             raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
         self.vertical_sync = vertical_sync
-        self._optimizers = {s: restricted(self.optimizer, stage.params) for s, stage in self.stages.items()}
         self.staleness, self.versions_held = {}, {}
 
     def step(self, batch) -> float:
@@ -154,8 +158,10 @@ class PipeDream(StagedModel):
             )
         self._begin(batch)
         self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
+        self._optimizers = {s: restricted(self.optimizer, stage.params) for s, stage in self.stages.items()}
         self.staleness = {}
         self._run()
+        self.optimizer.steps = max(o.steps for o in self._optimizers.values())  # all have updated equally often
         self.versions_held = {s: stash.most for s, stash in self._stashes.items()}
         return self._total_loss()
 

@@ -8,12 +8,14 @@ import numpy as np
 
 from ..backend import get_xp
 from ..data import shard
-from ..nn.base import nbytes
+from ..nn.base import Layer, nbytes
 from .pipeline_params import Owners, restricted
 from .pipeline_wires import Wires, taker
 from .schedule import SCHEDULES, Action, Schedule, check_schedule
 from .schedule.traces import LANE, span_name
 from .stages import as_stages, cut
+from .state import named_arrays
+from .tensor import DealtState, Place
 
 MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
@@ -32,7 +34,7 @@ def _check(schedule, n_ranks, n_microbatches):
 _check_once = lru_cache(maxsize=16)(_check)
 
 
-class StagedModel:
+class StagedModel(DealtState):
     """Some stages of a model on each rank, and micro-batches that go through them.
 
     `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
@@ -208,6 +210,10 @@ class StagedModel:
         """Return those of `params` that this rank counts in a sum over ranks: one that stages share counts once."""
         return self._owners.counted(params)
 
+    def ranks_with(self, param) -> tuple[int, ...]:
+        """Return the ranks that hold a parameter: several if their stages share it."""
+        return next((entry.ranks for entry in self._owners.entries if entry.name == param.name), ())
+
     def total(self, values):
         """Return `values`: every rank has seen all of the data."""
         return values
@@ -215,3 +221,33 @@ class StagedModel:
     def gather_params(self):
         """Collect the parameters of all stages on rank 0: a message for each that is not there."""
         return self._owners.gather()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def own_state(self) -> dict:
+        """Return parameters and optimizer's memory of this rank's stages, by name."""
+        return named_arrays(self.params, self.optimizer)
+
+    def _places(self, live) -> dict[str, Place]:
+        """Every rank has its parameters as a whole; of one that several ranks share, the values are equal."""
+        return dict.fromkeys(live, Place())
+
+    @property
+    def names(self) -> list[str]:
+        """Of the serial model's parameters."""
+        return [entry.name for entry in self._owners.entries]
+
+    @property
+    def model(self) -> Layer:
+        """What this rank holds, for looking at: its stages, one after another."""
+        return _Stages(list(self.stages.values()))
+
+
+class _Stages(Layer):
+    """Stages under one roof, so that one can `walk` through all of them."""
+
+    def __init__(self, stages):
+        self._stages = stages
+
+    @property
+    def children(self):
+        return self._stages

@@ -4,9 +4,11 @@ Parameters (the running statistics of normalisation are among them: rank 0's, wh
 optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
 ranks can go on, with any strategy: data-parallel ranks hold the same, and strategies that deal the state out to ranks
 put it together (`gather_state`) and take their parts of it again (`put_state`). The order of samples needs no state: it
-depends on the seed and the epoch alone. What compressed gradients left out of the last step (error feedback) belongs to
-one rank and is not saved: a run that goes on from a checkpoint loses it, once, and is equal to an undisturbed one only
-up to that.
+depends on the seed and the epoch alone.
+
+Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have left
+out. For as many ranks, which go on bit for bit, that is saved rank by rank under names of its own ("ranks/0/...");
+others take what it comes to for all (`serial_part`, and "residual/..." of compression).
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from ..optim.rule import memory_of
 
 _SCALARS = ("steps", "scale", "skipped", "_good")
 """Attributes of optimizers that are numbers."""
+_RANKS = "ranks/"
+"""Begins the names of what one rank has alone."""
+RESIDUAL = "residual/"
+"""Begins the names of what compression has left out of the gradients so far, in the serial model's shapes."""
 
 
 def check_checkpointable(strategy) -> None:
@@ -26,8 +32,8 @@ def check_checkpointable(strategy) -> None:
     if not getattr(strategy, "checkpointable", False):
         raise TypeError(
             f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
-            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, ZeRO, TensorParallel, OneWeirdTrick, "
-            "Pipeline, Hybrid)"
+            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, ZeRO, TensorParallel, "
+            "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
         )
 
 
@@ -71,27 +77,28 @@ def generators(model) -> list[np.random.Generator]:
     return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
+def all_generators(strategy) -> list[np.random.Generator]:
+    """Return the random number generators of a strategy's layers, then those of its own (random rounding)."""
+    return generators(strategy.model) + list(getattr(strategy, "generators", ()))
+
+
 def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
-    """Copy the state; where it is dealt out to ranks (`gather_state`), every rank must call.
+    """Copy the state; where ranks have to put it together (`gather_state`), every rank must call.
 
     Returns
     -------
     arrays : dict of str to array
-        NumPy copies in the shapes of the serial model; where the state is dealt out, None on all ranks but 0.
+        NumPy copies in the shapes of the serial model; where ranks put the state together, None on all but rank 0.
     scalars : dict
-        The optimizer's counters, and the states of the layers' random number generators.
+        The optimizer's counters, and the states of this rank's random number generators.
     """
-    if hasattr(strategy, "gather_state"):
-        arrays = strategy.gather_state()
-    else:
-        arrays = {name: to_numpy(array).copy() for name, array in live_arrays(strategy).items()}
-    optimizer = strategy.optimizer
-    numbers = {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
-    return arrays, {"optimizer": numbers, "generators": [g.bit_generator.state for g in generators(strategy.model)]}
+    arrays = strategy.gather_state() if hasattr(strategy, "gather_state") else copies(live_arrays(strategy))
+    states = [rng.bit_generator.state for rng in all_generators(strategy)]
+    return arrays, {"optimizer": counters(strategy.optimizer), "generators": states}
 
 
 def restore(strategy, arrays: dict, scalars: dict) -> None:
-    """Put a captured state into a strategy, in place.
+    """Put a captured state into a strategy, in place; every rank must call.
 
     Raises
     ------
@@ -101,16 +108,61 @@ def restore(strategy, arrays: dict, scalars: dict) -> None:
     if hasattr(strategy, "put_state"):
         strategy.put_state(arrays)
     else:
-        live = live_arrays(strategy)
-        check_names(arrays, live)
-        write([(array, whole(arrays, name, array.shape, array.dtype)) for name, array in live.items()])
-    for name, value in scalars["optimizer"].items():
-        setattr(strategy.optimizer, name, value)
-    for rng, state in zip(generators(strategy.model), scalars["generators"], strict=False):
+        put(live_arrays(strategy), arrays)
+    set_counters(strategy.optimizer, scalars["optimizer"])
+    for rng, state in zip(all_generators(strategy), scalars["generators"], strict=False):
         rng.bit_generator.state = state
 
 
 # -- what strategies put their state together and apart with
+
+
+def copies(live: dict) -> dict:
+    """Copy arrays by name into the host's memory."""
+    return {name: to_numpy(array).copy() for name, array in live.items()}
+
+
+def put(live: dict, arrays: dict) -> None:
+    """Write the serial part of a state into live arrays of the same names; nothing is changed if they do not fit."""
+    arrays = serial_part(arrays)
+    check_names(arrays, live)
+    write([(array, whole(arrays, name, array.shape, array.dtype)) for name, array in live.items()])
+
+
+def counters(optimizer) -> dict:
+    """Return an optimizer's numbers by name."""
+    return {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
+
+
+def set_counters(optimizer, numbers: dict) -> None:
+    """Put an optimizer's numbers back."""
+    for name, value in numbers.items():
+        setattr(optimizer, name, value)
+
+
+def serial_part(arrays: dict) -> dict:
+    """Return what the serial model has of a state: without what belongs to ranks, and what is owed to gradients."""
+    return {name: array for name, array in arrays.items() if not name.startswith((_RANKS, RESIDUAL))}
+
+
+def gather_by_rank(comm, own: dict) -> dict | None:
+    """Return what each rank has alone, under names that say whose it is, on rank 0; None elsewhere; one gather.
+
+    Parameters
+    ----------
+    comm : Communicator
+    own : dict of str to array
+    """
+    everybody = comm.gather_obj(copies(own))
+    if everybody is None:
+        return None
+    return {f"{_RANKS}{rank}/{name}": array for rank, theirs in enumerate(everybody) for name, array in theirs.items()}
+
+
+def part_of_rank(arrays: dict, rank: int) -> dict:
+    """Return what one rank had alone, by the names that it gave; nothing if there was no such rank."""
+    mine = f"{_RANKS}{rank}/"
+    return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
 
 
 def check_names(arrays: dict, wanted) -> None:

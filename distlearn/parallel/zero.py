@@ -8,7 +8,7 @@ stage   kept whole on every rank    kept in p parts
 3       nothing                     optimizer's memory, gradients, parameters
 
     forward   [3: all-gather a layer's parameters]  layer  [3: let them go]  ...
-    backward  [3: all-gather them again]  layer  ...  reduce-scatter of each full bucket of gradients
+    backward  [3: all-gather them again]  layer  ...  reduce-scatter of each full bucket of gradients, beside the next
     update    of this rank's part        [1, 2: all-gather the parameters]
 """
 
@@ -50,6 +50,8 @@ class ZeRO(ZeROState):
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
     clip_norm : float, optional
         Shorten the gradients of all ranks as one vector to this length (see `clip_by_norm`).
+    overlap : bool
+        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered; else wait for it.
 
     Notes
     -----
@@ -66,8 +68,9 @@ class ZeRO(ZeROState):
 
     and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that stands in the model
     twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the memory is free.
-    Buckets are padded to a multiple of p elements. These calls wait; they do not overlap with backward as
-    `DataParallel`'s do.
+    Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is under way until backward has
+    filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds one without.
+    Gathers wait, and so does everything at stage 3, where a gather follows on every layer.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
@@ -89,6 +92,7 @@ class ZeRO(ZeROState):
         stage: int = 1,
         cap_bytes: float = 1 << 20,
         clip_norm: float | None = None,
+        overlap: bool = True,
     ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
@@ -102,6 +106,7 @@ class ZeRO(ZeROState):
         if not isinstance(model, Sequential):
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
         self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
+        self.overlap = overlap and stage < 3
         self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
         share_params(comm, model)
         self._ledger = Ledger()
@@ -113,6 +118,7 @@ class ZeRO(ZeROState):
             groups = group_params(model.params, cap_bytes)
         self.groups = [Group(comm, params, stage, self._ledger) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.layers]
+        self._under_way: list[Group] = []
         self.optimizer = PartOptimizer([g.own for g in self.groups], rule, lr, clip_norm=clip_norm, total=self._norm)
         self._ledger.take(nbytes(self.optimizer.states))
 
@@ -128,12 +134,31 @@ class ZeRO(ZeROState):
             saved.append(s)
         loss, dy = self.loss(x, batch.y, batch.n)
         for piece in reversed(self.pieces):
-            dy = piece.backward(dy, saved.pop(), self.clock)
+            dy, full = piece.backward(dy, saved.pop(), self.clock)
+            self._reduce(full)
+        self._finish_reduce()
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
                 group.publish()
         return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
+
+    def _reduce(self, full: list[Group]) -> None:
+        """Send full buckets off; those before them have had a layer's time or more, and must be done."""
+        for group in [] if self.overlap else full:
+            group.start_reduce()
+            group.finish_reduce()
+        if self.overlap and full:
+            self._finish_reduce()
+            for group in full:
+                group.start_reduce()
+            self._under_way = full
+
+    def _finish_reduce(self) -> None:
+        """Wait for the buckets that are under way."""
+        for group in self._under_way:
+            group.finish_reduce()
+        self._under_way = []
 
     def _norm(self, params) -> float:
         """Return the length of the whole gradient, of which every rank has summed its own part."""
@@ -192,7 +217,7 @@ class _Piece:
         return y, saved
 
     def backward(self, dy, saved, clock):
-        """Run the layer backward; send off the gradients that are complete then."""
+        """Run the layer backward; return its gradient, and the groups whose gradients are complete then."""
         self._gather()
         for group in self.groups:
             if group.bucket is None:
@@ -201,9 +226,7 @@ class _Piece:
         self._release()
         for group in self.groups:
             group.pending -= 1
-            if group.pending == 0:
-                group.reduce()
-        return dy
+        return dy, [group for group in self.groups if group.pending == 0]
 
     def predict(self, x):
         """Run the layer as it predicts."""

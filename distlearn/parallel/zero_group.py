@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..backend import get_xp
+from ..comm.protocol import Work
 from ..nn.base import Param
 from .bucket import Bucket
 from .zero_memory import Ledger
@@ -30,7 +31,7 @@ class Group:
     Attributes
     ----------
     own : Param
-        This rank's part of the parameters and, after `reduce`, of the summed gradients.
+        This rank's part of the parameters and, after `finish_reduce`, of the summed gradients.
     users : int
         Pieces of the model that use the group.
     pending : int
@@ -45,6 +46,7 @@ class Group:
         self.padding = each * comm.size - n
         self.mine = slice(comm.rank * each, (comm.rank + 1) * each)
         self.bucket: Bucket | None = None
+        self._work: Work | None = None
         self.full = get_xp(params[0].data).zeros(n + self.padding, params[0].data.dtype)
         self._full_bytes = self.full.nbytes
         ledger.take(self._full_bytes)
@@ -103,11 +105,15 @@ class Group:
             self.ledger.take(self.bucket.flat.nbytes)
         self.bucket.clear()
 
-    def reduce(self) -> None:
-        """Sum the gradients over ranks, keep this rank's part, let the rest go from stage 2 on: one reduce-scatter."""
+    def start_reduce(self) -> None:
+        """Begin to sum the gradients over ranks: one reduce-scatter."""
         self.bucket.settle()
-        part = self.comm.reduce_scatter(self.bucket.flat)
-        self.ledger.take(part.nbytes)
+        self.ledger.take(self.own.grad.nbytes)  # of the part that comes
+        self._work = self.comm.ireduce_scatter(self.bucket.flat)
+
+    def finish_reduce(self) -> None:
+        """Wait for the sum; keep this rank's part of it, and let the rest go from stage 2 on."""
+        part, self._work = self._work.wait(), None
         if self.stage == 1:
             self.own.grad[...] = part
             self.ledger.drop(part.nbytes)

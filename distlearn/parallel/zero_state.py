@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..backend import to_numpy
 from ..optim.rule import memory_of
-from .state import check_names, whole, write
+from .state import check_names, serial_part, whole, write
 
 
 class ZeROState:
@@ -40,7 +40,7 @@ class ZeROState:
 
     def put_state(self, arrays: dict) -> None:
         """Take this rank's part of a state; nothing is changed if it is that of another model."""
-        parts = list(self._parts())
+        arrays, parts = serial_part(arrays), list(self._parts())
         names = [pattern.format(p.name) for group, pattern, _ in parts for p in group.params]
         check_names(arrays, names + [f"param/{p.name}" for p in self._frozen])
         pairs = [(p.data, whole(arrays, f"param/{p.name}", p.data.shape, p.data.dtype)) for p in self._frozen]

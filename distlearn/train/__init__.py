@@ -2,7 +2,8 @@
 
 from .fit import DivergedError, evaluate, fit
 from .history import Epoch, History
-from .program import MODELS, Result, Settings, build, train
+from .program import Result, build, train
+from .settings import MODELS, Settings
 from .strategies import STRATEGIES, Recipe
 
 __all__ = [

@@ -76,7 +76,8 @@ def fit(
         Save after every so many steps, and after the last one; 0 for the last one alone.
     resume : bool
         Go on from the newest checkpoint, if there is one: the result is that of a run that was never interrupted, bit
-        for bit on as many ranks, to rounding on others.
+        for bit on as many ranks, to rounding on others. Where the number of ranks decides what is computed (`LocalSGD`,
+        `PipeDream`, compressed gradients), others go on from the same state to results of their own.
 
     Returns
     -------

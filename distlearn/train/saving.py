@@ -9,7 +9,7 @@ import numpy as np
 
 from ..parallel.checkpoint import CheckpointStore, CheckpointWarning
 from ..parallel.checkpoint_file import Checkpoint
-from ..parallel.state import capture, generators, live_arrays, restore
+from ..parallel.state import all_generators, capture, live_arrays, restore
 from .history import Progress
 
 _LOSSES = "history/losses"
@@ -101,7 +101,7 @@ class Saving:
         """Choose this rank's random number generators; where the ranks are others, make new ones."""
         by_rank, theirs = found.meta["state"]["generators"], found.meta["state"].get("layout")
         rank, size = (0, 1) if self.comm is None else (self.comm.rank, self.comm.size)
-        n = len(generators(self.strategy.model))
+        n = len(all_generators(self.strategy))
         if len(by_rank) == size and (size == self.strategy.size or theirs == self._layout):
             return by_rank[rank]
         if self.strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
@@ -120,11 +120,7 @@ class Saving:
 
     def _save(self, now: Progress) -> None:
         """Save; training goes on if that is impossible."""
-        states = self._all_generators()
-        dealt = hasattr(self.strategy, "gather_state")
-        if not (dealt or self._is_root()):
-            return
-        arrays, scalars = capture(self.strategy)
+        (arrays, scalars), states = self._collect()
         if not self._is_root():
             return
         arrays[_LOSSES] = np.array(now.history.losses)
@@ -137,12 +133,18 @@ class Saving:
             text = f"no checkpoint of step {now.step} could be saved in {self.store.folder}{full}: {error}"
             warnings.warn(f"{text}; training goes on", CheckpointWarning, stacklevel=2)
 
-    def _all_generators(self) -> list:
-        """Return the states of every rank's generators, by rank (on the root)."""
-        own = [g.bit_generator.state for g in generators(self.strategy.model)]
-        if self.comm is None or self.comm.size == 1:
-            return [own]
-        replicated = self.strategy.size == self.comm.size or hasattr(self.strategy, "uniformly")
-        if not own and replicated:  # then no rank has any
-            return [own] * self.comm.size
-        return self._together(lambda: self.comm.gather_obj(own))
+    def _collect(self):
+        """Return the state, and the states of every rank's generators, by rank; both on the root alone."""
+        size = 1 if self.comm is None else self.comm.size
+        same = self.strategy.size == size or hasattr(self.strategy, "uniformly")  # layers on every rank
+        if size == 1 or (same and not all_generators(self.strategy)):  # then no rank has any
+            return self._capture(), [self._own_states()] * size
+        return self._together(lambda: (self._capture(), self.comm.gather_obj(self._own_states())))
+
+    def _capture(self):
+        """Copy the state, on every rank that is needed for it."""
+        dealt = hasattr(self.strategy, "gather_state")
+        return capture(self.strategy) if dealt or self._is_root() else (None, None)
+
+    def _own_states(self) -> list:
+        return [rng.bit_generator.state for rng in all_generators(self.strategy)]

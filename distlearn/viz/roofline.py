@@ -36,10 +36,8 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
 
     Raises
     ------
-    KeyError
-        If the card is unknown.
     ValueError
-        If a kernel does no operation per byte at all: it has no place on a logarithmic axis.
+        If the card is unknown, or a kernel does no operation per byte at all: it has no place on a logarithmic axis.
 
     References
     ----------

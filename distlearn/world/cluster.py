@@ -218,10 +218,12 @@ def _lives(process) -> bool:
 
 
 def _kill(processes, timeout: float) -> None:
+    files = reaper.mpi_files(processes)
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(processes, timeout=timeout)
+    reaper.remove(files)
 
 
 def _children(process) -> list[psutil.Process]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from ..comm.waiting import count_cores
-from .reaper import shared_memory
+from .reaper import mpi_files, remove
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -137,11 +137,9 @@ def kill_tree(pid: int) -> None:
         family = [*root.children(recursive=True), root]
     except psutil.NoSuchProcess:
         return
-    shared = shared_memory(family)
+    files = mpi_files(family)
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(family, timeout=5)
-    for path in shared:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+    remove(files)

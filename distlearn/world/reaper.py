@@ -27,7 +27,9 @@ from pathlib import Path
 import psutil
 
 MARK = "DISTLEARN_CLUSTER"
-MPI_FILES = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
+SHARED_MEMORY = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
+HYDRA_FILE = "hydra_hwloc_xmlfile_"
+"""Begins names in /tmp: there MPICH's proxy writes the topology for its ranks, and removes it if it ends by itself."""
 
 
 def marked(folder) -> list[psutil.Process]:
@@ -54,20 +56,41 @@ def kill_marked(folder, grace: float = 0.0, limit: float = 10.0) -> None:
     """
     deadline = time.monotonic() + limit
     processes = marked(folder)
+    files = hydra_files(processes)
     if grace and processes:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.terminate()
         psutil.wait_procs(processes, timeout=grace)
     while (processes := marked(folder)) and time.monotonic() < deadline:
-        shared = shared_memory(processes)
+        files |= mpi_files(processes)
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(processes, timeout=0.5)
-        for path in shared:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        remove(files)
+    remove(files)
+
+
+def mpi_files(processes) -> set[str]:
+    """Return the files that MPI leaves when these processes are killed."""
+    return shared_memory(processes) | hydra_files(processes)
+
+
+def remove(paths) -> None:
+    """Remove files, if they are there yet."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def hydra_files(processes) -> set[str]:
+    """Return the topologies that proxies of MPICH hold open: theirs beyond doubt, whatever else lies in that folder."""
+    found = set()
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            found |= {file.path for file in process.open_files() if Path(file.path).name.startswith(HYDRA_FILE)}
+    return found
 
 
 def shared_memory(processes) -> set[str]:
@@ -76,7 +99,7 @@ def shared_memory(processes) -> set[str]:
     for process in processes:
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
-            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in MPI_FILES)}
+            found |= {line.split(None, 5)[-1] for line in lines if any(name in line for name in SHARED_MEMORY)}
     return found
 
 

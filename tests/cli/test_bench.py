@@ -95,7 +95,8 @@ def test_only(checkout):
     assert call("--only", "good", "--strict").exit_code == 0
     result = call("--only", "nothing")
     assert result.exit_code == 2
-    assert "bench_bad, bench_good" in result.output
+    assert "no such module, expected a part of bench_bad, bench_good" in result.output
+    assert "MODULE" in call("--help").output
 
 
 def test_no_measurements(checkout):

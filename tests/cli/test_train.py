@@ -310,7 +310,7 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
         (["--pp", "2"], "--pp does nothing with --strategy data, but with hybrid"),
-        (["--strategy", "zero2", "--no-overlap"], "--overlap does nothing with --strategy zero2, but with data"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing with --strategy zero3, but with data"),
         (["--model", "lenet", "--hidden", "9"], "--hidden does nothing with --model lenet, but with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),

@@ -107,6 +107,20 @@ def contract_iall_reduce_several_under_way(comm):
         same(x, expected(comm.size, x.size, "float64"))
 
 
+def contract_ireduce_scatter_several_under_way(comm):
+    xs = [pattern(comm.rank, n, "float64") for n in (5, 0, 70_000, 3)]
+    works = [comm.ireduce_scatter(x) for x in xs]
+    for x, work in zip(reversed(xs), reversed(works), strict=True):
+        part = work.wait()
+        assert work.done()
+        same(work.wait(), part)  # twice does no harm
+        same(part, np.array_split(expected(comm.size, x.size, "float64"), comm.size)[comm.rank])
+    same(
+        comm.ireduce_scatter(pattern(comm.rank, 5, "i8"), "max").wait(),
+        np.array_split(expected(comm.size, 5, "i8", "max"), comm.size)[comm.rank],
+    )
+
+
 def contract_work_done_becomes_true(comm):
     x = pattern(comm.rank, 10, "float32")
     work = comm.iall_reduce(x, "max")
@@ -412,7 +426,8 @@ def _refused(comm, kind, match, call, *args, **kwargs):
 def contract_bad_buffers_are_refused(comm):
     crooked, frozen, objects = np.zeros((4, 4)).T[:, :2], np.zeros(3), np.array([None])
     frozen.flags.writeable = False
-    for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter, comm.all_gather, comm.broadcast, comm.gather):
+    several = comm.reduce_scatter, comm.ireduce_scatter, comm.all_gather, comm.broadcast, comm.gather
+    for call in (comm.all_reduce, comm.iall_reduce, *several):
         _refused(comm, ValueError, "needs a contiguous array, got shape", call, crooked)
         _refused(comm, TypeError, "takes an array, got list", call, [1.0, 2.0])
         _refused(comm, TypeError, "cannot move an array of dtype object", call, objects)
@@ -427,7 +442,7 @@ def contract_bad_buffers_are_refused(comm):
 
 def contract_what_cannot_be_reduced_is_refused(comm):
     for dtype, op in (("datetime64[s]", "sum"), ("complex64", "max"), ("complex128", "min")):
-        for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter):
+        for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter, comm.ireduce_scatter):
             _refused(comm, TypeError, f"cannot form the {op} of arrays of dtype", call, np.zeros(2, dtype), op)
     _refused(
         comm, TypeError, "all_reduce writes into its buffer, but a float64 is none", comm.all_reduce, np.float64(1)
@@ -439,7 +454,7 @@ def contract_what_cannot_be_reduced_is_refused(comm):
 
 def contract_bad_names_are_refused(comm):
     x = np.zeros(2)
-    for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter):
+    for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter, comm.ireduce_scatter):
         _refused(comm, ValueError, "op='mean', expected one of 'sum'", call, x, "mean")
     for root in (-1, comm.size, 0.5, "a"):
         _refused(comm, ValueError, "root=", comm.broadcast, x, root)

@@ -4,8 +4,8 @@ import numpy as np
 
 from distlearn.nn.strict import StrictArray
 
-ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter", "all_gather",
-          "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
+ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter",
+          "ireduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
 OTHERS = ("rank", "size", "clock", "report", "send_obj", "recv_obj", "barrier", "broadcast_obj", "gather_obj")
 
 

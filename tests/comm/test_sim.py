@@ -381,8 +381,8 @@ def test_costs_by_name():
     ("options", "error", "message"),
     [
         ({"network": "token-ring"}, ValueError, "'token-ring', expected one of"),
-        ({"compute": "Voodoo"}, KeyError, "no card 'Voodoo'"),
-        ({"network": 1e9}, TypeError, r"network is 1000000000\.0, expected a model of costs, or the name of one"),
+        ({"compute": "Voodoo"}, ValueError, "card is 'Voodoo', expected a Card or one of T4"),
+        ({"network": 1e9}, TypeError, r"the network is 1000000000\.0, expected a Network or the name of one"),
         ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
         ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
         ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),

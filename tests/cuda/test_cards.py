@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from distlearn.cuda import CARDS
@@ -22,5 +24,8 @@ def test_roofline():
     assert a100.attainable(1000.0) == a100.peak
     assert (a100.bound(1.0), a100.bound(100.0)) == ("memory", "compute")
     assert a100.least_time(a100.peak, 0) == a100.least_time(0, a100.bandwidth) == 1.0
-    with pytest.raises(KeyError, match="no card 'Voodoo'; there are T4"):
-        card("Voodoo")
+    for unknown in ("Voodoo", ["T4"]):
+        with pytest.raises(
+            ValueError, match=rf"card is {re.escape(repr(unknown))}, expected a Card or one of T4, V100"
+        ):
+            card(unknown)

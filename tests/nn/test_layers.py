@@ -63,8 +63,15 @@ class TestBatchNorm:
         assert [p.name for p in layer.params if p.frozen] == ["running_mean", "running_var"]
 
     def test_one_value_cannot_be_normalised(self):
-        with pytest.raises(ValueError, match=r"cannot normalise over 1 value\(s\) a channel; use eval\(\)"):
-            nn.BatchNorm(3, dtype="float64").forward(x_of(1, 3))
+        layer, words = nn.BatchNorm(3, dtype="float64"), "expected 2 or more when training.* or use eval"
+        with pytest.raises(
+            ValueError, match=rf"BatchNorm\(3\): 1 value per channel in an input of shape \(1, 3\), {words}"
+        ):
+            layer.forward(x_of(1, 3))
+        with pytest.raises(ValueError, match=r"shape \(1, 1, 1, 3\)"):
+            layer.forward(x_of(1, 1, 1, 3))
+        layer.eval().forward(x_of(1, 3))
+        layer.forward(x_of(1, 2, 3))
 
 
 class TestDropout:

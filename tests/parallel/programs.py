@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
+from distlearn.comm.protocol import DoneWork
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Serial
@@ -54,6 +55,10 @@ class RingComm:
     def reduce_scatter(self, x, op="sum"):
         """Go around the ring once."""
         return ring_reduce_scatter(self._comm, x, op)
+
+    def ireduce_scatter(self, x, op="sum"):
+        """Go around the ring once, at once."""
+        return DoneWork(self.reduce_scatter(x, op))
 
     def all_gather(self, x):
         """Go around the ring once."""

@@ -11,8 +11,8 @@ from distlearn.parallel import (
     CheckpointStore,
     DataParallel,
     Hybrid,
-    LocalSGD,
     OneWeirdTrick,
+    PipeDream,
     Pipeline,
     Serial,
     TensorParallel,
@@ -140,13 +140,78 @@ def test_a_dealt_state_of_another_model_is_refused(tmp_path, strategy):
 
 
 def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
+    class Gossip(DataParallel):
+        checkpointable = False
+
     def program(comm):
         model = a_model_to_deal("mlp")
-        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
+        strategy = Gossip(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
         fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
 
-    with pytest.raises(Exception, match=r"LocalSGD has no state that all ranks share.*ZeRO, TensorParallel"):
+    with pytest.raises(Exception, match=r"Gossip has no state that all ranks share.*LocalSGD, ZeRO.*PipeDream"):
         SimWorld(2).run(program)
+
+
+def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rule="adam", **options):
+    """Train with a learning rate that falls with every update; return history, parameters, updates and versions."""
+    model = a_model_to_deal("mlp")
+    optimizer = Optimizer(model.params, RULES[rule](), lambda step: 0.05 / (1 + 0.1 * step))
+    strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, **({"n_microbatches": 7} | options))
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    store = None if folder is None else CheckpointStore(folder)
+    run = {"epochs": 3, "batch_size": 20, "seed": 1, "report": report, "evaluate_every": 0}
+    history = fit(strategy, DATASET, **run, checkpoints=store, every=4, resume=resume)
+    return history, strategy.gather_params(), strategy.optimizer.steps, getattr(strategy, "versions_held", None)
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        (1, {}),
+        (3, {}),
+        (3, {"vertical_sync": True, "rule": "momentum"}),
+        (2, {"schedule": "interleaved", "n_microbatches": 4}),
+    ],
+)
+def test_pipedream_goes_on_bit_for_bit(tmp_path, size, options):
+    """Steps end with an empty pipeline, though up to p versions are held within one; updates go on being counted."""
+    (want_history, want, updates, held), *_ = SimWorld(size).run(pipedream, **options)
+    assert updates == 15 * (7 if "n_microbatches" not in options else 4)
+    assert max(held.values()) >= min(size, 2)
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(pipedream, tmp_path, stop=11, **options)
+    assert CheckpointStore(tmp_path).latest().meta["state"]["optimizer"]["steps"] == 8 * updates // 15
+    (history, got, counted, _), *_ = SimWorld(size).run(pipedream, tmp_path, resume=True, **options)
+    assert_same_params(got, want, tol=0)
+    assert without_times(history) == without_times(want_history)
+    assert counted == updates
+
+
+def test_pipedreams_checkpoint_holds_the_newest_weights_and_nothing_of_the_stash(tmp_path):
+    """Those that `gather_params` gives, bit for bit: all that a serial model has, and no more."""
+    _, params, _, held = SimWorld(3).run(pipedream, tmp_path)[0]
+    found = CheckpointStore(tmp_path).latest()
+    assert held == {0: 3}
+    assert_same_params({n: found.arrays[f"param/{n}"] for n in params}, params, tol=0)
+    names = {name.partition("/")[0] for name in found.arrays}
+    assert names == {"param", "optimizer", "history"}
+    assert len(found.arrays) == 1 + len(params) + 2 * (len(params) - 1)  # the losses, Adam's two, one is frozen
+
+
+@pytest.mark.parametrize("after", [(PipeDream, 4), (PipeDream, 1), (Pipeline, 2)])
+def test_others_go_on_from_pipedreams_weights(tmp_path, after):
+    """With the delays that they have; from the same weights, memory and number of updates."""
+    make, size = after
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(3).run(pipedream, tmp_path, stop=11)
+    (history, _, updates, _), *_ = SimWorld(size).run(pipedream, tmp_path, make=make, resume=True)
+    assert len(history.losses) == 15
+    assert history.losses[-1] < history.losses[0]
+    assert updates == 8 * 7 + 7 * (7 if make is PipeDream else 1)
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -10,7 +10,7 @@ from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import FP16, DataParallel, Hybrid, OneWeirdTrick
+from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK
 from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
@@ -172,6 +172,23 @@ def test_hybrid_compresses_along_dp():
     _, whole = run_hybrid("mlp", CUBE)
     along_dp = [sum(m.nbytes for m in w.trace.messages if abs(m.source - m.dest) == 4) for w in (world, whole)]
     assert along_dp[0] > 0 == along_dp[1]  # codes go from rank to rank, whole numbers through all-reduces
+
+
+@pytest.mark.parametrize("codec", [OneBit(), TopK(0.1), Int8(True)], ids=str)
+@pytest.mark.parametrize("kind", ["mlp", "tied"])
+def test_hybrid_with_codecs_keeps_equal_what_ranks_share(kind, codec):
+    """A code depends on everything that is in it, and ranks that share a parameter differ in the others."""
+    results, _ = run_hybrid(kind, CUBE, compress=codec)
+    held, shared = {}, 0
+    for result in results:
+        strategy = result.strategy
+        for p in strategy.pipeline.params:
+            key = p.name, strategy.mesh.tp.rank if p.name in strategy._param_places else None
+            held.setdefault(key, []).append(p.data.tobytes())
+    for (name, _), values in held.items():
+        shared += len(values) > 2  # more than the two along dp
+        assert len(set(values)) == 1, name
+    assert shared
 
 
 def test_hybrid_with_a_stage_that_has_nothing_to_learn():

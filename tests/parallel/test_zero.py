@@ -20,9 +20,9 @@ from .test_data_parallel import Batch, X, Y, model_of
 STAGES = [1, 2, 3]
 
 
-def zero(stage, cap_bytes=300):
+def zero(stage, cap_bytes=300, **options):
     def make(comm, model, loss, rule, lr):
-        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=cap_bytes)
+        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=cap_bytes, **options)
 
     return make
 
@@ -150,23 +150,28 @@ def test_frozen_parameters_stay_whole(stage):
         assert result.strategy.memory().parameters == want.parameters + frozen
 
 
-def deep(comm, stage, rule=None, width=64):
+def deep(comm, stage, rule=None, width=64, overlap=True):
     """One step of a model of equal layers; return the strategy."""
     model = MLP((width,) * 9, seed=0, dtype="float64")
-    strategy = ZeRO(comm, model, SoftmaxCrossEntropy(), rule or Adam(), 0.01, stage=stage, cap_bytes=8 * width**2)
+    options = {"stage": stage, "cap_bytes": 8 * width**2, "overlap": overlap}
+    strategy = ZeRO(comm, model, SoftmaxCrossEntropy(), rule or Adam(), 0.01, **options)
     strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
     return strategy
 
 
 def test_the_peak_falls_from_stage_to_stage():
     """Never more than one layer gathered at a time: with one layer of eight in full, 4 ranks, Adam."""
-    peaks = [SimWorld(4).run(deep, stage)[0].memory().peak for stage in STAGES]
+    peaks = [SimWorld(4).run(deep, stage, overlap=False)[0].memory().peak for stage in STAGES]
     layer = 8 * (64 * 64 + 64)
     model = 8 * layer
     assert peaks[0] <= (1 + 1 + 2 / 4) * model + layer
     assert peaks[1] <= (1 + (1 + 2) / 4) * model + 2 * layer
     assert peaks[2] <= (1 + 1 + 2) / 4 * model + 3 * layer
     assert peaks[2] < peaks[1] < peaks[0]
+    overlapped = [SimWorld(4).run(deep, stage)[0].memory().peak for stage in STAGES]
+    assert overlapped[0] == peaks[0]  # holds all buckets anyhow
+    assert peaks[1] < overlapped[1] <= peaks[1] + (1 + 1 / 4) * layer  # another layer's, and the part that comes
+    assert overlapped[2] == peaks[2]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -206,12 +211,37 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(stage, size):
 def test_the_time_line_tells_waiting_from_computing(stage):
     """Gathers stand beside the layers' spans, not inside them: nothing looks hidden that is not."""
     world = SimWorld(4, Network(1e-5, 1e9), Roofline(1e10))
-    world.run(deep, stage)
+    world.run(deep, stage, overlap=False)
     trace = world.trace
     assert trace.exposed(0) == pytest.approx(trace.total(rank=0, lane="comm"))
     layers = [s for s in trace.select(rank=0, lane="compute") if s.name != "update"]
     assert len(layers) == 2 * len(MLP((64,) * 9).layers)
     assert all(s.seconds > 0 for s in layers if s.flops)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_reduce_scatters_hide_behind_backward(stage):
+    """Where they are faster than backward, all but those of the last layer: one of eight."""
+
+    def timed(overlap):
+        world = SimWorld(4, Network(1e-7, 5e9), Roofline(2e9))
+        world.run(deep, stage, overlap=overlap)
+        trace = world.trace
+        hidden = trace.total(rank=0, lane="comm") - trace.exposed(0)
+        return trace.total(rank=0, name="reduce_scatter"), hidden, world.makespan
+
+    (work, hidden, fast), (same, nothing, slow) = timed(True), timed(False)
+    assert work == pytest.approx(same)
+    assert nothing == pytest.approx(0, abs=1e-12)
+    assert hidden == pytest.approx(7 / 8 * work)
+    assert slow - fast == pytest.approx(hidden)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_overlap_changes_no_bit(stage):
+    for size in (2, 3):
+        a, b = (SimWorld(size).run(run, zero(stage, overlap=o), rule="adam", kind="tied", uneven=True) for o in (0, 1))
+        assert_same_params(a[0].params, b[0].params, tol=0)
 
 
 def test_a_released_parameter_is_not_a_number():

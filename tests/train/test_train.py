@@ -161,13 +161,30 @@ def test_bad_numbers_are_named(name, value):
         ({"strategy": "magic"}, "strategy is 'magic', expected one of"),
         ({"model": "cnn9000"}, "model is 'cnn9000'"),
         ({"optimizer": "adamant"}, "optimizer is 'adamant'"),
+        ({"activation": "gelu"}, "activation is 'gelu', expected one of relu, sigmoid, tanh"),
         ({"dtype": "int32"}, "dtype is 'int32'"),
+        ({"dtype": "float23"}, "dtype is 'float23', expected a floating-point type"),
+        ({"device": "tpu"}, "device is 'tpu', expected 'cpu', 'gpu' or the index"),
+        ({"device": -1}, "device is -1"),
+        ({"data": None}, "data is None, expected the name of a data set"),
+        ({"schedule": "gpip"}, "schedule is 'gpip', expected one of gpipe, 1f1b, interleaved, pipedream, or a text"),
+        ({"schedule": 3}, "schedule is 3, expected one of gpipe"),
         ({"learning_rate": 1}, "no setting learning_rate"),
     ],
 )
 def test_bad_settings_are_named(changes, message):
     with pytest.raises(ValueError, match=message):
         Settings().but(**changes)
+
+
+def test_all_names_that_are_wrong_are_told_at_once():
+    with pytest.raises(ValueError, match=r"strategy is 'x'.*; model is 'y'.*; activation is 'z', expected one of relu"):
+        Settings(strategy="x", model="y", activation="z")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", " 1f1b", "F0 F1 B0 B1\nF0 B0 F1 B1", lambda rank, p, m: ["F0", "B0"]])
+def test_schedules_that_can_be_read_are_settings(schedule):
+    assert Settings(schedule=schedule).schedule is schedule
 
 
 def test_an_unknown_data_set_is_named():

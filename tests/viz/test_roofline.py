@@ -33,5 +33,5 @@ def test_one_kernel_is_told_what_holds_it_back():
 def test_what_cannot_be_drawn():
     with pytest.raises(ValueError, match="'copy' does 0"):
         viz.plot_roofline(report("copy", 0, 4))
-    with pytest.raises(KeyError, match="no card 'Voodoo'"):
+    with pytest.raises(ValueError, match="card is 'Voodoo'"):
         viz.plot_roofline(1.0, "Voodoo")

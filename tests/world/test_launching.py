@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from distlearn.world import launching
-from distlearn.world.launching import launch, thread_settings
+from distlearn.world import launching, reaper
+from distlearn.world.launching import kill_tree, launch, thread_settings
 
 from .conftest import living
 
@@ -76,6 +76,36 @@ def test_ranks_run_and_report_failure(tmp_path):
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == ["7x", "7x"]
     assert done.stdout.count("#") == 2
     assert done.returncode != 0
+
+
+PROXY = """
+import sys, time
+file = open(sys.argv[1], "w")
+print("open", flush=True)
+time.sleep(60)
+"""
+"""Holds a file open, as MPICH's proxy does, and cannot remove it when it is killed."""
+
+
+@pytest.mark.parametrize("grace", [None, 0.0, 0.3])
+def test_a_killed_proxys_topology_is_removed_and_nobody_elses(tmp_path, grace):
+    mine, other, log = (tmp_path / name for name in ("hydra_hwloc_xmlfile_a", "hydra_hwloc_xmlfile_b", "log"))
+    other.touch()
+    environment = os.environ | {reaper.MARK: str(tmp_path)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROXY, str(path)], env=environment, stdout=subprocess.PIPE)
+        for path in (mine, log)
+    ]
+    for process in processes:
+        process.stdout.readline()
+    if grace is None:
+        for process in processes:
+            kill_tree(process.pid)
+    else:
+        reaper.kill_marked(tmp_path, grace)
+    for process in processes:
+        process.communicate(timeout=10)
+    assert [path.exists() for path in (mine, other, log)] == [False, True, True]
 
 
 @pytest.mark.mpi

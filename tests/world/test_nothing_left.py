@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from distlearn.world import reaper
+from distlearn.world.launching import find_mpiexec, is_hydra
 
 from .conftest import living
 
@@ -36,7 +37,10 @@ def clients():
         for _ in range(3)
     ]
     try:
-        yield [(process, json.loads(process.stdout.readline())) for process in started]
+        said = [json.loads(process.stdout.readline()) for process in started]
+        for words in said:
+            words["files"] = sorted(reaper.hydra_files(reaper.marked(words["folder"])))
+        yield list(zip(started, said, strict=True))
     finally:
         for process in started:
             process.kill()
@@ -46,10 +50,10 @@ def clients():
 
 
 def gone(said, seconds=15.0) -> bool:
-    """Whether all processes of a cluster, its reaper, and its folder disappear within some seconds."""
+    """Whether all processes of a cluster, its reaper, its folder and its MPI's files disappear within some seconds."""
     deadline = time.monotonic() + seconds
     pids = [*said["pids"], said["reaper"]]
-    while reaper.marked(said["folder"]) or living(pids) or Path(said["folder"]).exists():
+    while reaper.marked(said["folder"]) or living(pids) or any(map(os.path.exists, [said["folder"], *said["files"]])):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.1)
@@ -61,6 +65,7 @@ def test_everything_carries_the_mark(clients):
         found = {p.pid for p in reaper.marked(said["folder"])}
         assert set(said["pids"]) <= found
         assert len(found) > 10  # a controller of several processes, mpiexec, engines, nannies
+        assert len(said["files"]) == is_hydra(find_mpiexec())
 
 
 def test_after_an_ordinary_end(clients):

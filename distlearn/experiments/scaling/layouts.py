@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...comm import SimWorld
+from ...comm import Network, SimWorld
 from ...nn.table import Table, seconds
 from ...optim import Momentum, Optimizer
 from ...parallel.data import DataParallel
@@ -12,7 +12,7 @@ from ...parallel.hybrid import Hybrid
 from ...parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
 from ...parallel.pipeline import Pipeline
 from ...parallel.planning import Layout, Plan, plan
-from ...parallel.planning.named import compute_of, model_and_sample, network_of
+from ...parallel.planning.named import compute_of, model_and_sample
 from ...parallel.tensor import TensorParallel
 from ...parallel.weird_trick import OneWeirdTrick
 from ...trace import Trace
@@ -49,7 +49,7 @@ def simulate_layout(
     """
     model, sample = model_and_sample(model, input_shape)
     outline, shape = phantom_copy(model), (batch_size, *sample)
-    world = SimWorld(layout.size, network_of(network), compute_of(compute))
+    world = SimWorld(layout.size, Network.of(network), compute_of(compute))
 
     def program(comm):
         own = phantom_copy(outline)

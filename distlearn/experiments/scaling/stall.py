@@ -11,13 +11,13 @@ import time
 
 import numpy as np
 
-from ...comm import SimWorld
+from ...comm import Network, SimWorld
 from ...nn.base import Layer
 from ...optim import Momentum, Optimizer
 from ...parallel.codecs import Codec
 from ...parallel.data import DataParallel
 from ...parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
-from ...parallel.planning.named import compute_of, model_and_sample, name_of, network_of
+from ...parallel.planning.named import compute_of, model_and_sample, name_of
 from ...trace import union
 from .curve import Curve, Point
 
@@ -74,7 +74,7 @@ def simulate_step(
     model, sample = model_and_sample(model, sample)
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
-    world = SimWorld(nodes, network_of(network), compute_of(compute))
+    world = SimWorld(nodes, Network.of(network), compute_of(compute))
     outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
 
     def program(comm):

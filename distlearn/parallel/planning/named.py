@@ -1,8 +1,8 @@
-"""Names that stand for things: of models, networks and graphics cards."""
+"""Names that stand for things: of models and graphics cards."""
 
 from __future__ import annotations
 
-from ...comm import Network, Roofline
+from ...comm import Roofline
 from ...nn.base import Layer
 from ...nn.container import Sequential
 from ...nn.models import model_named
@@ -32,13 +32,6 @@ def model_and_sample(model, sample=None):
 def name_of(model) -> str:
     """What to call a model in a title."""
     return model if isinstance(model, str) else type(model).__name__
-
-
-def network_of(network):
-    """Return a network, looked up among the presets if it is a name."""
-    if not isinstance(network, str) and not hasattr(network, "collective"):
-        raise TypeError(f"the network is {network!r}, expected a Network or the name of one")
-    return Network.preset(network) if isinstance(network, str) else network
 
 
 def compute_of(compute):

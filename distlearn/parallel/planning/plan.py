@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from ...comm import Network
 from ...nn.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
 from ..stages import inseparable
 from .job import Cost, Job
 from .layout import layouts
-from .named import compute_of, model_and_sample, name_of, network_of
+from .named import compute_of, model_and_sample, name_of
 from .staged import stages_cost
 from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
@@ -190,7 +191,7 @@ def plan(
     _check_numbers(batch_size, memory, n_microbatches)
     if rule is not None and not hasattr(rule, "update"):
         raise TypeError(f"plan: rule is {rule!r}, expected an optimizer's rule, such as Adam()")
-    rates = Rates(compute_of(compute), network_of(network))
+    rates = Rates(compute_of(compute), Network.of(network))
     outline = phantom_copy(model)
     job = Job(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,

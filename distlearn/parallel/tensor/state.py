@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..state import named_arrays, param_name, whole, write
+from ..state import named_arrays, param_name, serial_part, whole, write
 from .layer import Place, places_of, put_together
 
 
@@ -37,7 +37,7 @@ class DealtState:
 
     def put_state(self, arrays: dict) -> None:
         """Take this rank's part of a state; nothing is changed if it is that of another model."""
-        live = self.own_state()
+        arrays, live = serial_part(arrays), self.own_state()
         others = {param_name(name) for name in arrays} - set(self.names)
         if others:
             raise ValueError(f"the state is of another model or optimizer: it has {sorted(others)[:3]} more")

@@ -1,0 +1,341 @@
+"""Checkpoints of what differs from rank to rank: replicas between two averages, and what codes have left out."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import Failure, Network, Roofline, SimWorld
+from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.optim import RULES, SGD, Adam, Momentum, Optimizer
+from distlearn.parallel import (
+    FP16,
+    CheckpointStore,
+    DataParallel,
+    ElasticDataParallel,
+    Hybrid,
+    Int8,
+    LocalSGD,
+    OneBit,
+    Serial,
+    TopK,
+)
+from distlearn.parallel.state import capture, restore
+from distlearn.testing import assert_same_params
+from distlearn.train import fit
+
+from .test_checkpoint import DATASET, Stop, without_times
+from .test_data_parallel import Batch
+
+LOSS = SoftmaxCrossEntropy()
+
+
+def a_model(kind="mlp"):
+    if kind == "mlp":
+        return MLP((64, 10, 10), "sigmoid", seed=3, dtype="float64")
+    layers = (Linear(64, 8, 1, dtype="float64"), BatchNorm(8, dtype="float64"), ReLU(), Dropout(0.3, rng=5))
+    return Sequential(*layers, Linear(8, 10, 2, dtype="float64"))
+
+
+def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume=False, every=4, epochs=3):
+    """Train by `make(comm, model, optimizer)`; return history, rank 0's parameters, and this rank's own."""
+    model = a_model(kind)
+    strategy = make(comm, model, Optimizer(model.params, RULES[rule](), 0.05))
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    store = None if folder is None else CheckpointStore(folder)
+    options = {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
+    history = fit(strategy, DATASET, **options, checkpoints=store, every=every, resume=resume)
+    return history, strategy.gather_params(), {p.name: p.data.copy() for p in model.params}
+
+
+def interrupted(size, make, folder, stop, **options):
+    with pytest.raises(Exception, match="Stop"):
+        SimWorld(size).run(train, make, folder, stop=stop, **options)
+
+
+# -- local SGD ---------------------------------------------------------------------------------------------------------
+
+
+def local(every=3, **options):
+    return lambda comm, model, optimizer: LocalSGD(comm, model, LOSS, optimizer, every=every, **options)
+
+
+@pytest.mark.parametrize(
+    ("stop", "kind", "rule", "options"),
+    [
+        (7, "mlp", "adam", {}),  # from step 4, one after an average
+        (13, "mlp", "adam", {}),  # from step 12, right after one
+        (9, "noisy", "momentum", {}),
+        (13, "noisy", "momentum", {}),
+        (7, "mlp", "momentum", {"average_state": True}),
+        (13, "mlp", "sgd", {"every": None}),
+    ],
+)
+def test_as_many_replicas_go_on_bit_for_bit(tmp_path, stop, kind, rule, options):
+    """Every rank with its own parameters, momentum, running statistics and masks, and as far from the next average."""
+    make = local(**options)
+    want = SimWorld(3).run(train, make, kind=kind, rule=rule)
+    interrupted(3, make, tmp_path, stop, kind=kind, rule=rule)
+    got = SimWorld(3).run(train, make, tmp_path, kind=kind, rule=rule, resume=True)
+    for (_, _, own), (_, _, want_own) in zip(got, want, strict=True):
+        assert_same_params(own, want_own, tol=0)
+    assert without_times(got[0][0]) == without_times(want[0][0])  # others' losses are their own; rank 0's are kept
+
+
+def test_saving_disturbs_nothing(tmp_path):
+    want = SimWorld(3).run(train, local())
+    got = SimWorld(3).run(train, local(), tmp_path, every=1)
+    for (history, _, own), (want_history, _, want_own) in zip(got, want, strict=True):
+        assert_same_params(own, want_own, tol=0)
+        assert without_times(history) == without_times(want_history)
+
+
+def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True):
+    """Train apart for some steps; return the state, what `finish` would make of it, and the strategy."""
+    model = a_model()
+    strategy = LocalSGD(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
+    if arrays is not None:
+        strategy.put_state(arrays)
+    weights = np.arange(comm.size) if uneven and comm.size > 1 else np.ones(comm.size)
+    bounds = np.round(np.concatenate([[0], np.cumsum(weights)]) / weights.sum() * 20).astype(int)
+    for step in range(steps):
+        rows = slice(20 * step + bounds[comm.rank], 20 * step + bounds[comm.rank + 1])
+        strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 20))
+    state = strategy.gather_state()
+    strategy.finish()
+    return state, strategy.gather_params(), strategy
+
+
+def test_the_serial_part_is_the_average_that_the_ranks_would_have_made():
+    """Weighted by the samples of each; one rank has none."""
+    state, averaged, _ = SimWorld(3).run(replicas)[0]
+    for name, value in averaged.items():
+        np.testing.assert_allclose(state[f"param/{name}"], value, atol=1e-14)
+        assert abs(state[f"ranks/1/param/{name}"] - value).max() > 1e-6  # the replicas are apart
+
+
+def test_right_after_an_average_parameters_are_saved_once_and_to_the_bit():
+    state, averaged, _ = SimWorld(3).run(replicas, steps=3)[0]
+    assert not [name for name in state if name.startswith("ranks/") and "/param/" in name]
+    assert {"ranks/0/optimizer/0.W/0", "ranks/2/optimizer/0.W/1"} <= set(state)  # the memory is each rank's own
+    for name, value in averaged.items():
+        assert state[f"param/{name}"].tobytes() == value.tobytes()
+    plain, _, _ = SimWorld(3).run(replicas, steps=3, rule=SGD)[0]
+    assert [name for name in plain if name.startswith("ranks/")] == [f"ranks/{r}/since_average" for r in range(3)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_another_number_of_replicas_begins_at_the_average(size):
+    """As if the ranks had averaged when they saved: the next average is every steps later."""
+    state, averaged, _ = SimWorld(3).run(replicas)[0]
+
+    def program(comm):
+        _, _, strategy = replicas(comm, steps=0, arrays=state)
+        at_first = {p.name: p.data.copy() for p in strategy.model.params}
+        memory = strategy.optimizer.states[0][0].copy()
+        together = []
+        for step in range(4):
+            rows = slice(20 * step + comm.rank * 5, 20 * step + comm.rank * 5 + 5)
+            strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 5 * comm.size))
+            together.append(comm.all_gather(strategy.model.params[0].data).std(axis=0).max() == 0)
+        return at_first, memory, together
+
+    for at_first, memory, together in SimWorld(size).run(program):
+        assert_same_params(at_first, averaged)
+        assert memory.tobytes() == state["optimizer/0.W/0"].tobytes()
+        assert together == [size == 1, size == 1, True, size == 1]
+
+
+def serial(comm, model, optimizer):
+    return Serial(model, LOSS, optimizer, comm.clock)
+
+
+def data_parallel(**options):
+    return lambda comm, model, optimizer: DataParallel(comm, model, LOSS, optimizer, cap_bytes=500, **options)
+
+
+@pytest.mark.parametrize(("after", "size"), [(local(5), 2), (serial, 1), (data_parallel(), 3), (data_parallel(), 2)])
+def test_others_go_on_from_the_average(tmp_path, after, size):
+    interrupted(3, local(), tmp_path, 6)
+    state = CheckpointStore(tmp_path).latest().arrays
+    history, params, _ = SimWorld(size).run(train, after, tmp_path, resume=True)[0]
+    assert len(history.losses) == 15
+    assert history.losses[-1] < history.losses[0]
+    assert all(abs(params[name] - state[f"param/{name}"]).max() > 0 for name in params)
+
+
+@pytest.mark.parametrize("before", [data_parallel(), data_parallel(compress=OneBit())])
+def test_replicas_go_on_from_the_state_that_data_parallelism_saved(tmp_path, before):
+    """What codes have left out is nothing that replicas have a use for."""
+    interrupted(3, before, tmp_path, 6)
+    got = SimWorld(3).run(train, local(1, average_state=True), tmp_path, rule="adam", resume=True)
+    assert len(got[0][0].losses) == 15
+
+
+def test_a_smaller_h_than_the_saved_runs_averages_at_once():
+    """Five steps since the last average of every 8th; every 4th would never come again if it had to be met exactly."""
+    state, _, _ = SimWorld(2).run(replicas, every=8, steps=5, uneven=False)[0]
+
+    def program(comm):
+        return replicas(comm, every=4, steps=1, arrays=state, uneven=False)[0]
+
+    after = SimWorld(2).run(program)[0]
+    assert not [name for name in after if name.startswith("ranks/") and "/param/" in name]
+
+
+# -- what codes have left out ------------------------------------------------------------------------------------------
+
+CODECS = [OneBit(), TopK(0.05), Int8(), Int8(True), FP16(True), FP16()]
+
+
+@pytest.mark.parametrize(
+    ("make", "codec"), [*((DataParallel, c) for c in CODECS), (ElasticDataParallel, OneBit())], ids=str
+)
+def test_as_many_ranks_with_codecs_go_on_bit_for_bit(tmp_path, codec, make):
+    """With the errors of every bucket and rank, and the generators that round at random."""
+
+    def made(comm, model, optimizer):
+        return make(comm, model, LOSS, optimizer, cap_bytes=500, compress=codec)
+
+    want_history, want, _ = SimWorld(3).run(train, made)[0]
+    interrupted(3, made, tmp_path, 11)
+    history, got, _ = SimWorld(3).run(train, made, tmp_path, resume=True)[0]
+    assert_same_params(got, want, tol=0)
+    assert without_times(history) == without_times(want_history)
+
+
+def test_without_residuals_the_run_would_go_elsewhere(tmp_path):
+    """The test above would notice."""
+    made = data_parallel(compress=OneBit())
+    want = SimWorld(3).run(train, made)[0][1]
+    interrupted(3, made, tmp_path, 11)
+    store = CheckpointStore(tmp_path)
+    found = store.latest()
+    found.arrays = {name: a for name, a in found.arrays.items() if not name.startswith(("ranks/", "residual/"))}
+    store.save(found)
+    got = SimWorld(3).run(train, made, tmp_path, resume=True)[0][1]
+    assert max(abs(got[name] - want[name]).max() for name in want) > 1e-4
+
+
+def test_a_mesh_with_codecs_goes_on_bit_for_bit(tmp_path):
+    def made(comm, model, optimizer):
+        return Hybrid(comm, model, LOSS, optimizer, dp=2, tp=2, cap_bytes=500, compress=TopK(0.05))
+
+    want = SimWorld(4).run(train, made)[0][1]
+    interrupted(4, made, tmp_path, 11)
+    got = SimWorld(4).run(train, made, tmp_path, resume=True)[0][1]
+    assert_same_params(got, want, tol=0)
+
+
+def constant(output, labels, n):
+    """A loss whose gradient does not depend on the output: what has been summed can be told from the parameters."""
+    dy = (labels[:, None] - np.arange(output.shape[1])) / n
+    return float((output * dy).sum()), dy
+
+
+STEPS, SAVED = 9, 5
+
+
+def summed(comm, arrays=None, steps=SAVED, codec=None, after=0, make=DataParallel, **options):
+    """Run steps of SGD with rate 1: parameters change by exactly minus the sum of what was applied."""
+    model = Sequential(Linear(64, 10, 1, dtype="float64"))  # one layer: its gradient is x's and dy's alone
+    options = {"cap_bytes": 100, "compress": codec} | options
+    strategy = make(comm, model, constant, Optimizer(model.params, SGD(), 1.0), **options)
+    if arrays is not None:
+        restore(strategy, *arrays)
+    for step in range(after, after + steps):
+        rows = np.array_split(np.arange(20) + 7 * step, strategy.size)[strategy.rank]
+        strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 20))
+    return capture(strategy), strategy.gather_params()
+
+
+def the_sum():
+    """What a run without codecs applies in STEPS steps, from the same beginning."""
+    return SimWorld(1).run(summed, steps=STEPS)[0][1]
+
+
+def owed(state):
+    return {name.removeprefix("residual/"): a for name, a in state.items() if name.startswith("residual/")}
+
+
+HYBRID = {"make": Hybrid, "dp": 2, "tp": 2}
+
+
+@pytest.mark.parametrize("codec", [OneBit(), TopK(0.05), Int8(True)], ids=str)
+@pytest.mark.parametrize(
+    ("size", "after", "options"),
+    [
+        (3, 2, {}),
+        (2, 4, {}),
+        (4, 3, {"cap_bytes": 1e6}),  # other buckets
+        (3, 3, {"cap_bytes": 1e6}),
+        (3, 3, {"codec": FP16(True)}),
+        (2, 4, HYBRID),
+    ],
+)
+def test_on_other_ranks_the_sum_of_what_is_owed_is_the_same(codec, size, after, options):
+    """All gradients so far = what was applied + what is owed: before, right after, and to the end."""
+    want = the_sum()
+    state, params = SimWorld(size).run(summed, codec=codec)[0]
+    partly = SimWorld(1).run(summed, steps=SAVED)[0][1]
+    debts = owed(state[0])
+    for name in want:
+        assert abs(debts[name]).max() > 1e-3
+        np.testing.assert_allclose(params[name] - debts[name], partly[name], atol=1e-12)
+    options = {"codec": codec} | options
+    taken, _ = SimWorld(after).run(summed, state, steps=0, **options)[0]
+    for name in want:
+        np.testing.assert_allclose(owed(taken[0])[name], debts[name], atol=1e-13)
+    (last, _), params = SimWorld(after).run(summed, state, steps=STEPS - SAVED, after=SAVED, **options)[0]
+    for name in want:
+        np.testing.assert_allclose(params[name] - owed(last)[name], want[name], atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "codec"), [(1, OneBit()), (1, None), (3, None), (2, None)])
+def test_where_nothing_is_compressed_the_debt_is_paid_at_once(size, codec):
+    """One rank has nobody to send codes to."""
+    state, _ = SimWorld(3).run(summed, codec=TopK(0.05))[0]
+    (last, _), params = SimWorld(size).run(summed, state, steps=STEPS - SAVED, after=SAVED, codec=codec)[0]
+    assert not owed(last)
+    for name, value in the_sum().items():
+        np.testing.assert_allclose(params[name], value, atol=1e-12)
+
+
+def test_a_state_without_residuals_clears_those_that_there_are():
+    """As one saved by a run without codecs, or by an older version of the library."""
+
+    def program(comm):
+        model = a_model()
+        strategy = DataParallel(comm, model, LOSS, Optimizer(model.params, Momentum(), 0.1), compress=OneBit())
+        empty, scalars = capture(strategy)
+        empty, scalars = comm.broadcast_obj((empty, scalars))
+        rows = slice(9 * comm.rank, 9 * comm.rank + 9)
+        strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 18))
+        restore(strategy, empty, scalars)
+        return capture(strategy)[0]
+
+    assert not owed(SimWorld(2).run(program)[0])
+
+
+def test_ranks_that_are_lost_while_codecs_save(tmp_path):
+    """The checkpoints after the loss are those of the ranks that are left, which go on from them bit for bit."""
+
+    def made(comm, model, optimizer):
+        return ElasticDataParallel(comm, model, LOSS, optimizer, cap_bytes=500, compress=Int8(True))
+
+    costs = Network(1e-5, 1e9), Roofline(1e9)
+    undisturbed = SimWorld(3, *costs)
+    undisturbed.run(train, made, tmp_path / "undisturbed", every=2)
+    saves = list(undisturbed.trace.select(rank=1, name="checkpoint"))
+    for at in [undisturbed.makespan / 2, *((s.start + s.end) / 2 for s in saves[1:4:2])]:
+        folder = tmp_path / str(at)
+        world = SimWorld(3, *costs, failures=[Failure(1, at=at)], detection=1e-4)
+        first, *_ = world.run(train, made, folder, every=2)
+        assert [r.lost for r in first[0].recoveries] == [[1]]
+        store = CheckpointStore(folder)
+        for step in store.steps[1:]:
+            store.path(step).unlink()
+        again, *_ = SimWorld(2).run(train, made, folder, every=2, resume=True)
+        assert_same_params(again[1], first[1], tol=0)
