@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
@@ -18,6 +19,8 @@ def steps(converter, name):
 
 # nbgrader calls `alembic` by name: let it find the one beside this Python where the environment is not activated.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
+
+warnings.filterwarnings("ignore", module=r"nbgrader\.api")  # SQLAlchemy's advice to nbgrader's authors
 
 c = get_config()
 

@@ -27,8 +27,16 @@ _KEPT: dict[str, tuple[object, dict[str, object]]] = {}
 """By dotted name: a module or a class, and its functions, classes and modules as they were."""
 
 
-def remember() -> None:
-    """Keep what checks rely on, as it is now; call it before any code of a student runs."""
+def remember(shell=None) -> None:
+    """Keep what checks rely on, as it is now; call it before any code of a student runs.
+
+    Parameters
+    ----------
+    shell : InteractiveShell, optional
+        From now on `exit()` and `quit()` end a cell, but not the kernel (it would be gone some cells later).
+    """
+    if shell is not None:
+        shell.ask_exit = _stay
     for name in TOOLS:
         importlib.import_module(name)
     _KEPT.clear()
@@ -71,8 +79,12 @@ def restore(shell=None, names=()) -> list[str]:
         for hooks in (shell.ast_transformers, *shell.events.callbacks.values()):
             for hook in [h for h in hooks if getattr(h, "__module__", "") == "__main__"]:  # made in the notebook
                 hooks.remove(hook)
-                found.append(f"get_ipython(): {getattr(hook, '__name__', type(hook).__name__)}")
+                found.append(f"get_ipython.{getattr(hook, '__name__', type(hook).__name__)}")
     return found
+
+
+def _stay() -> None:
+    raise SystemExit("the cell ends here; the kernel goes on, as the notebook is being graded")
 
 
 def _keep(dotted: str, owner) -> None:

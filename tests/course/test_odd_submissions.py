@@ -1,14 +1,19 @@
 """Submissions that are odd rather than wrong get the points that a patient person would give them."""
 
+import ast
+import builtins
 import copy
 import json
 import logging
 
 import psutil
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+from distlearn.lab.author import Source, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
+from distlearn.lab.author.nbgrader_steps import HideTests
+from distlearn.lab.author.stage import before_check, definitions
 
 from . import grading, small
 from .conftest import COURSE
@@ -70,7 +75,7 @@ def test_what_ends_the_kernel_costs_its_own_points_alone(grade, tmp_path):
 
     points, log, page = grade(change)
     assert points == FULL | {"check_two": 0}
-    assert "the cell 'one' ended the kernel (Segmentation fault)" in log
+    assert "the cell 'one' ended the kernel (Segmentation fault" in log
     assert "the cell 'while True:' could not be stopped after 6 s" in log
     assert "the cell 'check_two' ended the kernel (exit status 3)" in log
     assert "From grading" in page
@@ -98,11 +103,11 @@ def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
 
     points, log, page = grade(change)
     assert points == FULL
-    assert "list, range had been changed" in log
+    assert "Variables hid list, range" in log
     assert "was stopped after 6 s" in log
     assert "Check 'check_one' holds code of the student" in log
     assert "Check 'check_two' stands above its answer" in log
-    assert "Cell 'words' has lost its metadata" in log
+    assert "Cell 'words' has lost its metadata, but is known again" in log
     assert "Check 'check_three' was edited" not in log
     assert "A sample." in page
 
@@ -132,15 +137,67 @@ def test_who_bends_the_checks_scores_nothing_and_is_named(grade):
     assert "secret_two" not in page, "an answer that prints the hidden tests does not give them away"
 
 
-def test_a_submission_that_only_ends_kernels_comes_to_an_end(caplog):
-    checks = [new_code_cell("1", metadata=small.told(f"check_{i}", grade=True, locked=True, points=1)) for i in (1, 2)]
-    cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), checks[0]]
-    cells += [new_code_cell("os.abort()"), checks[1], new_markdown_cell("end")]
-    nb = new_notebook(cells=cells)
+def execute(cells, **limits):
+    """Run cells under limits, without a course; return the texts and errors of code cells, and the note on top."""
     resources = {"nbgrader": {"student": "anna", "assignment": "lab00_x", "notebook": "lab00"}, "metadata": {}}
-    with caplog.at_level(logging.WARNING):
-        nb, _ = ExecuteAll(most_restarts=1).preprocess(nb, resources)
-    assert nb.cells[0].source.startswith("**From grading.**")
-    names = [[out.get("ename", out.get("text")) for out in c.outputs] for c in nb.cells if c.cell_type == "code"]
-    assert names == [["1\n"], ["CellLeftOut"], [None], ["CellLeftOut"], ["CellLeftOut"]]
-    assert "ended 2 kernels" in nb.cells[5].outputs[0].evalue
+    nb, _ = ExecuteAll(**limits).preprocess(new_notebook(cells=cells), resources)
+    shown = [[out.get("ename", out.get("text")) for out in c.outputs] for c in nb.cells if c.cell_type == "code"]
+    return shown, nb.cells[0].source if nb.cells[0].cell_type == "markdown" else ""
+
+
+def check(text, number):
+    return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
+
+
+def test_a_submission_that_only_ends_kernels_comes_to_an_end():
+    hog = "hog = []\nwhile True:\n    hog.append(np.ones(10_000_000))"
+    cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]
+    cells += [new_code_cell(hog), check("assert x", 2)]
+    cells[0].source = "import numpy as np\n" + cells[0].source
+    shown, note = execute(cells, most_restarts=1, memory=800 * 2**20)
+    assert shown == [["1\n"], ["CellLeftOut"], [None], ["CellLeftOut"], ["CellLeftOut"]]
+    assert note.startswith("**From grading.**")
+    assert "'import os' ended the kernel (exit status 9)" in note
+    assert "'hog = []' ended the kernel (it took 0." in note
+    assert "0.8 GiB are allowed" in note
+
+
+def test_checks_are_run_when_the_time_is_up():
+    cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
+    shown, note = execute(cells, budget=0)
+    assert shown == [["CellLeftOut"], ["fine\n"]]
+    assert "1 of the cells that earn nothing not run: the 0 s of the submission were over" in note
+
+
+def test_definitions_are_what_harms_nobody():
+    kept = "@a.b(3)\nclass C:\n    def f(self):\n        return 1\nx, y = 1, [2]"
+    assert definitions(f"import os; n = f()\n{kept}\nz = os._exit(x)\nx += 1") == f"import os\n{kept}"
+    assert definitions("def f(:") == ""
+
+
+def test_every_check_gets_the_helpers_that_it_uses():
+    for path in source_notebooks(COURSE):
+        lab = Source(path)
+        mine = set().union(*(c.binds for c in lab.exercises))
+        for cell in lab.code:
+            if cell.is_check:
+                code = before_check(lab, lab.number, cell.grade_id)
+                stage = ast.parse(code)
+                bound = {getattr(n, "name", None) for n in stage.body} | {
+                    t.id for n in ast.walk(stage) if isinstance(n, ast.Assign) for t in n.targets if hasattr(t, "id")
+                }
+                needed = cell.uses - cell.binds - mine - {"plt", "np", "dl", "lab", "error"} - set(dir(builtins))
+                assert needed <= bound, (str(path), cell.grade_id)
+
+
+def test_an_output_that_gives_hidden_tests_away_is_covered():
+    text = "shown = 1\n### BEGIN HIDDEN TESTS\nsecret_value = 2 + shown\n### END HIDDEN TESTS"
+    cell = new_code_cell(text)
+    traceback = ["----> \x1b[32m1\x1b[39m secret_value \x1b[33m=\x1b[39m 2 + shown", "fine \x1b[32m1"]
+    cell.outputs = [new_output("error", ename="E", evalue="secret_value = 2 + shown", traceback=traceback)]
+    cell.outputs += [new_output("stream", name="stdout", text="shown = 1\n'secret_value = 2 + shown'")]
+    cell.outputs += [new_output("display_data", data={"text/html": "<b>secret_value = 2 + shown</b>"})]
+    HideTests().preprocess(new_notebook(cells=[cell]), {})
+    assert "secret" not in str(cell.outputs)
+    assert cell.outputs[0].traceback[1] == traceback[1]
+    assert cell.outputs[1].text.startswith("shown = 1\n")

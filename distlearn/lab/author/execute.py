@@ -57,15 +57,18 @@ class ExecuteAll(Execute):
         self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
         self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
-        self._bent = {}
+        self._bent, self._unrun, failed = {}, set(), 0
         self.timeout_func = self._seconds_for
         while True:
             self._at = None
             try:
                 nb, resources = super().preprocess(nb, resources, km)
                 break
-            except (DeadKernelError, CellTimeoutError) as error:
-                if self._at is None:  # before any cell: the installation, not the submission
+            except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
+                if self._at is None and failed < 2:  # it did not start: somebody else took its ports, perhaps
+                    failed += 1
+                    continue
+                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
                     raise
                 self._blame(error)
                 if self._deaths > self.most_restarts:
@@ -79,12 +82,13 @@ class ExecuteAll(Execute):
         self._at = index
         if self._fresh:
             self._fresh = False
-            self._silently("from distlearn.lab import intact; intact.remember()")
+            self._silently("from distlearn.lab import intact; intact.remember(get_ipython())")
         if cell.cell_type != "code" or self.skip_cells_with_tag in cell.metadata.get("tags", []):
             return super().preprocess_cell(cell, resources, index)
         self._room = Room(self.max_output, strict=is_grade(cell))
         parts = self._parts.get(index, WHOLE)
-        if parts == WHOLE and not is_grade(cell) and (self._deaths >= self.restarts or self._left() <= 0):
+        earns = "nbgrader" in cell.metadata
+        if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
             parts = PARTS  # it earns nothing, and has had its chance
         if parts == PARTS:
             self._silently(definitions(cell.source))
@@ -95,7 +99,10 @@ class ExecuteAll(Execute):
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
                 self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
             return cell, resources
-        why = self._why.get(index, "was not run: the submission had no time left, or had ended too many kernels")
+        why = self._why.get(index)
+        if why is None:
+            why = f"earns nothing and was not run: {self._shortage()}; its functions, classes and imports were kept"
+            self._unrun.add(index)
         cell.outputs, cell.execution_count = [_error("CellLeftOut", f"This cell {why}.")], None
         return cell, resources
 
@@ -142,6 +149,10 @@ class ExecuteAll(Execute):
     def _left(self) -> float:
         return self.budget - (time.monotonic() - self._began)
 
+    def _shortage(self) -> str:
+        kernels = f"{self._deaths} kernels had been ended"
+        return kernels if self._deaths >= self.restarts else f"the {self.budget} s of the submission were over"
+
     def _seconds_for(self, cell) -> int:
         """How long this cell may run."""
         most = self.timeout if self.timeout and self.timeout > 0 else self.budget
@@ -177,7 +188,8 @@ class ExecuteAll(Execute):
         self._deaths += 1
         parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
         kept = "its functions, classes and imports were kept" if parts == PARTS else "nothing of it was kept"
-        self._why[self._at] = f"{how}; it was left out, {kept}"
+        kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
+        self._why[self._at] = f"{how}; {kept}"
         self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
 
     def _give_up(self, nb) -> None:
@@ -190,12 +202,15 @@ class ExecuteAll(Execute):
         """Tell who grades, in the log and on top of the notebook."""
         cells = {**{i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}, **self._slow}
         lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
-        seconds = time.monotonic() - self._began
-        if lines and seconds > self.budget:
-            lines.append(f"it took {seconds:.0f} s: cells that earn nothing were not run to the end")
-        looks = [
-            f"{', '.join(v[:5])} had been changed, and was put back for the check {k}" for k, v in self._bent.items()
-        ]
+        if self._unrun:
+            lines.append(f"{len(self._unrun)} of the cells that earn nothing not run: {self._shortage()}")
+        looks = []
+        for check, found in self._bent.items():
+            hidden, bent = ([name for name in found if ("." in name) is dotted] for dotted in (False, True))
+            if hidden:
+                self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
+            if bent:
+                looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
         looks += [f"the cell {name} says {word!r}" for name, word in odd_words(nb.cells, self._lab_source)]
         for line in lines:
             tell(self.log, told, line)
@@ -210,6 +225,8 @@ class ExecuteAll(Execute):
 def _how_it_ended(status) -> str:
     if status is None:
         return ""
+    if status == -9:
+        return " (killed from outside: was the machine out of memory?)"
     if status < 0:
         return f" ({signal.strsignal(-status) or f'signal {-status}'})"
     return f" (exit status {status})"

@@ -7,6 +7,7 @@ stripped of metadata by another editor. What such a student has written is there
 from __future__ import annotations
 
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbformat.v4.nbbase import random_cell_id
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
@@ -16,7 +17,7 @@ from .stage import source_of
 class RestoreCells(NbGraderPreprocessor):
     """Put cells of exercises back where they are missing; the step before `OverwriteCells`.
 
-    * A cell that lost its metadata is known by its id, or as a check by its text.
+    * A cell that lost its metadata is known by its id, by the text above it, or as a check by its own text.
     * A check comes back as it was, behind the cell that it followed, and behind its answer if it was moved above it.
     * An answer comes back empty: the student may have written the function elsewhere, as in the cell of the check,
       where merging two cells puts it. Then that part becomes a cell of its own.
@@ -25,7 +26,9 @@ class RestoreCells(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         """Handle one notebook."""
         told = resources["nbgrader"]
+        nb.nbformat_minor = max(nb.nbformat_minor, 5)  # the first with ids
         for cell in nb.cells:
+            cell.setdefault("id", random_cell_id())
             if cell.metadata.get("nbgrader") == {}:  # DeduplicateIds leaves this on copies, and OverwriteCells fails
                 del cell.metadata["nbgrader"]
         with Gradebook(told["db_url"]) as book:
@@ -44,15 +47,18 @@ class RestoreCells(NbGraderPreprocessor):
 
     def _recognise(self, nb, given, source) -> None:
         """Give cells that lost their metadata a name again."""
-        ids = {c.id: c.grade_id for c in source.cells if c.grade_id and c.id} if source else {}
+        cells = source.cells if source else []
+        ids = {c.id: c.grade_id for c in cells if c.grade_id}
+        below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
         texts = {_words(_public(cell)): name for name, cell in given.items() if _is_check(cell)}
         missing = given.keys() - {_grade_id(cell) for cell in nb.cells}
-        for cell in nb.cells:
-            name = ids.get(cell.get("id")) or (cell.cell_type == "code" and texts.get(_words(cell.source)))
-            if name in missing and not _grade_id(cell) and cell.cell_type == given[name].cell_type:
-                self.log.warning("Cell '%s' has lost its metadata: it is known by its id or text", name)
-                cell.metadata["nbgrader"] = given[name].metadata["nbgrader"]
-                missing.discard(name)
+        for above, cell in zip([None, *nb.cells], nb.cells, strict=False):
+            names = ids.get(cell.id), texts.get(_words(cell.source)), above and below.get(_words(above.source))
+            for name in names:
+                if name in missing and not _grade_id(cell) and cell.cell_type == given[name].cell_type:
+                    self.log.warning("Cell '%s' has lost its metadata, but is known again", name)
+                    cell.metadata["nbgrader"] = given[name].metadata["nbgrader"]
+                    missing.discard(name)
 
     def _reset(self, nb, given) -> None:
         """Metadata as they were; checks with hidden tests; what a student wrote into a check, in a cell above it."""
@@ -68,9 +74,7 @@ class RestoreCells(NbGraderPreprocessor):
             if cell.cell_type != given[name].cell_type:
                 self.log.warning("Cell '%s' is %s: made %s again", name, cell.cell_type, given[name].cell_type)
                 metadata = {"nbgrader": told}
-                cell = nb.cells[i] = _MAKE[given[name].cell_type](cell.source, id=cell.get("id"), metadata=metadata)
-                if cell.id is None:
-                    del cell["id"]
+                cell = nb.cells[i] = _MAKE[given[name].cell_type](cell.source, id=cell.id, metadata=metadata)
             if not _is_check(given[name]) or cell.source == given[name].source:
                 continue
             own = _beside(cell.source, _public(given[name]))
