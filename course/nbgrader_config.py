@@ -9,7 +9,7 @@ from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
-from distlearn.lab.author.restore import RestoreCells
+from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
 
 def steps(converter, name):
@@ -36,7 +36,7 @@ sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
 
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
-c.Autograde.sanitize_preprocessors = [*sanitize, SkipDemonstrations]
+c.Autograde.sanitize_preprocessors = [MendMetadata, *sanitize, SkipDemonstrations]
 
 # A cell that ends the kernel costs its own points, not all: the rest is run again without it. See ExecuteAll for more.
 grading = steps(Autograde, "autograde_preprocessors")

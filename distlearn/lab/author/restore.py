@@ -6,12 +6,38 @@ stripped of metadata by another editor. What such a student has written is there
 
 from __future__ import annotations
 
+from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbformat.v4.nbbase import random_cell_id
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
 from .stage import source_of
+
+
+class MendMetadata(NbGraderPreprocessor):
+    """Make the metadata of a submission what nbgrader's steps can read; the first of them."""
+
+    def preprocess(self, nb, resources):
+        """Handle one notebook."""
+        nb.nbformat_minor = max(nb.nbformat_minor, 5)  # the first with ids
+        seen = set()
+        for cell in nb.cells:
+            if not cell.get("id") or cell.id in seen:
+                cell["id"] = random_cell_id()
+            seen.add(cell.id)
+            if not isinstance(cell.get("metadata"), dict):
+                cell["metadata"] = NotebookNode()
+            told = cell.metadata.get("nbgrader")
+            if "nbgrader" in cell.metadata and not (isinstance(told, dict) and isinstance(told.get("grade_id"), str)):
+                self.log.warning("A cell has metadata of nbgrader that cannot be read: %.80r", told)
+                del cell.metadata["nbgrader"]
+            if not isinstance(cell.metadata.get("tags", []), list):
+                del cell.metadata["tags"]
+            if cell.cell_type == "code":
+                cell.setdefault("outputs", [])
+                cell.setdefault("execution_count", None)
+        return nb, resources
 
 
 class RestoreCells(NbGraderPreprocessor):
@@ -26,9 +52,7 @@ class RestoreCells(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         """Handle one notebook."""
         told = resources["nbgrader"]
-        nb.nbformat_minor = max(nb.nbformat_minor, 5)  # the first with ids
         for cell in nb.cells:
-            cell.setdefault("id", random_cell_id())
             if cell.metadata.get("nbgrader") == {}:  # DeduplicateIds leaves this on copies, and OverwriteCells fails
                 del cell.metadata["nbgrader"]
         with Gradebook(told["db_url"]) as book:
@@ -39,6 +63,10 @@ class RestoreCells(NbGraderPreprocessor):
                 source.name: _released(source, points.get(source.name), source.name in answers)
                 for source in notebook.source_cells
             }
+        for cell in nb.cells:
+            if _grade_id(cell) not in ("", *given):
+                self.log.warning("Cell '%s' is none of this lab: it earns nothing", _grade_id(cell))
+                del cell.metadata["nbgrader"]
         self._recognise(nb, given, source_of(self.config, told["assignment"], told["notebook"]))
         self._reset(nb, given)
         self._insert_missing(nb, given)
