@@ -2,8 +2,9 @@
 
 A student who writes `np.sum = 0` by accident would lose every exercise below, and one who writes `np.allclose = yes` on
 purpose would win them. So grading calls `remember` in a new kernel, and `restore` before every check: functions and
-classes of NumPy, of this library and of Python itself are again what they were, and names such as `list` mean what
-they mean. This is no wall against an attack (that is a container), but what is left must be written on purpose.
+classes of NumPy, of this library and of Python itself are again what they were, names such as `list` mean what they
+mean, and working directory and environment are where it began. This is no wall against an attack (that is a container),
+but what is left must be written on purpose.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from __future__ import annotations
 import builtins
 import contextlib
 import importlib
+import os
 import sys
 import types
+
+import numpy as np
 
 TOOLS = ("numpy.linalg", "numpy.random", "distlearn.lab", "distlearn.nn", "distlearn.optim", "distlearn.data")
 TOOLS += ("distlearn.comm", "distlearn.parallel", "distlearn.train", "distlearn.cuda", "distlearn.trace")
@@ -25,6 +29,8 @@ _THE_SHELLS = ("input", "get_ipython", "display")
 
 _KEPT: dict[str, tuple[object, dict[str, object]]] = {}
 """By dotted name: a module or a class, and its functions, classes and modules as they were."""
+_SURROUNDINGS: dict = {}
+"""Working directory, search path, environment, and what NumPy does at an overflow."""
 
 
 def remember(shell=None) -> None:
@@ -37,9 +43,12 @@ def remember(shell=None) -> None:
     """
     if shell is not None:
         shell.ask_exit = _stay
+        streams = sys.stdout, sys.stderr
+        shell.events.register("post_run_cell", lambda *_: _set_streams(*streams))  # or the kernel answers no more
     for name in TOOLS:
         importlib.import_module(name)
     _KEPT.clear()
+    _SURROUNDINGS.update(cwd=os.getcwd(), path=list(sys.path), environ=dict(os.environ), errors=np.geterr())
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] not in OWNERS or not isinstance(module, types.ModuleType):
             continue
@@ -63,6 +72,11 @@ def restore(shell=None, names=()) -> list[str]:
     list of str
         Dotted names that were put back (`numpy.allclose`), and names of variables that were removed (`list`).
     """
+    if _SURROUNDINGS:
+        os.chdir(_SURROUNDINGS["cwd"])
+        sys.path[:] = [*_SURROUNDINGS["path"], *(p for p in sys.path if p not in _SURROUNDINGS["path"])]
+        os.environ.update(_SURROUNDINGS["environ"])
+        np.seterr(**_SURROUNDINGS["errors"])
     found = []
     for dotted, (owner, kept) in _KEPT.items():
         now = vars(owner)
@@ -81,6 +95,10 @@ def restore(shell=None, names=()) -> list[str]:
                 hooks.remove(hook)
                 found.append(f"get_ipython.{getattr(hook, '__name__', type(hook).__name__)}")
     return found
+
+
+def _set_streams(stdout, stderr) -> None:
+    sys.stdout, sys.stderr = stdout, stderr
 
 
 def _stay() -> None:

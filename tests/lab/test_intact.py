@@ -1,6 +1,8 @@
 """What a notebook does to the tools of checks is undone; what it does to its own names is not."""
 
 import ast
+import os
+import sys
 import types
 
 import numpy as np
@@ -55,7 +57,23 @@ def test_variables_that_hide_builtins_and_hooks_of_the_notebook_are_removed(reme
 
 
 def test_exit_ends_a_cell_alone():
-    shell = types.SimpleNamespace()
+    hooks = {}
+    shell = types.SimpleNamespace(events=types.SimpleNamespace(register=hooks.__setitem__))
     intact.remember(shell)
     with pytest.raises(SystemExit, match="the kernel goes on"):
         shell.ask_exit()
+    kept, sys.stdout = sys.stdout, None
+    hooks["post_run_cell"](None)
+    assert sys.stdout is kept, "a kernel without it answers no more"
+
+
+def test_surroundings_are_where_they_began(remembered, tmp_path):
+    began = os.getcwd(), list(sys.path), os.environ["PATH"], np.geterr()
+    os.chdir(tmp_path)
+    sys.path.clear()
+    sys.path.append("theirs")
+    os.environ["PATH"] = ""
+    np.seterr(all="raise")
+    intact.restore()
+    assert (os.getcwd(), sys.path[:-1], os.environ["PATH"], np.geterr()) == began
+    assert sys.path.pop() == "theirs"
