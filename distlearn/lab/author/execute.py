@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import textwrap
 import time
 from contextlib import contextmanager
 from uuid import uuid4
@@ -32,6 +33,8 @@ from .summary import tell
 
 MARK = "DISTLEARN_GRADING"
 """Carried in the environment by all processes of a submission: so they are found when its kernel is gone."""
+_OURS = new_markdown_cell()
+"""Stands for code of ours, which may take longer than a cell: it loads the library."""
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
 
@@ -130,7 +133,7 @@ class ExecuteAll(Execute):
     def _silently(self, code: str, **expressions) -> dict:
         """Run code that leaves no trace in the notebook; return the values of expressions, as text."""
         asked = self.kc.execute(code, silent=True, store_history=False, user_expressions=expressions)
-        reply = self.wait_for_reply(asked) or {"content": {}}
+        reply = self.wait_for_reply(asked, _OURS) or {"content": {}}
         values = reply["content"].get("user_expressions", {})
         return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
 
@@ -155,6 +158,8 @@ class ExecuteAll(Execute):
 
     def _seconds_for(self, cell) -> int:
         """How long this cell may run."""
+        if cell is _OURS:
+            return 300
         most = self.timeout if self.timeout and self.timeout > 0 else self.budget
         share = 0 if self._at in self._slow else int(self._left() / 2)  # it has been seen not to end
         self._given = min(most, max(self.least, share))
@@ -211,7 +216,7 @@ class ExecuteAll(Execute):
                 self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
             if bent:
                 looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
-        looks += [f"the cell {name} says {word!r}" for name, word in odd_words(nb.cells, self._lab_source)]
+        looks += [f"the cell {name} says {words}" for name, words in odd_words(nb.cells, self._lab_source)]
         for line in lines:
             tell(self.log, told, line)
         for line in looks:
@@ -238,4 +243,5 @@ def _error(name: str, text: str):
 
 
 def _red(name: str, text: str) -> list[str]:
-    return [f"\x1b[0;31m{name}\x1b[0m: {text}"]
+    """The lines that a notebook shows of an error; feedback does not break long ones."""
+    return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]

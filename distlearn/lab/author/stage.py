@@ -66,15 +66,13 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
 
 
 def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
-    """Return (name of the cell, word) for code of a student that looks at, or bends, what judges it."""
-    given = "\n".join(c.source for c in source.code) if source else ""
-    found = []
+    """Return (name of the cell, words) for code of a student that looks at, or bends, what judges it."""
+    given, found = "\n".join(c.source for c in source.code) if source else "", []
     for cell in cells:
-        if cell.cell_type != "code" or cell.metadata.get("nbgrader", {}).get("locked"):
-            continue
-        for match in ODD.finditer(cell.source):
-            if match[0] not in given and (name_of(cell), match[0]) not in found:
-                found.append((name_of(cell), match[0]))
+        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("locked"):
+            words = dict.fromkeys(m[0] for m in ODD.finditer(cell.source) if m[0] not in given)
+            if words:
+                found.append((name_of(cell), ", ".join(words)))
     return found
 
 
