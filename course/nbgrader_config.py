@@ -2,11 +2,14 @@
 
 import os
 import sys
+import warnings
 
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
-from nbgrader.preprocessors import ClearHiddenTests, OverwriteCells
+from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, RestoreCells, SkipDemonstrations
+from distlearn.lab.author.execute import ExecuteAll
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
+from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
 
 def steps(converter, name):
@@ -17,6 +20,8 @@ def steps(converter, name):
 # nbgrader calls `alembic` by name: let it find the one beside this Python where the environment is not activated.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
+warnings.filterwarnings("ignore", module=r"nbgrader\.api")  # SQLAlchemy's advice to nbgrader's authors
+
 c = get_config()
 
 c.CourseDirectory.course_id = "distlearn"
@@ -25,18 +30,24 @@ c.CourseDirectory.release_directory = "../labs"  # the students' side is part of
 # The source holds a sample prediction; the student's copy holds none.
 c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
 
-# A cell of an exercise that was deleted comes back; a copy of one counts for nothing.
+# A cell of an exercise that was deleted, merged or moved comes back; a copy of one counts for nothing.
 sanitize = steps(Autograde, "sanitize_preprocessors")
 sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
 
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
-c.Autograde.sanitize_preprocessors = [*sanitize, SkipDemonstrations]
+c.Autograde.sanitize_preprocessors = [MendMetadata, *sanitize, SkipDemonstrations]
+
+# A cell that ends the kernel costs its own points, not all: the rest is run again without it. See ExecuteAll for more.
+grading = steps(Autograde, "autograde_preprocessors")
+c.Autograde.autograde_preprocessors = [ExecuteAll if step is Execute else step for step in grading]
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
+c.ExecuteAll.budget = 1200  # seconds a submission, about: what is left of it shortens the time of a cell
+c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
 c.LimitOutput.max_lines = 500
 
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year.
-c.GenerateFeedback.preprocessors = [ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
+c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
 
 # Collecting what a learning platform hands over: "anna_lab00.ipynb", or Canvas's "anna_12345_67890_lab00-2.ipynb".
 c.FileNameCollectorPlugin.named_regexp = (

@@ -255,12 +255,17 @@ def _arrays(value, name=""):
 
 def _equal(a, b) -> bool:
     if hasattr(a, "dtype") or hasattr(b, "dtype"):
-        return np.shape(a) == np.shape(b) and bool(np.array_equal(a, b))
+        a, b = np.asarray(a), np.asarray(b)
+        return "O" not in (a.dtype.kind, b.dtype.kind) and a.shape == b.shape and bool(np.array_equal(a, b))
     if isinstance(a, bool) != isinstance(b, bool):
         return False
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
-    return bool(a == b)
+    # `a == b` asks the answer: an object that says yes to everything would pass
+    return type(b).__eq__(b, a) is True or (type(a) in _PLAIN and bool(a == b))
+
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), dict, set, frozenset)
 
 
 def _short(value, limit: int = 80) -> str:

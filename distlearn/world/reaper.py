@@ -32,17 +32,17 @@ HYDRA_FILE = "hydra_hwloc_xmlfile_"
 """Begins names in /tmp: there MPICH's proxy writes the topology for its ranks, and removes it if it ends by itself."""
 
 
-def marked(folder) -> list[psutil.Process]:
-    """Return the living processes that carry the mark of a cluster."""
+def marked(folder, variable: str = MARK) -> list[psutil.Process]:
+    """Return the living processes that carry the mark of a cluster (or another mark, in another `variable`)."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(variable) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
 
 
-def kill_marked(folder, grace: float = 0.0, limit: float = 10.0) -> None:
+def kill_marked(folder, grace: float = 0.0, limit: float = 10.0, variable: str = MARK) -> None:
     """Kill all processes of a cluster, and those that they start meanwhile.
 
     Parameters
@@ -53,16 +53,18 @@ def kill_marked(folder, grace: float = 0.0, limit: float = 10.0) -> None:
         Time that they get to end by themselves after SIGTERM [s].
     limit : float
         Give up after so many seconds (a process can be stuck in the kernel).
+    variable : str
+        Where in their environment the mark stands.
     """
     deadline = time.monotonic() + limit
-    processes = marked(folder)
+    processes = marked(folder, variable)
     files = hydra_files(processes)
     if grace and processes:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.terminate()
         psutil.wait_procs(processes, timeout=grace)
-    while (processes := marked(folder)) and time.monotonic() < deadline:
+    while (processes := marked(folder, variable)) and time.monotonic() < deadline:
         files |= mpi_files(processes)
         for process in processes:
             with contextlib.suppress(psutil.Error):

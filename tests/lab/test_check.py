@@ -158,6 +158,28 @@ def test_equal_is_exact():
         check.equal("numpy scalar", np.int64(3), 3)
 
 
+class Yes:
+    """Equal to everything."""
+
+    dtype = np.dtype(int)
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+
+def test_an_answer_that_equals_everything_is_wrong():
+    class Number(int):
+        __eq__, __hash__ = Yes.__eq__, None
+
+    for got, want in [(Yes(), 3), ([Yes()], [3]), (Yes(), np.arange(3)), (Number(2), 3), (Yes(), "a"), (Yes(), None)]:
+        failing(lambda c, got=got, want=want: c.equal("v", got, want))
+        failing(lambda c, got=got, want=want: c.close("v", got, want))
+    with Check("right") as check:
+        check.equal("a number of its own kind", Number(3), 3)
+        check.equal("mixed", [3.0, np.float64(2), None, "a", {"b": 1}], [3, 2, None, "a", {"b": 1}])
+
+
 def test_none_in_a_list_is_a_forgotten_return():
     text, _ = failing(lambda c: c.equal("shares", [3, None], [3, 2]))
     assert "shares has None: did you forget `return`?" in text

@@ -1,18 +1,19 @@
 """Steps that the course adds to nbgrader's, named in course/nbgrader_config.py.
 
-`ClearPredictions` empties the sample predictions when the students' copies are made. `RestoreCells` puts back what a
-student deleted, and forgets copies of graded cells: nbgrader alone gives up on such notebooks. `SkipDemonstrations`
-leaves out cells that cost grading much time and no points, and sees to it that nothing else is left out: a graded cell
-that is skipped raises nothing, and what raises nothing earns full points.
+`ClearPredictions` empties the sample predictions when the students' copies are made. `SkipDemonstrations` leaves out
+cells that cost grading much time and no points, and sees to it that nothing else is left out: a graded cell that is
+skipped raises nothing, and what raises nothing earns full points. `HideTests` takes lines of hidden tests out of the
+outputs that students get to see. Larger steps have modules of their own: `restore`, `execute`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 
-from nbformat.v4 import new_code_cell, new_markdown_cell
-from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
+
+from .source import BEGIN_HIDDEN, END_HIDDEN, Cell
 
 DEMONSTRATIONS = {"engines", "real-run", "slow"}
 SKIP = "skip-execution"
@@ -29,46 +30,6 @@ class ClearPredictions(NbGraderPreprocessor):
         return cell, resources
 
 
-class RestoreCells(NbGraderPreprocessor):
-    """Put deleted cells of exercises back, each behind the one that it followed; the step before `OverwriteCells`.
-
-    A check comes back as it was, an answer empty: the student may have written the function elsewhere.
-    """
-
-    def preprocess(self, nb, resources):
-        """Handle one notebook."""
-        for cell in nb.cells:
-            if cell.metadata.get("nbgrader") == {}:  # DeduplicateIds leaves this on copies, and OverwriteCells fails
-                del cell.metadata["nbgrader"]
-        told = resources["nbgrader"]
-        with Gradebook(told["db_url"]) as book:
-            notebook = book.find_notebook(told["notebook"], told["assignment"])
-            points = {cell.name: cell.max_score for cell in notebook.grade_cells}
-            answers = {cell.name for cell in notebook.solution_cells}
-            place = 0
-            for source in notebook.source_cells:
-                found = [i for i, cell in enumerate(nb.cells) if _grade_id(cell) == source.name]
-                if not found:
-                    self.log.warning("Cell '%s' is missing: it is put back", source.name)
-                    nb.cells.insert(place, _released(source, points.get(source.name), source.name in answers))
-                place = (found[0] if found else place) + 1
-        return nb, resources
-
-
-def _grade_id(cell) -> str:
-    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
-
-
-def _released(source, points, solution):
-    """The cell as nbgrader's gradebook knows it, but with an answer in code left empty."""
-    make = new_code_cell if source.cell_type == "code" else new_markdown_cell
-    text = "# this cell was deleted" if solution and source.cell_type == "code" else source.source
-    told = {"schema_version": 3, "grade_id": source.name, "cell_type": source.cell_type, "checksum": source.checksum}
-    told |= {"grade": points is not None, "solution": solution, "locked": bool(source.locked), "task": False}
-    told |= {} if points is None else {"points": points}
-    return make(text, metadata={"nbgrader": told})
-
-
 class SkipDemonstrations(NbGraderPreprocessor):
     """Have cells tagged `engines`, `real-run` or `slow` skipped while grading, and no others."""
 
@@ -80,6 +41,51 @@ class SkipDemonstrations(NbGraderPreprocessor):
         if tags or "tags" in cell.metadata:
             cell.metadata["tags"] = tags
         return cell, resources
+
+
+class HideTests(NbGraderPreprocessor):
+    """Take lines of hidden tests out of all outputs; the step before nbgrader's `ClearHiddenTests`.
+
+    They get there in the traceback of a check that was stopped, and where an answer prints what called it.
+    """
+
+    def preprocess(self, nb, resources):
+        """Handle one notebook."""
+        cells = [Cell(i, cell) for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+        hidden = {line.strip() for c in cells for line in c.region(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
+        shown = {line.strip() for c in cells for line in c.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
+        secret = {line for line in hidden - shown if len(line) > 9}
+        if secret:
+            for cell in cells:
+                for out in cell.node.outputs:
+                    for holder, key in _texts(out):
+                        holder[key] = _without(secret, holder[key])
+        return nb, resources
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+HIDDEN = "[a line of the hidden tests]"
+
+
+def _texts(out):
+    """Yield (container, key) of every text of an output."""
+    if out.output_type == "stream":
+        yield out, "text"
+    elif out.output_type == "error":
+        yield out, "evalue"
+        yield from ((out.traceback, i) for i in range(len(out.traceback)))
+    else:
+        yield from ((out.data, kind) for kind, text in out.data.items() if isinstance(text, str) and "text" in kind)
+
+
+def _without(secret, text: str) -> str:
+    """The text without the lines that hold a secret one, however they are coloured, quoted or joined."""
+    plain = _COLOUR.sub("", text)
+    if not any(line in plain for line in secret):
+        return text
+    for line in sorted(secret, key=len, reverse=True):
+        plain = plain.replace(line, HIDDEN)
+    return plain
 
 
 def without_answers(source: str) -> str:

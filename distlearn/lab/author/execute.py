@@ -1,0 +1,247 @@
+"""Run a submission to its end, whatever its cells do; named in course/nbgrader_config.py.
+
+nbgrader's own step gives up on a whole notebook where one cell ends the kernel (a segmentation fault, `os._exit`, no
+memory left), swallows the interrupt after its time is up, or prints faster than can be read: 0 points for everything.
+Here such a cell costs what it is worth. The notebook is run again in a new kernel, without that cell but for its
+functions, classes and imports, so that whatever does not depend on the rest of it keeps its points.
+
+All of it is bounded: the kernels that a submission may end, its time, its memory and its output. Whatever a kernel has
+started, engines too, ends with it. Who grades reads about it in the log, at its end, and on top of the feedback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import textwrap
+import time
+from contextlib import contextmanager
+from uuid import uuid4
+
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat.v4 import new_markdown_cell, new_output
+from nbgrader.preprocessors import Execute
+from nbgrader.utils import is_grade
+from traitlets import Integer
+
+from ...world import reaper
+from .limits import MemoryWatch, Room
+from .source import Cell
+from .stage import before_check, definitions, name_of, odd_words, source_of
+from .summary import tell
+
+MARK = "DISTLEARN_GRADING"
+"""Carried in the environment by all processes of a submission: so they are found when its kernel is gone."""
+_OURS = new_markdown_cell()
+"""Stands for code of ours, which may take longer than a cell: it loads the library."""
+WHOLE, PARTS, NOTHING = range(3)
+"""How much of a cell is run."""
+
+
+class ExecuteAll(Execute):
+    """nbgrader's `Execute`, which goes on where a cell ends the kernel."""
+
+    iopub_timeout = Integer(15, help="Seconds to wait for the output of a cell that has ended.").tag(config=True)
+    budget = Integer(
+        1200, help="Seconds for a submission: no cell gets more than half of what is left, and at least `least`."
+    ).tag(config=True)
+    least = Integer(20, help="Seconds that every cell gets, however little is left of the budget.").tag(config=True)
+    restarts = Integer(3, help="After so many dead kernels, of cells that earn nothing only definitions run.").tag(
+        config=True
+    )
+    most_restarts = Integer(12, help="After so many dead kernels, nothing more is run.").tag(config=True)
+    memory = Integer(4 * 2**30, help="Bytes that the kernel and what it starts may hold.").tag(config=True)
+    max_output = Integer(2_000_000, help="Characters of output that are kept of a cell.").tag(config=True)
+
+    def preprocess(self, nb, resources, km=None):
+        """Execute one notebook."""
+        told = resources["nbgrader"]
+        self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
+        self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
+        self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
+        self._bent, self._unrun, failed = {}, set(), 0
+        self.timeout_func = self._seconds_for
+        while True:
+            self._at = None
+            try:
+                nb, resources = super().preprocess(nb, resources, km)
+                break
+            except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
+                if self._at is None and failed < 2:  # it did not start: somebody else took its ports, perhaps
+                    failed += 1
+                    continue
+                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
+                    raise
+                self._blame(error)
+                if self._deaths > self.most_restarts:
+                    self._give_up(nb)
+                    break
+        self._report(nb, told)
+        return nb, resources
+
+    def preprocess_cell(self, cell, resources, index):
+        """Execute one cell, or as much of it as does not end the kernel."""
+        self._at = index
+        if self._fresh:
+            self._fresh = False
+            self._silently("from distlearn.lab import intact; intact.remember(get_ipython())")
+        if cell.cell_type != "code" or self.skip_cells_with_tag in cell.metadata.get("tags", []):
+            return super().preprocess_cell(cell, resources, index)
+        self._room = Room(self.max_output, strict=is_grade(cell))
+        parts = self._parts.get(index, WHOLE)
+        earns = "nbgrader" in cell.metadata
+        if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
+            parts = PARTS  # it earns nothing, and has had its chance
+        if parts == PARTS:
+            self._silently(definitions(cell.source))
+        elif parts == WHOLE:
+            if is_grade(cell):
+                self._set_stage(cell)
+            super().preprocess_cell(cell, resources, index)
+            if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
+                self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
+            return cell, resources
+        why = self._why.get(index)
+        if why is None:
+            why = f"earns nothing and was not run: {self._shortage()}; its functions, classes and imports were kept"
+            self._unrun.add(index)
+        cell.outputs, cell.execution_count = [_error("CellLeftOut", f"This cell {why}.")], None
+        return cell, resources
+
+    # -- kernels and what belongs to them -----------------------------------------------------------------------------
+
+    @contextmanager
+    def setup_kernel(self, **kwargs):
+        """Start a kernel; leave nothing behind of what it starts."""
+        mark = uuid4().hex
+        self._fresh, self._status = True, None
+        try:
+            with super().setup_kernel(env={**os.environ, MARK: mark}, **kwargs):
+                self._watch = MemoryWatch(self.km.provisioner.pid, self.memory)
+                try:
+                    yield
+                except DeadKernelError:
+                    self._status = getattr(self.km.provisioner.process, "returncode", None)
+                    raise
+                finally:
+                    self._watch.stop()
+        finally:
+            reaper.kill_marked(mark, variable=MARK)
+            reaper.sweep()
+
+    def _silently(self, code: str, **expressions) -> dict:
+        """Run code that leaves no trace in the notebook; return the values of expressions, as text."""
+        asked = self.kc.execute(code, silent=True, store_history=False, user_expressions=expressions)
+        reply = self.wait_for_reply(asked, _OURS) or {"content": {}}
+        values = reply["content"].get("user_expressions", {})
+        return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
+
+    def _set_stage(self, check) -> None:
+        """Give a check the tools, the setup and the helpers that it expects."""
+        helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
+        names = sorted(Cell(0, check).uses | {"print", "range", "len"})
+        restore = f"__import__('distlearn.lab.intact', fromlist=['restore']).restore(get_ipython(), {names})"
+        found = self._silently("pass", found=restore)["found"]
+        self._silently(helpers)
+        if found not in ("", "[]"):
+            self._bent.setdefault(name_of(check), re.findall(r"'([^']+)'", found))
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    def _left(self) -> float:
+        return self.budget - (time.monotonic() - self._began)
+
+    def _shortage(self) -> str:
+        kernels = f"{self._deaths} kernels had been ended"
+        return kernels if self._deaths >= self.restarts else f"the {self.budget} s of the submission were over"
+
+    def _seconds_for(self, cell) -> int:
+        """How long this cell may run."""
+        if cell is _OURS:
+            return 300
+        most = self.timeout if self.timeout and self.timeout > 0 else self.budget
+        share = 0 if self._at in self._slow else int(self._left() / 2)  # it has been seen not to end
+        self._given = min(most, max(self.least, share))
+        text = f"stopped after {self._given} s: does this cell end?"
+        self.error_on_timeout = {
+            "ename": "CellTimeoutError",
+            "evalue": text,
+            "traceback": _red("CellTimeoutError", text),
+        }
+        return self._given
+
+    def output(self, outs, msg, display_id, cell_index):
+        """Handle output, as far as there is room for it."""
+        if self._room.admit(msg):
+            return super().output(outs, msg, display_id, cell_index)
+        return None
+
+    def clear_output(self, outs, msg, cell_index) -> None:
+        """Clear output, but not what a check has found."""
+        if not self._room.strict:
+            super().clear_output(outs, msg, cell_index)
+
+    # -- when a kernel has died ---------------------------------------------------------------------------------------
+
+    def _blame(self, error) -> None:
+        """Note which cell ended the kernel, and how; next time less of it is run."""
+        if isinstance(error, CellTimeoutError):
+            how = f"could not be stopped after {self._given} s, or printed more than could be read"
+        else:
+            how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
+        self._deaths += 1
+        parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
+        kept = "its functions, classes and imports were kept" if parts == PARTS else "nothing of it was kept"
+        kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
+        self._why[self._at] = f"{how}; {kept}"
+        self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
+
+    def _give_up(self, nb) -> None:
+        for index, cell in enumerate(nb.cells[self._at :], self._at):
+            if cell.cell_type == "code":
+                why = self._why.get(index, f"was not run: cells above ended {self._deaths} kernels")
+                cell.outputs = [_error("CellLeftOut", f"This cell {why}.")]
+
+    def _report(self, nb, told) -> None:
+        """Tell who grades, in the log and on top of the notebook."""
+        cells = {**{i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}, **self._slow}
+        lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
+        if self._unrun:
+            lines.append(f"{len(self._unrun)} of the cells that earn nothing not run: {self._shortage()}")
+        looks = []
+        for check, found in self._bent.items():
+            hidden, bent = ([name for name in found if ("." in name) is dotted] for dotted in (False, True))
+            if hidden:
+                self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
+            if bent:
+                looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
+        looks += [f"the cell {name} says {words}" for name, words in odd_words(nb.cells, self._lab_source)]
+        for line in lines:
+            tell(self.log, told, line)
+        for line in looks:
+            tell(self.log, told, f"look whether it is honest: {line}")
+        if lines:
+            text = "\n".join(f"- {line}" for line in lines)
+            nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"
+                            "All other cells were run and graded as always."))  # fmt: skip
+
+
+def _how_it_ended(status) -> str:
+    if status is None:
+        return ""
+    if status == -9:
+        return " (killed from outside: was the machine out of memory?)"
+    if status < 0:
+        return f" ({signal.strsignal(-status) or f'signal {-status}'})"
+    return f" (exit status {status})"
+
+
+def _error(name: str, text: str):
+    """An output that nbgrader takes for an error."""
+    return new_output("error", ename=name, evalue=text, traceback=_red(name, text))
+
+
+def _red(name: str, text: str) -> list[str]:
+    """The lines that a notebook shows of an error; feedback does not break long ones."""
+    return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]

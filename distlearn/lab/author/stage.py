@@ -1,0 +1,117 @@
+"""What a check needs to be just: the lab's own setup and helpers around it, whatever became of them in a submission.
+
+A student may delete the setup cell, try things out in a demonstration, or write code that ends the kernel. None of it
+is what the check asks about. So grading runs the source's own lines again before each check (`before_check`), and keeps
+of a cell that cannot be run whatever can (`definitions`).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from .source import Cell, Source
+from .structure import SETUP
+
+DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
+
+ODD = re.compile(
+    r"_getframe|currentframe|inspect\.(?:stack|trace|getsource)|f_(?:back|locals|globals|code)\b|\bgc\.get_|\blinecache\b"
+    r"|\bIn\[|\bhistory_manager\b|_transformers\b|__(?:eq|ne|array|array_ufunc|array_function|code|closure)__"
+    r"|distlearn\.lab\b|\bdl\.lab\b|NBGRADER|\bgradebook\b|\bnbgrader\b"
+)
+"""Words that hardly an answer needs, and whoever tricks a check does: reasons to look, not to take points."""
+
+
+def definitions(text: str) -> str:
+    """Keep of a cell's code its imports, functions, classes and constants; "" if it is not Python.
+
+    Examples
+    --------
+    >>> definitions("import os; n = f()")
+    'import os'
+    """
+    cell = Cell(0, _Text(text))
+    return "\n".join(_text(cell, node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
+
+
+def before_check(source: Source | None, number: str, grade_id: str) -> str:
+    """Return the code to run before a check: setup, and the source's definitions of the names that it uses.
+
+    Parameters
+    ----------
+    source : Source or None
+        The lab's source; with None the setup alone.
+    number : str
+        Number of the lab, "07".
+    grade_id : str
+        Name of the check.
+    """
+    lines = [SETUP.format(number=number) + ")"]
+    check = next((c for c in source.code if c.grade_id == grade_id), None) if source else None
+    if check is None:
+        return lines[0]
+    above = [c for c in source.code[1 : source.code.index(check)] if not c.is_solution]
+    mine = set().union(*(c.binds for c in source.exercises))
+    statements = [(node, c) for c in above for node in (c.tree.body if c.tree else []) if isinstance(node, BIND)]
+    needed, kept = check.uses - check.binds - mine, []
+    for node, cell in reversed(statements):  # a definition needs only what stands above it
+        part = Cell(0, _Text(_text(cell, node)))
+        if part.binds & needed:
+            needed = (needed - part.binds) | (part.uses - part.binds - mine)
+            kept.append(part.source)
+    return "\n".join([*lines, *reversed(kept)])
+
+
+def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
+    """Return (name of the cell, words) for code of a student that looks at, or bends, what judges it."""
+    given, found = "\n".join(c.source for c in source.code) if source else "", []
+    for cell in cells:
+        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("locked"):
+            words = dict.fromkeys(m[0] for m in ODD.finditer(cell.source) if m[0] not in given)
+            if words:
+                found.append((name_of(cell), ", ".join(words)))
+    return found
+
+
+def name_of(cell) -> str:
+    """How the instructor finds a cell: by nbgrader's name, or by its first line."""
+    grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
+
+
+def source_of(config, assignment: str, notebook: str) -> Source | None:
+    """Return the lab's source as the course directory holds it, or None if it is not there."""
+    from nbgrader.coursedir import CourseDirectory
+
+    course = CourseDirectory(config=config)
+    folder = Path(course.format_path(course.source_directory, ".", assignment))
+    try:
+        return Source(folder / f"{notebook}.ipynb")
+    except (OSError, ValueError):
+        return None
+
+
+def _harmless(node) -> bool:
+    """Whether running the statement again can do no harm: it binds names, and calls nothing."""
+    if isinstance(node, DEFINE):
+        return True
+    return isinstance(node, BIND) and not any(isinstance(n, (ast.Call, ast.Await)) for n in ast.walk(node))
+
+
+def _text(cell: Cell, node) -> str:
+    """A statement as it was written, decorators included."""
+    marks = "".join(f"@{ast.get_source_segment(cell.python, d)}\n" for d in getattr(node, "decorator_list", []))
+    return marks + ast.get_source_segment(cell.python, node)
+
+
+class _Text(dict):
+    """The least that `Cell` reads of a notebook's code cell."""
+
+    cell_type, metadata = "code", {}
+
+    def __init__(self, source: str):
+        self.source = source

@@ -1,0 +1,39 @@
+"""What the instructor should not miss: told at once in the log, and again at the end of `nbgrader autograde`."""
+
+from __future__ import annotations
+
+import atexit
+
+_TOLD: list[str] = []
+
+
+def tell(log, told, text: str) -> None:
+    """Warn about a submission.
+
+    Parameters
+    ----------
+    log : logging.Logger
+    told : dict
+        nbgrader's resources: who handed in what.
+    text : str
+        What happened.
+    """
+    line = f"{told['student']}, {told['assignment']}: {text}"
+    log.warning(line)
+    if not _TOLD and _is_command():
+        atexit.register(_print, log)
+    _TOLD.append(line)
+
+
+def _is_command() -> bool:
+    """Whether `nbgrader autograde` runs, and not Formgrader's server, which does not end."""
+    from nbgrader.apps import AutogradeApp
+    from traitlets.config import Application
+
+    return Application.initialized() and isinstance(Application.instance(), AutogradeApp)
+
+
+def _print(log) -> None:
+    log.warning("Graded, but worth a look:")
+    for line in _TOLD:
+        log.warning("  %s", line)

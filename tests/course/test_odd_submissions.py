@@ -1,0 +1,209 @@
+"""Submissions that are odd rather than wrong get the points that a patient person would give them."""
+
+import ast
+import builtins
+import copy
+import json
+import logging
+
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from distlearn.lab.author import Source, source_notebooks
+from distlearn.lab.author.execute import ExecuteAll
+from distlearn.lab.author.nbgrader_steps import HideTests
+from distlearn.lab.author.stage import before_check, definitions
+
+from . import grading, small
+from .conftest import COURSE
+from .submissions import solved
+
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(600)]
+
+LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 10\nc.ExecuteAll.iopub_timeout = 2\n"
+FULL = {"check_one": 2, "check_two": 2, "check_three": 2}
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, jupyter_home):
+    return small.make_course(tmp_path_factory.mktemp("small"), COURSE / grading.CONFIG, LIMITS)
+
+
+@pytest.fixture(scope="module")
+def solution(course):
+    return solved(grading.generate(course, small.LAB), small.source())
+
+
+@pytest.fixture
+def grade(course, solution, caplog, request):
+    """Return a function that hands in what `change` makes of the solution; it returns scores, log and feedback."""
+
+    def run(change):
+        notebook = copy.deepcopy(solution)
+        change(notebook, {cell.id: cell for cell in notebook.cells})
+        student = request.node.name
+        folder = course / "submitted" / student / small.LAB
+        folder.mkdir(parents=True)
+        (folder / "lab00.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+        with caplog.at_level(logging.WARNING):
+            scores = grading.autograde(course, small.LAB, student)
+        points = {name: score["score"] for name, score in scores.items() if name in FULL}
+        return points, caplog.text, grading.feedback(course, small.LAB, student)
+
+    return run
+
+
+def put(notebook, above, *texts):
+    """Put code cells above a cell."""
+    place = notebook.cells.index(above)
+    notebook.cells[place:place] = [new_code_cell(text) for text in texts]
+
+
+def test_what_ends_the_kernel_costs_its_own_points_alone(grade, tmp_path):
+    left = tmp_path / "pid"
+    start = (
+        f"import subprocess\nrun = subprocess.Popen(['sleep', '900'], start_new_session=True)\nopen({str(left)!r}, 'w')"
+    )
+    stubborn = "while True:\n    try:\n        time.sleep(0.1)\n    except KeyboardInterrupt:\n        pass"
+
+    def change(notebook, cells):
+        cells["one"].source += "\n\nimport ctypes, time\nprint(one())\nctypes.string_at(0)"
+        cells["two"].source = "import os\ndef two():\n    os._exit(3)"
+        put(notebook, cells["one"], f"{start}.write(str(run.pid))", "print('y' * 5_000_000)")
+        put(notebook, cells["two"], stubborn)
+
+    points, log, page = grade(change)
+    assert points == FULL | {"check_two": 0}
+    assert "the cell 'one' ended the kernel (Segmentation fault" in log
+    assert "the cell 'while True:' could not be stopped after 10 s" in log
+    assert "the cell 'check_two' ended the kernel (exit status 3)" in log
+    assert "From grading" in page
+    assert "the cell 'one' ended the kernel" in page.replace("&#39;", "'")
+    assert len(page) < 4_000_000
+    assert not psutil.pid_exists(int(left.read_text(encoding="utf-8")))
+
+
+def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
+    def change(notebook, cells):
+        notebook.cells.remove(cells["setup"])
+        notebook.cells.remove(cells["helper"])
+        put(
+            notebook,
+            cells["one"],
+            "list, range = [1], 3\nlab = np = None",
+            "import time\nwhile True:\n    time.sleep(1)",
+            "input()\nexit()",
+        )
+        cells["check-one"].source = cells["one"].source + "\n\n" + cells["check-one"].source  # merged
+        notebook.cells.remove(cells["one"])
+        notebook.cells.remove(cells["check-two"])  # moved
+        notebook.cells.insert(0, cells["check-two"])
+        cells["two"].source = cells["two"].source.replace(
+            "return", "import os, sys\n    os.write(2, b'low ')\n    print('debug', file=sys.stderr)\n    return"
+        )
+        for name in ("three", "check-three", "words"):  # another editor
+            cells[name].metadata.clear()
+        del cells["check-three"]["id"]
+        cells["check-three"].source = cells["check-three"].source.replace("\n", "  \n")
+
+    points, log, page = grade(change)
+    assert points == FULL
+    assert "Variables hid list, range" in log
+    assert "was stopped after 10 s" in log
+    assert "Check 'check_one' holds code of the student" in log
+    assert "Check 'check_two' stands above its answer" in log
+    assert "Cell 'words' has lost its metadata, but is known again" in log
+    assert "Check 'check_three' was edited" not in log
+    assert "A sample." in page
+
+
+def test_who_bends_the_checks_scores_nothing_and_is_named(grade):
+    def change(notebook, cells):
+        for cell in (cells["one"], cells["two"], cells["three"]):
+            cell.source = "raise NotImplementedError()"
+        put(
+            notebook,
+            cells["one"],
+            "class Yes:\n    __hash__ = None\n    def __eq__(self, other):\n        return True\n"
+            "one = Yes\ndef two():\n    get_ipython().displayhook(2)\n    print(In[-1])\n    return 7",
+            "import ast\nclass NoChecks(ast.NodeTransformer):\n"
+            "    def visit_With(self, node):\n        return ast.Pass()\n"
+            "get_ipython().ast_transformers.append(NoChecks())",
+            "np.allclose = lambda *a, **k: True\nlab.check.__globals__['Check'].__exit__ = lambda *a: True",
+            "def three():\n    import sys\n    return sys._getframe(1).f_globals",
+        )
+
+    points, log, page = grade(change)
+    assert points == dict.fromkeys(FULL, 0)
+    assert "numpy.allclose" in log
+    assert "Check.__exit__" in log
+    assert "NoChecks" in log
+    assert "_getframe" in log
+    assert "secret_two" not in page, "an answer that prints the hidden tests does not give them away"
+
+
+def execute(cells, **limits):
+    """Run cells under limits, without a course; return the texts and errors of code cells, and the note on top."""
+    resources = {"nbgrader": {"student": "anna", "assignment": "lab00_x", "notebook": "lab00"}, "metadata": {}}
+    nb, _ = ExecuteAll(**limits).preprocess(new_notebook(cells=cells), resources)
+    shown = [[out.get("ename", out.get("text")) for out in c.outputs] for c in nb.cells if c.cell_type == "code"]
+    return shown, nb.cells[0].source if nb.cells[0].cell_type == "markdown" else ""
+
+
+def check(text, number):
+    return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
+
+
+def test_a_submission_that_only_ends_kernels_comes_to_an_end():
+    hog = "hog = []\nwhile True:\n    hog.append(np.ones(10_000_000))"
+    cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]
+    cells += [new_code_cell(hog), check("assert x", 2)]
+    cells[0].source = "import numpy as np\n" + cells[0].source
+    shown, note = execute(cells, most_restarts=1, memory=800 * 2**20)
+    assert shown == [["1\n"], ["CellLeftOut"], [None], ["CellLeftOut"], ["CellLeftOut"]]
+    assert note.startswith("**From grading.**")
+    assert "'import os' ended the kernel (exit status 9)" in note
+    assert "'hog = []' ended the kernel (it took 0." in note
+    assert "0.8 GiB are allowed" in note
+
+
+def test_checks_are_run_when_the_time_is_up():
+    cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
+    shown, note = execute(cells, budget=0)
+    assert shown == [["CellLeftOut"], ["fine\n"]]
+    assert "1 of the cells that earn nothing not run: the 0 s of the submission were over" in note
+
+
+def test_definitions_are_what_harms_nobody():
+    kept = "@a.b(3)\nclass C:\n    def f(self):\n        return 1\nx, y = 1, [2]"
+    assert definitions(f"import os; n = f()\n{kept}\nz = os._exit(x)\nx += 1") == f"import os\n{kept}"
+    assert definitions("def f(:") == ""
+
+
+def test_every_check_gets_the_helpers_that_it_uses():
+    for path in source_notebooks(COURSE):
+        lab = Source(path)
+        mine = set().union(*(c.binds for c in lab.exercises))
+        for cell in lab.code:
+            if cell.is_check:
+                code = before_check(lab, lab.number, cell.grade_id)
+                stage = ast.parse(code)
+                bound = {getattr(n, "name", None) for n in stage.body} | {
+                    t.id for n in ast.walk(stage) if isinstance(n, ast.Assign) for t in n.targets if hasattr(t, "id")
+                }
+                needed = cell.uses - cell.binds - mine - {"plt", "np", "dl", "lab", "error"} - set(dir(builtins))
+                assert needed <= bound, (str(path), cell.grade_id)
+
+
+def test_an_output_that_gives_hidden_tests_away_is_covered():
+    text = "shown = 1\n### BEGIN HIDDEN TESTS\nsecret_value = 2 + shown\n### END HIDDEN TESTS"
+    cell = new_code_cell(text)
+    traceback = ["----> \x1b[32m1\x1b[39m secret_value \x1b[33m=\x1b[39m 2 + shown", "fine \x1b[32m1"]
+    cell.outputs = [new_output("error", ename="E", evalue="secret_value = 2 + shown", traceback=traceback)]
+    cell.outputs += [new_output("stream", name="stdout", text="shown = 1\n'secret_value = 2 + shown'")]
+    cell.outputs += [new_output("display_data", data={"text/html": "<b>secret_value = 2 + shown</b>"})]
+    HideTests().preprocess(new_notebook(cells=[cell]), {})
+    assert "secret" not in str(cell.outputs)
+    assert cell.outputs[0].traceback[1] == traceback[1]
+    assert cell.outputs[1].text.startswith("shown = 1\n")
