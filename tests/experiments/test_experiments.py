@@ -178,7 +178,7 @@ def test_simulation_calibrated_from_a_run_gives_that_run():
     assert pair.speeds.slow[0] == pytest.approx(4, rel=0.1)
     assert pair.speeds.shape == pytest.approx(0.1, rel=0.4)
     assert all(ratio == pytest.approx(1, rel=0.1) for ratio in pair.ratios().values())
-    _, right = viz.plot_real_and_simulated(pair)
+    left, right = viz.plot_real_and_simulated(pair)
     assert len(left.lines) == len(right.patches) == 6
     with pytest.raises(ValueError, match="expected ASP among them"):
         real_beside_simulated(world, TASK, policies=(bsp(),))
