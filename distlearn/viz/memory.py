@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from .look import COLORS, INK, new_axes, styled
 
-PARTS = {"parameters": "parameters", "gradients": "gradients", "optimizer": "optimizer's memory"}
+PARTS = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer's memory",
+    "activations": "activations",
+}
 _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
 @styled
 def plot_memory(memories, *, ax=None, title=None):
-    """Draw a stacked bar for everything that a rank keeps, and a tick where its peak was.
+    """Draw a stacked bar for everything that a rank keeps, and a tick where its peak was, if that is known.
 
     Parameters
     ----------
     memories : dict of str to Memory
-        By label: what `ZeRO.memory()` measured or `model_state_bytes` worked out. The first is what the others are
-        compared with.
+        By label: what `nn.memory_report` counted, `ZeRO.memory()` measured, or `model_state_bytes` worked out (the
+        latter two leave activations out). The first is what the others are compared with.
     ax : Axes, optional
     title : str, optional
         Without one, the finding.
@@ -28,19 +33,22 @@ def plot_memory(memories, *, ax=None, title=None):
     if not memories:
         raise ValueError("plot_memory: there is nothing to draw")
     ax = new_axes(figsize=(7.2, 0.9 + 0.55 * len(memories)))[0] if ax is None else ax
-    unit, name = byte_unit(max(max(m.peak, m.total) for m in memories.values()))
+    tops = [max(getattr(m, "peak", 0), m.total) for m in memories.values()]
+    unit, name = byte_unit(max(tops))
     rows, left = range(len(memories)), [0.0] * len(memories)
     for (part, label), color in zip(PARTS.items(), COLORS, strict=False):
-        widths = [getattr(m, part) / unit for m in memories.values()]
+        if not any(hasattr(m, part) for m in memories.values()):
+            continue
+        widths = [getattr(m, part, 0) / unit for m in memories.values()]
         ax.barh(rows, widths, left=left, height=0.62, color=color, edgecolor="white", linewidth=0.5, label=label)
         left = [a + b for a, b in zip(left, widths, strict=True)]
-    peaks = [(row, m.peak / unit) for row, m in enumerate(memories.values()) if m.peak > m.total]
+    peaks = [(i, top / unit) for i, (m, top) in enumerate(zip(memories.values(), tops, strict=True)) if top > m.total]
     if peaks:
         ax.vlines([p for _, p in peaks], [r - 0.4 for r, _ in peaks], [r + 0.4 for r, _ in peaks], INK, label="peak")
     for row, (end, memory) in enumerate(zip(left, memories.values(), strict=True)):
         ax.annotate(
             f"{memory.total / unit:.3g}",
-            (max(end, memory.peak / unit), row),
+            (max(end, tops[row] / unit), row),
             xytext=(5, 0),
             textcoords="offset points",
             va="center",

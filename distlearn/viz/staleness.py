@@ -198,7 +198,8 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
     right.set_xlim(0, 1.5 * right.get_xlim()[1])
     right.set_xlabel("samples used per second [1/s]")
     worst = max(abs(ratio - 1) for ratio in pair.ratios().values())
-    right.set_title(f"The simulation is right to {worst:.0%}" if title is None else title)
+    finding = f"is right to {worst:.0%}" if worst < 0.5 else f"is {worst:.0%} off"
+    right.set_title(f"The simulation {finding}" if title is None else title)
     return left, right
 
 

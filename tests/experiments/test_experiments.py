@@ -1,6 +1,7 @@
 """The experiments on asynchrony, small: they find what is known, and their figures show it."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -207,3 +208,20 @@ def test_experiments_from_a_terminal(tmp_path, monkeypatch):
     assert pickle.loads((tmp_path / "figures" / "tiny.pickle").read_bytes()).gradients.shape[-1] == 2
     assert "no experiment is called 'nothing', expected part of policies-even" in run("--only", "nothing").output
     assert "0 is not in the range x>=1" in run("--seeds", "0").output
+
+
+def test_real_runs_are_measured_on_warm_ranks(monkeypatch):
+    """The first run of fresh engines loads modules: that is no property of the policy that happens to be first."""
+    ran, network = [], Network(1e-4, 1e8)
+
+    class Recorded(SimWorld):
+        def run(self, fn, task, policy, **options):
+            ran.append((str(policy), options["steps"]))
+            return super().run(fn, task, policy, **options)
+
+    monkeypatch.setattr(Network, "fit", lambda world, **options: SimpleNamespace(network=network))
+    pair = real_beside_simulated(Recorded(3, network), TASK, policies=(bsp(), asp()), steps=4)
+    assert ran == [("ASP", 1), ("ASP", 4), ("BSP", 4)]
+    assert list(pair.real) == ["ASP", "BSP"]
+    _, right = viz.plot_real_and_simulated(pair)
+    assert right.get_title("left").startswith("The simulation is")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlearn import viz
+from distlearn import nn, optim, viz
 from distlearn.parallel import Memory, model_state_bytes
 
 OF = {"parameter": 2, "gradient": 2, "optimizer": 12}
@@ -26,6 +26,21 @@ def test_peaks_are_marked_where_they_were_measured():
     (lines,) = ax.collections
     np.testing.assert_allclose([segment[0][0] for segment in lines.get_segments()], [6.0])
     assert ax.get_title("left") == "what"
+
+
+def test_reports_with_activations_and_without_a_peak():
+    x = np.zeros((8, 6), "float32")
+    reports = {}
+    for rule in (optim.SGD(), optim.Adam()):
+        model = nn.MLP((6, 5, 3))
+        optimizer = optim.Optimizer(model.params, rule, lr=0.1)
+        reports[type(rule).__name__] = nn.memory_report(model, x, optimizer)
+    ax = viz.plot_memory(reports)
+    widths = np.array([[bar.get_width() for bar in group] for group in ax.containers])
+    np.testing.assert_allclose(widths.sum(axis=0), [m.total / 1e3 for m in reports.values()])
+    assert ax.containers[-1].get_label() == "activations"
+    assert not ax.collections
+    assert ax.get_title("left") == "SGD keeps the least on a rank"
 
 
 def test_it_draws_where_it_is_told_to(ax):

@@ -122,6 +122,7 @@ def real_beside_simulated(
     network = Network.fit(world, algorithms=()).network
     options = {"steps": steps, "seed": seed, "servers": servers}
     real, trace = {}, None
+    world.run(_on_one_thread, task, policies[0], pace=pace, **options | {"steps": 1})  # what loads at first use, loads
     for i, policy in enumerate(policies):
         real[str(policy)] = world.run(_on_one_thread, task, policy, pace=pace, **options)[0]
         trace = trace or world.trace  # the asynchronous run's
