@@ -1,27 +1,51 @@
-"""What a simulated rank can wait for: letters, posted receives, meetings.
-
-Their attribute `when` is None until it is settled at what virtual time they happen; `waiting(fibre)` says in words what
-a fibre waits for, for the report of a deadlock.
-"""
+"""What a simulated rank can wait for: letters, posted receives, meetings."""
 
 from __future__ import annotations
 
-import numpy as np
+from numpy import ndarray
 
 from .phantom import Phantom
 from .scheduler import Fibre
 
 
-class Letter:
+class Channel:
+    """What travels from one rank to another with one tag, in order: letters or slots that wait for their other half."""
+
+    __slots__ = ("context", "dest", "letters", "receiver", "sender", "slots", "source", "tag")
+
+    def __init__(self, context: int, sender: Fibre, receiver: Fibre, source: int, dest: int, tag: int):
+        self.context = context
+        self.sender, self.receiver = sender, receiver
+        self.source, self.dest, self.tag = source, dest, tag  # as ranks of the communicator
+        self.letters: list[Letter] = []
+        self.slots: list[Slot] = []
+
+
+class Event:
+    """Something that a rank can wait for.
+
+    Its attribute `when` is None until it is settled at what virtual time it happens; `waiting(fibre)` says in words
+    what a fibre waits for, for the report of a deadlock.
+    """
+
+    __slots__ = ()
+
+    problem: str | None = None
+    """What was wrong with it, to be raised in whoever waits for it."""
+
+
+class Letter(Event):
     """A message on its way; it happens when it is received."""
 
-    __slots__ = ("arrival", "call", "channel", "nbytes", "payload", "sender", "seq", "source", "when")
+    __slots__ = ("arrival", "channel", "payload", "when")
 
-    def __init__(self, source, sender, payload, nbytes, arrival, call, when=None):
-        self.source, self.sender, self.payload, self.nbytes = source, sender, payload, nbytes
-        self.arrival, self.when = arrival, when
-        self.call = call  # (name, dest, tag), for messages
-        self.seq = 0
+    def __init__(self, channel: Channel, payload, arrival: float, when: float | None = None):
+        self.channel, self.payload, self.arrival, self.when = channel, payload, arrival, when
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the message."""
+        return self.payload.nbytes
 
     def waiting(self, fibre) -> str:
         """Say what its sender waits for."""
@@ -29,18 +53,31 @@ class Letter:
 
     def shown(self) -> str:
         """Return the call that sent it."""
-        return "{}(dest={}, tag={})".format(*self.call)
+        return f"send(dest={self.channel.dest}, tag={self.channel.tag})"
 
 
-class Slot:
+class Parcel(Letter):
+    """A pickled object on its way."""
+
+    __slots__ = ("seq",)
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the message."""
+        return len(self.payload)
+
+    def shown(self) -> str:
+        """Return the call that sent it."""
+        return f"send_obj(dest={self.channel.dest}, tag={self.channel.tag})"
+
+
+class Slot(Event):
     """A posted receive; it happens when the data is there."""
 
-    __slots__ = ("call", "channel", "out", "posted", "problem", "waiter", "when")
+    __slots__ = ("channel", "out", "posted", "problem", "when")
 
-    def __init__(self, out, posted, waiter, call, when=None, problem=None):
-        self.out, self.posted, self.waiter, self.when = out, posted, waiter, when
-        self.call = call  # (source, tag), for messages
-        self.problem = problem  # what was wrong with the message, raised in the receiver
+    def __init__(self, channel: Channel, out, posted: float, when: float | None = None, problem: str | None = None):
+        self.channel, self.out, self.posted, self.when, self.problem = channel, out, posted, when, problem
 
     def waiting(self, fibre) -> str:
         """Say what its receiver waits for."""
@@ -48,21 +85,10 @@ class Slot:
 
     def shown(self) -> str:
         """Return the call that posted it."""
-        return "recv(source={}, tag={})".format(*self.call)
+        return f"recv(source={self.channel.source}, tag={self.channel.tag})"
 
 
-class Channel:
-    """What travels from one rank to another with one tag, in order: letters or slots that wait for their other half."""
-
-    __slots__ = ("context", "dest", "letters", "slots", "source", "tag")
-
-    def __init__(self, source, dest, tag):
-        self.source, self.dest, self.tag = source, dest, tag  # as ranks of the communicator
-        self.letters: list[Letter] = []
-        self.slots: list[Slot] = []
-
-
-class Meeting:
+class Meeting(Event):
     """One collective call under way: who came, when, with what; it happens when all have come and it has ended."""
 
     __slots__ = ("came", "left", "members", "results", "whats", "when")
@@ -83,7 +109,7 @@ class Meeting:
 
 def deliver(x, out) -> str | None:
     """Copy `x` into `out`; return what is wrong if it does not fit."""
-    if x.dtype is out.dtype and x.shape == out.shape and out.__class__ is np.ndarray is x.__class__:
+    if x.dtype is out.dtype and x.shape == out.shape and out.__class__ is ndarray is x.__class__:
         out[...] = x  # nearly always
         return None
     if x.dtype != out.dtype or x.size != out.size:

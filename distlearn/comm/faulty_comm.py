@@ -6,7 +6,7 @@ import math
 import pickle
 from contextlib import contextmanager
 
-from .events import Letter
+from .events import Parcel
 from .faulty_events import Vanished
 from .protocol import check_peer
 from .sim_clock import SimClock
@@ -70,19 +70,15 @@ class FaultyComm(SimComm):
         try:
             super().send_obj(obj, dest, tag)
         except Vanished:
-            nbytes = len(pickle.dumps(obj, protocol=5))
-            if nbytes > post.world.eager_limit:
-                letter = Letter(self.rank, fibre, None, nbytes, math.inf, ("send_obj", dest, tag))
-                letter.channel = post.channel(self._context, self.rank, int(dest), tag)
-                post.wait_for(fibre, letter)
+            data = pickle.dumps(obj, protocol=5)
+            if len(data) > post.eager_limit:
+                channel = post.channel(self._context, self._members, self.rank, int(dest), tag)
+                post.wait_for(fibre, Parcel(channel, data, math.inf))
 
     def _poll(self, event) -> None:
         """Spend the time of one look; raise if the event will never happen."""
         super()._poll(event)
-        waits = event.when is None and hasattr(
-            event, "channel" if isinstance(event, Letter) else "when"
-        )  # not if eager
-        problem = self._post.problem(self._fibre, event) if waits else None
+        problem = self._post.problem(self._fibre, event) if event.when is None else None
         if problem is not None:
             raise problem
 

@@ -55,7 +55,7 @@ class Gathering:
 
 def context_of(event) -> int:
     """Return the number of the communicator that an event belongs to."""
-    return event.channel.context if event.__class__ in (Letter, Slot) else event.context
+    return event.channel.context if isinstance(event, (Letter, Slot)) else event.context
 
 
 def abandon(event) -> None:

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from ..trace import Span
-from .events import Letter, Slot
+from .events import Channel, Event, Letter, Slot
 from .failures import Loss
 from .faulty_events import FaultyMeeting, Gathering, Listening, Meetings, Vanished, abandon, context_of
 from .faulty_scheduler import FaultyScheduler
@@ -53,50 +53,35 @@ class FaultyPost(Survivors, Post):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
-    def channel(self, context, source, dest, tag):
-        """Return the channel that both ends share."""
-        channel = super().channel(context, source, dest, tag)
-        channel.context = context
-        return channel
-
-    def _launch(self, fibre: Fibre, dest: int, nbytes: int, tag: int) -> float:
-        """Put a message on the wire; return when it arrives.
+    def _travel(self, sender: Fibre, receiver: Fibre, nbytes: int) -> float:
+        """Take a message through the network; return when it arrives.
 
         Raises
         ------
         Vanished
             If it never will.
         """
-        arrival = super()._launch(fibre, dest, nbytes, tag)
-        sender, receiver = self.fates[fibre.rank], self.fates[dest]
-        for start, end in sender.cuts + receiver.cuts:
-            if start <= arrival and fibre.now < end < math.inf:  # the network tries again until the link is back
-                arrival = max(arrival, end + arrival - fibre.now)
-        if arrival >= receiver.lost_at or fibre.now >= sender.lost_at:
-            self.wire.pop()
+        arrival = super()._travel(sender, receiver, nbytes)
+        fates = self.fates[sender.rank], self.fates[receiver.rank]
+        for start, end in fates[0].cuts + fates[1].cuts:
+            if start <= arrival and sender.now < end < math.inf:  # the network tries again until the link is back
+                arrival = max(arrival, end + arrival - sender.now)
+        if arrival >= fates[1].lost_at or sender.now >= fates[0].lost_at:
             raise Vanished
-        self.wire[-1] = (*self.wire[-1][:4], arrival, tag)
         return arrival
 
-    def send(self, fibre: Fibre, channel, dest: int, x, name: str = "send"):
+    def send(self, channel: Channel, x):
         """Send `x`: as in a sound world, if it gets through."""
-        self.enter(fibre, channel.context)
-        call = (name, channel.dest, channel.tag)
+        self.enter(channel.sender, channel.context)
         try:
-            event = super().send(fibre, channel, dest, x, name)
+            return super().send(channel, x)
         except Vanished:
-            event = Letter(channel.source, fibre, None, x.nbytes, math.inf, call)
-        if event.__class__ is Letter:
-            event.channel = channel
-        return event
+            return channel.sender.now if x.nbytes <= self.eager_limit else Letter(channel, x, math.inf)
 
-    def receive(self, fibre: Fibre, channel, out):
+    def receive(self, channel: Channel, out):
         """Receive into `out`; what a lost rank sent before may still come."""
-        self.enter(fibre, channel.context)
-        event = super().receive(fibre, channel, out)
-        if event.__class__ is Slot:
-            event.channel = channel
-        return event
+        self.enter(channel.receiver, channel.context)
+        return super().receive(channel, out)
 
     def settle(self, event, when: float, fibre: Fibre) -> None:
         """Let `event` happen at `when` for `fibre`, unless it is a collective that a failure tore apart."""
@@ -149,15 +134,17 @@ class FaultyPost(Survivors, Post):
         PeerLostError, RevokedError, CutOffError
             If it never will.
         """
-        while self._is_pending(fibre, event):
-            problem = self.problem(fibre, event)
-            if problem is not None:
-                abandon(event)
-                raise problem
-            self._block(fibre, event)
-        if event.when > fibre.now:
-            fibre.now = event.when
-        self.scheduler.strike(fibre)
+        if isinstance(event, Event):
+            while self._is_pending(fibre, event):
+                problem = self.problem(fibre, event)
+                if problem is not None:
+                    abandon(event)
+                    raise problem
+                self._block(fibre, event)
+            if event.when > fibre.now:
+                fibre.now = event.when
+            self.scheduler.strike(fibre)
+        super().wait_for(fibre, event)
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
         """Block until an object has come; tell of every lost rank that it may have been waited for, once."""
@@ -165,7 +152,7 @@ class FaultyPost(Survivors, Post):
         event = Listening(what.waiting(fibre), key, source)
         box = self.objects[key]
         while True:
-            coming = [q.arrival for q in box if source in (ANY, q.source)]
+            coming = [q.arrival for q in box if source in (ANY, q.channel.source)]
             if not coming or min(coming) > fibre.now:
                 problem = self.problem(fibre, event)
                 if problem is not None:
@@ -177,7 +164,7 @@ class FaultyPost(Survivors, Post):
             self.listeners[key] = (fibre, source)
             self._block(fibre, event)
             del self.listeners[key]
-            if any(source in (ANY, q.source) and q.arrival <= fibre.now for q in box):
+            if any(source in (ANY, q.channel.source) and q.arrival <= fibre.now for q in box):
                 return
 
     def _block(self, fibre: Fibre, event) -> None:
@@ -209,7 +196,7 @@ class FaultyPost(Survivors, Post):
             return members
         if event.__class__ is Listening:
             return members if event.source == ANY else [members[event.source]]
-        return [members[event.channel.dest if event.__class__ is Letter else event.channel.source]]
+        return [event.channel.sender if event.__class__ is Slot else event.channel.receiver]
 
     def _told_of(self, fibre: Fibre, event) -> set[int]:
         """Return the lost ranks that a fibre has been told of and does not wait for any more."""

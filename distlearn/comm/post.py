@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..trace import Message
-from .events import Channel, Letter, Meeting, Slot, deliver
+from .events import Channel, Event, Letter, Meeting, Slot, deliver
 from .protocol import CommError
 from .scheduler import Fibre, Scheduler, Waits
 
@@ -33,10 +33,13 @@ class Post:
 
     def __init__(self, world: SimWorld, scheduler: Scheduler):
         self.world, self.network, self.scheduler, self.trace = world, world.network, scheduler, world._trace
-        self.alpha, self.beta = self.network.alpha, self.network.beta
+        self.wake, self.block = scheduler.wake, scheduler.block
+        self.alpha, self.beta = float(self.network.alpha), float(self.network.beta)
         self.plain = self.network.plain  # every message costs alpha + n / beta: no need to ask the network
-        self.wire: list[tuple] = []  # the fields of a `Message` for each letter so far
-        self.record = self.wire.append
+        self.shared = not self.plain and self.network.shared
+        self.eager_limit = world.eager_limit or -1
+        self.wire: list = []  # the fields of a `Message` for each letter so far, one after another
+        self.record = self.wire.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled letters
         self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
@@ -53,50 +56,54 @@ class Post:
         self.contexts += 1
         return self.contexts
 
-    def channel(self, context, source, dest, tag) -> Channel:
-        """Return the one channel that both ends share."""
+    def channel(self, context: int, members: list[Fibre], source: int, dest: int, tag: int) -> Channel:
+        """Return the one channel that both ends share; `source` and `dest` number the members of a communicator."""
         key = (context, source, dest, tag)
         channel = self.channels.get(key)
         if channel is None:
-            channel = self.channels[key] = Channel(source, dest, tag)
+            channel = Channel(context, members[source], members[dest], source, dest, tag)
+            self.channels[key] = channel
         return channel
 
     def flush(self) -> None:
         """Write the messages so far into the trace."""
-        self.trace.messages.extend(map(Message._make, self.wire))
+        in_turn = [iter(self.wire)] * len(Message._fields)
+        self.trace.messages.extend(map(Message._make, zip(*in_turn, strict=True)))
         self.wire.clear()
 
     # -- the wire ----------------------------------------------------------------------------------------------------
-    def launch(self, fibre: Fibre, dest: int, nbytes: int, tag: int) -> float:
+    def launch(self, channel: Channel, nbytes: int) -> float:
         """Put a message on the wire: the sender's network card sends one after another. Return when it arrives."""
-        if not self.plain:
-            return self._launch(fibre, dest, nbytes, tag)
-        start = now = fibre.now
-        if fibre.nic_free > start:
-            start = fibre.nic_free
-        arrival = start + (self.alpha + nbytes / self.beta)
-        fibre.nic_free = arrival - self.alpha
-        self.record((fibre.rank, dest, nbytes, now, arrival, tag))
+        sender = channel.sender
+        if self.plain:
+            now = start = sender.now
+            if sender.nic_free > start:
+                start = sender.nic_free
+            arrival = start + (self.alpha + nbytes / self.beta)
+            sender.nic_free = arrival - self.alpha
+        else:
+            arrival = self._travel(sender, channel.receiver, nbytes)
+            now = sender.now
+        self.record((sender.rank, channel.receiver.rank, nbytes, now, arrival, channel.tag))
         return arrival
 
-    def _launch(self, fibre: Fibre, dest: int, nbytes: int, tag: int) -> float:
-        """Put a message on a wire that is not the same for all: the network says which links it takes."""
+    def _travel(self, sender: Fibre, receiver: Fibre, nbytes: int) -> float:
+        """Take a message through a network that is not the same for all: it says which links that takes."""
         network = self.network
-        if network.shared:  # links go to whoever comes first, so let everybody whose clock stands earlier come
-            self.scheduler.yield_until(fibre, fibre.now)
-        latency, seconds, links = network.route(nbytes, fibre.rank, dest)
+        if self.shared:  # links go to whoever comes first, so let everybody whose clock stands earlier come
+            self.scheduler.yield_until(sender, sender.now)
+        latency, seconds, links = network.route(nbytes, sender.rank, receiver.rank)
         if network.jitter:
-            factor = self._luck(fibre.rank)
+            factor = self._luck(sender.rank)
             latency, seconds = latency * factor, seconds * factor
         free = self._link_free
-        start = fibre.now
+        start = sender.now
         for link in links:
-            start = max(start, free.get(link, 0.0))
+            if (carried := free.get(link, start)) > start:
+                start = carried
         for link in links:
             free[link] = start + seconds
-        arrival = start + (latency + seconds)
-        self.record((fibre.rank, dest, nbytes, fibre.now, arrival, tag))
-        return arrival
+        return start + (latency + seconds)
 
     def _luck(self, rank: int) -> float:
         """Draw the next random factor of a rank's messages."""
@@ -115,62 +122,65 @@ class Post:
         return seconds
 
     # -- letters and slots -------------------------------------------------------------------------------------------
-    def send(self, fibre: Fibre, channel: Channel, dest: int, x, name: str = "send") -> float | Letter:
-        """Send `x` to rank `dest` of the world: return when it is received, or the letter that will know."""
-        nbytes, tag = x.nbytes, channel.tag
+    def send(self, channel: Channel, x) -> float | Letter:
+        """Send `x`: return when it is received, or buffered, or the letter that will know."""
+        sender, nbytes = channel.sender, x.nbytes
         if self.plain:  # as in `launch`, which would cost a call per message
-            start = now = fibre.now
-            if fibre.nic_free > start:
-                start = fibre.nic_free
+            now = start = sender.now
+            if sender.nic_free > start:
+                start = sender.nic_free
             arrival = start + (self.alpha + nbytes / self.beta)
-            fibre.nic_free = arrival - self.alpha
-            self.record((fibre.rank, dest, nbytes, now, arrival, tag))
+            sender.nic_free = arrival - self.alpha
+            self.record((sender.rank, channel.receiver.rank, nbytes, now, arrival, channel.tag))
         else:
-            arrival = self._launch(fibre, dest, nbytes, tag)
+            arrival = self.launch(channel, nbytes)
+        eager = nbytes <= self.eager_limit
         slots = channel.slots
         if not slots:
-            letter = Letter(channel.source, fibre, x, nbytes, arrival, (name, channel.dest, tag))
+            letter = Letter(channel, x.copy() if eager else x, arrival)
             channel.letters.append(letter)
-            return letter
+            return sender.now if eager else letter
         slot = slots.pop(0)
-        when = arrival if arrival > slot.posted else slot.posted
+        slot.when = when = arrival if arrival > slot.posted else slot.posted
         slot.problem = deliver(x, slot.out)
-        slot.when = when
-        waiter = slot.waiter
-        if waiter.waits is slot:
-            self.scheduler.wake(waiter, when if when > waiter.now else waiter.now)
-        return when
+        receiver = channel.receiver
+        if receiver.waits is slot:
+            self.wake(receiver, when if when > receiver.now else receiver.now)
+        return sender.now if eager else when
 
-    def receive(self, fibre: Fibre, channel: Channel, out) -> float | Slot:
+    def receive(self, channel: Channel, out) -> float | Slot:
         """Receive into `out`: return when the data is there, or the slot that will know."""
-        letters = channel.letters
+        now, letters = channel.receiver.now, channel.letters
         if not letters:
-            slot = Slot(out, fibre.now, fibre, (channel.source, channel.tag))
+            slot = Slot(channel, out, now)
             channel.slots.append(slot)
             return slot
         letter = letters.pop(0)
-        when = letter.arrival
-        if fibre.now > when:
-            when = fibre.now
+        letter.when = when = letter.arrival if letter.arrival > now else now
         problem = deliver(letter.payload, out)
-        letter.payload = None
-        self.settle(letter, when, letter.sender)
-        if problem is not None:
-            return Slot(out, fibre.now, fibre, (channel.source, channel.tag), when, problem)
-        return when
+        sender = channel.sender
+        if sender.waits is letter:
+            self.wake(sender, when if when > sender.now else sender.now)
+        return when if problem is None else Slot(channel, out, now, when, problem)
 
     def settle(self, event, when: float, fibre: Fibre) -> None:
         """Let `event` happen at `when`, and wake the fibre if it waits for that."""
         event.when = when
         if fibre.waits is event:
-            self.scheduler.wake(fibre, when if when > fibre.now else fibre.now)
+            self.wake(fibre, when if when > fibre.now else fibre.now)
 
-    def wait_for(self, fibre: Fibre, event) -> None:
-        """Block the fibre until `event` has happened."""
+    def wait_for(self, fibre: Fibre, event: Event | float) -> None:
+        """Block the fibre until `event` has happened; one that is settled already can be given by its moment."""
+        if not isinstance(event, Event):
+            if event > fibre.now:
+                fibre.now = event
+            return
         if event.when is None:
-            self.scheduler.block(fibre, event)
+            self.block(fibre, event)
         elif event.when > fibre.now:
             fibre.now = event.when
+        if event.problem is not None:
+            raise ValueError(f"rank {event.channel.dest}: {event.shown()} {event.problem}")
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
         """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
@@ -180,12 +190,12 @@ class Post:
 
     def check_empty(self) -> None:
         """Raise if a message was sent that nobody received."""
-        left = [(letter, channel.dest, channel.tag) for channel in self.channels.values() for letter in channel.letters]
-        left += [(letter, dest, tag) for (_, dest, tag), box in self.objects.items() for letter in box]
+        left = [letter for channel in self.channels.values() for letter in channel.letters]
+        left += [parcel for box in self.objects.values() for parcel in box]
         if left:
-            letter, dest, tag = left[0]
+            letter, channel = left[0], left[0].channel
             more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
             raise CommError(
-                f"rank {dest} never received the message of {letter.nbytes} bytes from rank {letter.source}, "
-                f"tag {tag}{more}"
+                f"rank {channel.dest} never received the message of {letter.nbytes} bytes from rank {channel.source}, "
+                f"tag {channel.tag}{more}"
             )

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pickle
 
-import numpy as np
+from numpy import ndarray
 
-from .events import Letter, Slot
+from .events import Letter, Parcel, Slot
 from .phantom import Phantom
 from .post import Post
 from .protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .scheduler import Fibre, Waits
 from .sim_clock import SimClock
 from .sim_collectives import Collectives
-from .sim_work import RecvWork, SendWork, taken
+from .sim_work import RecvWork, SendWork
 
 POLL_SECONDS = 1e-6
 """Virtual time that asking `Work.done()` takes: a loop that polls must not stop the clock."""
@@ -30,7 +30,6 @@ class SimComm(Collectives):
         self.size = len(members)
         self.clock = self.clock_class(post, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
-        self._eager_limit = post.world.eager_limit or -1
         self._calls = 0  # collectives so far: the n-th call of every rank is the same collective
 
     def __repr__(self) -> str:
@@ -43,101 +42,80 @@ class SimComm(Collectives):
 
     # -- between two ranks -----------------------------------------------------------------------------------------
     def _to(self, dest, tag):
-        """Return the channel to `dest`, and the fibre there."""
-        key = (dest, tag) if tag else dest
-        try:
-            found = self._outgoing.get(key)
-        except TypeError:  # an array, say: arguments in the wrong order
-            found = None
-        if found is None:
-            check_peer("dest", dest, self.rank, self.size)
-            check_tag(tag, self.rank)
-            channel = self._post.channel(self._context, self.rank, int(dest), tag)
-            found = self._outgoing[key] = channel, self._members[dest].rank
-        return found
+        """Open the channel to `dest`, which the first message needs."""
+        check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank)
+        channel = self._post.channel(self._context, self._members, self.rank, int(dest), tag)
+        self._outgoing[(dest, tag) if tag else dest] = channel
+        return channel
 
     def _from(self, source, tag):
-        """Return the channel from `source`."""
-        key = (source, tag) if tag else source
-        try:
-            found = self._incoming.get(key)
-        except TypeError:  # an array, say: arguments in the wrong order
-            found = None
-        if found is None:
-            check_peer("source", source, self.rank, self.size)
-            check_tag(tag, self.rank)
-            found = self._incoming[key] = self._post.channel(self._context, int(source), self.rank, tag)
-        return found
+        """Open the channel from `source`, which the first message needs."""
+        check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank)
+        channel = self._post.channel(self._context, self._members, int(source), self.rank, tag)
+        self._incoming[(source, tag) if tag else source] = channel
+        return channel
 
-    def _send(self, x, dest, tag, name="send"):
-        """Send; return when it is received, or the letter that will know; None if nobody needs to wait for it."""
-        channel, rank = self._to(dest, tag)
-        if x.__class__ is np.ndarray:
+    def _send(self, x, dest, tag):
+        """Send; return what to wait for: a moment, or the letter that will know it."""
+        try:
+            channel = self._outgoing[(dest, tag) if tag else dest]
+        except (KeyError, TypeError):  # the first message; or an array, say, from arguments in the wrong order
+            channel = None
+        if channel is None:
+            channel = self._to(dest, tag)
+        if x.__class__ is ndarray:
             if not x.flags.c_contiguous or x.dtype.hasobject:
                 check_buffer("send", x, self.rank)
         elif x.__class__ is not Phantom:
             check_buffer("send", x, self.rank)
-        if x.nbytes <= self._eager_limit:
-            self._post.send(self._fibre, channel, rank, x.copy(), name)
-            return None
-        return self._post.send(self._fibre, channel, rank, x, name)
+        return self._post.send(channel, x)
 
     def _receive(self, out, source, tag):
-        """Receive; return when the data is there, or the slot that will know."""
-        channel = self._from(source, tag)
-        if out.__class__ is np.ndarray:
+        """Receive; return what to wait for: a moment, or the slot that will know it."""
+        try:
+            channel = self._incoming[(source, tag) if tag else source]
+        except (KeyError, TypeError):  # as in `_send`
+            channel = None
+        if channel is None:
+            channel = self._from(source, tag)
+        if out.__class__ is ndarray:
             if not out.flags.carray or out.dtype.hasobject:
                 check_output("recv", out, self.rank)
         elif out.__class__ is not Phantom:
             check_output("recv", out, self.rank)
-        return self._post.receive(self._fibre, channel, out)
-
-    def _until_received(self, out, event):
-        """Block until a receive has happened."""
-        fibre = self._fibre
-        if event.__class__ is Slot:
-            self._post.wait_for(fibre, event)
-            return out if event.problem is None else taken(event, self.rank)
-        if event > fibre.now:
-            fibre.now = event
-        return out
-
-    def _until_sent(self, event) -> None:
-        """Block until a send has been received."""
-        fibre = self._fibre
-        if event.__class__ is Letter:
-            self._post.wait_for(fibre, event)
-        elif event is not None and event > fibre.now:
-            fibre.now = event
+        return self._post.receive(channel, out)
 
     def isend(self, x, dest, tag=0):
         """Start a send."""
         event = self._send(x, dest, tag)
-        eager = event is None
+        eager = x.nbytes <= self._post.eager_limit
         if not isinstance(event, Letter):  # it has happened already, or will without us
-            event = Letter(self.rank, self._fibre, None, x.nbytes, self._fibre.now, ("send", dest, tag), event)
+            event = Letter(self._outgoing[(dest, tag) if tag else dest], None, self._fibre.now, event)
         return SendWork(self, event, eager, None if eager else x)
 
     def send(self, x, dest, tag=0):
         """Send, and wait until it is received."""
-        self._until_sent(self._send(x, dest, tag))
+        self._post.wait_for(self._fibre, self._send(x, dest, tag))
 
     def irecv(self, out, source, tag=0):
         """Start a receive."""
         event = self._receive(out, source, tag)
         if not isinstance(event, Slot):
-            event = Slot(out, self._fibre.now, self._fibre, (source, tag), event)
+            event = Slot(self._incoming[(source, tag) if tag else source], out, self._fibre.now, event)
         return RecvWork(self, event)
 
     def recv(self, out, source, tag=0):
         """Receive into `out`."""
-        return self._until_received(out, self._receive(out, source, tag))
+        self._post.wait_for(self._fibre, self._receive(out, source, tag))
+        return out
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent = self._send(x, dest, tag)
-        self._until_received(out, self._receive(out, source, tag))
-        self._until_sent(sent)
+        sent, received = self._send(x, dest, tag), self._receive(out, source, tag)
+        self._post.wait_for(self._fibre, received)
+        self._post.wait_for(self._fibre, sent)
         return out
 
     def send_obj(self, obj, dest, tag=0):
@@ -146,15 +124,14 @@ class SimComm(Collectives):
         check_tag(tag, self.rank)
         data = pickle.dumps(obj, protocol=5)
         post, fibre = self._post, self._fibre
-        arrival = post.launch(fibre, self._members[dest].rank, len(data), tag)
-        letter = Letter(self.rank, fibre, data, len(data), arrival, ("send_obj", dest, tag))
+        channel = post.channel(self._context, self._members, self.rank, int(dest), tag)
+        letter = Parcel(channel, data, post.launch(channel, len(data)))
         letter.seq = post.sequence = post.sequence + 1
-        letter.channel = post.channel(self._context, self.rank, int(dest), tag)
         key = (self._context, dest, tag)
         post.objects[key].append(letter)
         listener = post.listeners.get(key)
         if listener and listener[1] in (ANY, self.rank):
-            first = min(q.arrival for q in post.objects[key] if listener[1] in (ANY, q.source))
+            first = min(q.arrival for q in post.objects[key] if listener[1] in (ANY, q.channel.source))
             post.scheduler.wake(listener[0], max(listener[0].now, first))
         if len(data) > post.world.eager_limit:
             post.wait_for(fibre, letter)
@@ -166,14 +143,14 @@ class SimComm(Collectives):
         check_tag(tag, self.rank)
         post, fibre, key = self._post, self._fibre, (self._context, self.rank, tag)
         box = post.objects[key]
-        waiting = [q.arrival for q in box if source in (ANY, q.source)]
+        waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]
         if waiting:  # somebody whose clock stands earlier may still send one that arrives before
             post.scheduler.wake(fibre, max(fibre.now, min(waiting)))
         what = "anyone" if source == ANY else source
         post.listen(fibre, key, source, Waits(f"recv_obj(source={what}, tag={tag})"))
-        letter = min((q for q in box if source in (ANY, q.source)), key=lambda q: (q.arrival, q.seq))
+        letter = min((q for q in box if source in (ANY, q.channel.source)), key=lambda q: (q.arrival, q.seq))
         box.remove(letter)
-        post.settle(letter, fibre.now, letter.sender)
+        post.settle(letter, fibre.now, letter.channel.sender)
         return pickle.loads(letter.payload)
 
     def _poll(self, event) -> None:

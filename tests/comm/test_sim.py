@@ -184,6 +184,19 @@ def test_an_error_unwinds_everybody_and_surfaces_with_its_rank():
     assert sorted(unwound) == [0, 1, 2, 3]
 
 
+def test_ranks_run_in_the_order_of_time_and_rank_whoever_was_woken_first():
+    ran = []
+
+    def program(comm):
+        for seconds in np.random.default_rng(comm.rank).integers(1, 4, size=30):
+            comm.clock.sleep(float(seconds))
+            ran.append((comm.clock.now(), comm.rank))
+
+    SimWorld(9).run(program)
+    assert len(ran) == 9 * 30
+    assert ran == sorted(ran)
+
+
 def test_code_that_swallows_the_unwinding_is_still_ended():
     def program(comm):
         if comm.rank == 1:
