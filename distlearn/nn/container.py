@@ -163,8 +163,10 @@ def _takes(layer, behind) -> dict:
     """Options of `layer.forward` with which it computes some of the (one or two) layers behind it as well.
 
     A convolution takes the maximum pooling behind it, and the ReLU behind that; on a GPU, dense layers and convolutions
-    take a ReLU. So it is for exactly these classes.
+    take a ReLU. So it is for exactly these classes, with the passes that they came with.
     """
+    if "forward" in vars(layer):  # somebody's own, as `hollow` gives: of this layer alone
+        return {}
     options = {}
     if type(layer) is Conv2d and behind and type(behind[0]) is MaxPool:
         options["pool"] = behind.pop(0)

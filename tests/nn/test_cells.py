@@ -127,3 +127,13 @@ def test_an_empty_batch():
     assert y.shape == (0, 4, 4, 4)
     assert layers.backward(y, saved).shape == (0, 8, 8, 1)
     assert (layers.params[0].grad == 0).all()
+
+
+def test_a_pass_that_was_replaced_is_of_its_layer_alone():
+    layers = nn.Sequential(nn.Conv2d(1, 4, 3, 0, padding=1), nn.ReLU(), nn.MaxPool(2))
+    conv, shapes = layers.layers[0], []
+    forward = conv.forward
+    conv.forward = lambda x: (shapes.append(x.shape), forward(x))[1]
+    y, saved = layers.forward(np.ones((2, 8, 8, 1), "float32"))
+    assert (y.shape, shapes) == ((2, 4, 4, 4), [(2, 8, 8, 1)])
+    assert layers.backward(y, saved).shape == (2, 8, 8, 1)
