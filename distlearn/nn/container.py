@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
-from itertools import zip_longest
 from weakref import WeakKeyDictionary
 
 from ..backend import can_launch
@@ -80,8 +79,10 @@ class Sequential(Container):
     Notes
     -----
     Layers run in the order given, except that a ReLU in front of a `MaxPool` runs behind it (see `in_running_order`).
-    On a GPU a dense layer or convolution computes the ReLU that follows it, too, in the pass over memory that adds its
-    bias. Results, what is saved, and backward are those of the two layers.
+    A convolution computes the `MaxPool` that follows it, too, and the ReLU behind that: its bias is added to, and its
+    gradient summed over, the few values that are left. On a GPU a dense layer or convolution computes the ReLU that
+    follows it in the pass over memory that adds its bias. Results and gradients are those of the layers one by one; a
+    span of a layer that another has computed is empty.
 
     Examples
     --------
@@ -96,15 +97,20 @@ class Sequential(Container):
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer."""
-        saved, fused, order = [], False, in_running_order(self.layers)
-        for layer, after in zip_longest(order, order[1:]):
-            like = x.shape, x.dtype.itemsize
-            with _span(clock, layer, "forward", *like):
-                if fused:  # a ReLU that the layer before has computed
-                    s, fused = x, False
-                else:
-                    fused = _fuses(layer, after)
-                    x, s = layer.forward(x, relu=True) if fused else layer.forward(x)
+        saved, taken, order = [], [], in_running_order(self.layers)
+        for i, layer in enumerate(order):
+            if taken:  # the layer before has computed this one as well
+                s, like = taken.pop(0)
+                with _span(clock, layer, "forward", *like):
+                    pass
+            else:
+                like, options = (x.shape, x.dtype.itemsize), _takes(layer, order[i + 1 : i + 3])
+                with _span(clock, layer, "forward", *like):
+                    x, s = layer.forward(x, **options)
+                if "pool" in options:
+                    taken.append((_TAKEN, (layer.output_shape(like[0]), like[1])))
+                if "relu" in options:
+                    taken.append((x, (x.shape, like[1])))
             saved.append((s, like))
         return x, saved
 
@@ -124,6 +130,8 @@ class Sequential(Container):
         uses = _count_uses(self.layers) if on_grad is not None else {}
         for layer, (s, like) in zip(reversed(in_running_order(self.layers)), reversed(saved), strict=True):
             with _span(clock, layer, "backward", *like):
+                if s is _TAKEN:  # the convolution in front of it does both
+                    continue
                 if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
                     dy = layer.backward(dy, s)
             if on_grad is None:
@@ -147,11 +155,24 @@ class Sequential(Container):
         return shape
 
 
-def _fuses(layer, after) -> bool:
-    """Say whether `layer` computes the ReLU after it as well: on a GPU, and for exactly these classes of layer."""
-    if type(after) is not ReLU or type(layer) not in (Linear, Conv2d):
-        return False
-    return layer.b is not None and can_launch(layer.b.data)
+_TAKEN = "the convolution before has pooled"
+"""What is saved for such a pooling."""
+
+
+def _takes(layer, behind) -> dict:
+    """Options of `layer.forward` with which it computes some of the (one or two) layers behind it as well.
+
+    A convolution takes the maximum pooling behind it, and the ReLU behind that; on a GPU, dense layers and convolutions
+    take a ReLU. So it is for exactly these classes, with the passes that they came with.
+    """
+    if "forward" in vars(layer):  # somebody's own, as `hollow` gives: of this layer alone
+        return {}
+    options = {}
+    if type(layer) is Conv2d and behind and type(behind[0]) is MaxPool:
+        options["pool"] = behind.pop(0)
+    if not behind or type(behind[0]) is not ReLU or type(layer) not in (Linear, Conv2d) or layer.b is None:
+        return options
+    return options | {"relu": True} if options or can_launch(layer.b.data) else {}
 
 
 def in_running_order(layers: list[Layer]) -> list[Layer]:

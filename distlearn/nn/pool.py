@@ -125,7 +125,13 @@ def _max_along(x, axis, size, stride, count, out=None):
     best, *others = _shifts(x, axis, size, stride, count)
     if axis == 2:  # pixels with a gap between them
         best, *others = map(ops.gathered, (best, *others))
-    beats, xp = [], get_xp(x)
+    return best_of([best, *others], out)
+
+
+def best_of(candidates, out=None):
+    """Maximum of arrays, element by element, and where each later one beat those before it."""
+    best, *others = candidates
+    beats, xp = [], get_xp(best)
     for i, other in enumerate(others, start=1):
         beats.append(other > best)
         best = xp.maximum(best, other, out=out if i == len(others) else None)
@@ -136,6 +142,16 @@ def _max_along(x, axis, size, stride, count, out=None):
     return best, beats
 
 
+def give_to_best(dy, beats, targets) -> None:
+    """Gradient before `best_of`, into `targets`: the last candidate that beat all before it gets everything."""
+    xp, (first, *others) = get_xp(dy), targets
+    for target, won in zip(reversed(others), reversed(beats), strict=True):
+        xp.multiply(dy, won, out=target)
+        dy = xp.subtract(dy, target, out=first)
+    if not others:
+        first[...] = dy
+
+
 def _give_to_winners(dy, beats, dx, axis, size, stride):
     """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything.
 
@@ -143,6 +159,9 @@ def _give_to_winners(dy, beats, dx, axis, size, stride):
     """
     apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
+    if apart and axis == 1:  # whole rows of pixels
+        give_to_best(dy, beats, [first, *others])
+        return
     for target, won in zip(reversed(others), reversed(beats), strict=True):
         part = dy * won
         dy -= part

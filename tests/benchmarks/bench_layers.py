@@ -29,12 +29,11 @@ STEPS += [("lenet", 64, 0.667), ("gru", 32, 1.0)]
 
 WHERE = {
     "mlp": "the rest is the update, a pass over weights and gradients, and some 30 calls of a few microseconds",
-    "cnn": "the second convolution takes 55 % of our step, pooling, with its rows of 16 values, a fifth to a quarter",
-    "lenet": "the first convolution (windows of 40 values for 24 results: copying them takes as long as the product) "
-    "takes 30 % of our step, the second, whose products are 30 values long, 45 %, pooling 18 %",
+    "cnn": "the second convolution with its pooling takes two thirds of our step, half of that in products",
+    "lenet": "each convolution with its pooling takes somewhat less than half of our step, products half of that",
     "gru": "half is the products of single steps, (32, 128) by (128, 384), one after the other",
 }
-"""Where our time goes, by `nn.profile`; for the MLP the benchmark itself measures what products alone would take."""
+"""Where our time goes; for the MLP the benchmark itself measures what products alone would take."""
 
 
 def batch_of(name: str, n: int):

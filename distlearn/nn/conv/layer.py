@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ...backend import get_xp
 from .. import init, ops
 from ..base import Layer, Param, check_dtype, check_positive, check_shape, describe
-from . import direct, fft, im2col, rows, winograd
+from . import cells, direct, fft, im2col, rows, winograd
 from .geometry import Geometry
 
 ALGORITHMS = {
@@ -57,6 +58,10 @@ class Conv2d(Layer):
     c_in / groups, c_out). Forward: 2 n oh ow c_out kh kw c_in / groups flops (what the direct algorithm computes;
     `conv_cost` has the others'), backward twice that. Saves the padded input (fft: its spectrum).
 
+    `forward(x, pool=...)` computes the maximum pooling behind it as well, before the bias: adding a constant and
+    rounding keep an order, so max(x_i) + b = max(x_i + b) to the last bit. Where a pooling window sees few values of
+    the image, the convolution's whole output is never in memory at once (module `cells`).
+
     References
     ----------
     Y. LeCun, L. Bottou, Y. Bengio, P. Haffner (1998), Gradient-based learning applied to document recognition,
@@ -100,29 +105,43 @@ class Conv2d(Layer):
         self.b = Param(init.zeros((c_out,), dtype), "b") if bias else None
         self.params = [self.W, self.b] if bias else [self.W]
 
-    def forward(self, x, relu=False):
-        """Return the convolution plus bias, with `relu` its positive part: see `Sequential`."""
+    def forward(self, x, relu=False, pool=None):
+        """Return the convolution plus bias, with `pool` pooled, with `relu` its positive part: see `Sequential`."""
         shape, algorithm = self.output_shape(x.shape), self._algorithm(x.shape)
         check_dtype(self, x)
-        xp = get_xp(x)
         if not len(x):
-            return xp.empty(shape, x.dtype), (algorithm, [], x.shape)
+            shape = shape if pool is None else pool.output_shape(shape)
+            return get_xp(x).empty(shape, x.dtype), (algorithm, [], x.shape, pool, None)
+        if pool is not None and algorithm == "rows" and cells.pays(self, pool, shape):
+            y, saved = cells.forward(x, self.W.data, self.geometry, pool)
+            return self._with_bias(y, relu), ("cells", [saved], x.shape, pool, None)
         run, _ = ALGORITHMS[algorithm]
         groups = zip(self._split(ops.single(x)), self._split(ops.single(self.W.data)), strict=True)
         results = [run(part, W, self.geometry) for part, W in groups]
-        y = results[0][0] if self.groups == 1 else xp.concatenate([y for y, _ in results], axis=-1)
-        y = ops.rounded(y, x.dtype)
+        y = results[0][0] if self.groups == 1 else get_xp(x).concatenate([y for y, _ in results], axis=-1)
+        y, won = ops.rounded(y, x.dtype), None
+        if pool is not None:
+            y, won = pool.forward(y)
+        return self._with_bias(y, relu), (algorithm, [s for _, s in results], x.shape, pool, won)
+
+    def _with_bias(self, y, relu):
+        """Add the bias and take the positive part, in place."""
         if self.b is not None:
             (ops.bias_relu if relu else ops.add_bias)(y, self.b.data)
-        return y, (algorithm, [s for _, s in results], x.shape)
+        return y
 
     def backward(self, dy, saved):
-        algorithm, saved, shape = saved
+        algorithm, saved, shape, pool, won = saved
         if not saved:  # an empty batch
             return get_xp(dy).empty(shape, dy.dtype) if self.input_gradient else None
         if self.b is not None:
             self.b.add(ops.column_sums(dy))
-        _, run = ALGORITHMS[algorithm]
+        if algorithm == "cells":
+            run = functools.partial(cells.backward, pool=pool)
+        else:
+            _, run = ALGORITHMS[algorithm]
+            if pool is not None:
+                dy = pool.backward(dy, won)
         groups = zip(*map(self._split, (ops.single(dy), ops.single(self.W.data), self.W.grad)), saved, strict=True)
         parts = []
         for dy_part, W, grad, s in groups:

@@ -14,20 +14,17 @@ from __future__ import annotations
 from ...backend import get_xp
 from .geometry import Geometry
 
-REGISTER = 16
-"""Values that fill a vector register of 64 bytes; more in a row gain nothing where windows are long."""
-SHORT = 8
-"""Values of a row of a window up to which the product waits for its results to be stored: two registers then."""
+WIDE = 32
+"""Values of a result's row that keep the product busy: two vector registers of 64 bytes. More gain nothing."""
 
 
 def neighbours(W, ow: int, geometry: Geometry) -> int:
     """How many outputs to compute in one row with kernels (kh, kw, c_in, c_out): 4, 2 or 1."""
-    _, kw, c_in, c_out = W.shape
+    _, kw, _, c_out = W.shape
     if geometry.stride[1] != 1 or geometry.dilation[1] != 1 or kw == 1:
         return 1
     for q in (4, 2):
-        fits = REGISTER * (2 if (kw + q - 1) * c_in <= SHORT else 1)
-        if ow % q == 0 and q * c_out <= fits:
+        if ow % q == 0 and q * c_out <= WIDE:
             return q
     return 1
 
