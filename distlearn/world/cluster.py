@@ -17,6 +17,7 @@ import psutil
 from . import reaper
 from .deaths import exit_statuses
 from .hosts import Hosts
+from .interrupts import let_through
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
@@ -111,6 +112,7 @@ class Cluster:
             **({} if self.hosts is None else {"controller_ip": self.hosts.here}),
             controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
         )
+        let_through()
         self._ipp.start_controller_sync()
         self._controller = psutil.Process(self._ipp.controller.pid)
         self._start_engines()
@@ -124,6 +126,7 @@ class Cluster:
         while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._spent]) < self.n:
             if not self.is_complete() or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.n} engines did not start. Their last words:\n{self.log_tail(1500)}")
+            let_through()
             time.sleep(0.02)
         self.ids = fresh
 
@@ -166,13 +169,13 @@ class Cluster:
     # -- ending --------------------------------------------------------------------------------------------------------
     def restart_engines(self) -> None:
         """Replace the engines by new ones; replace the controller, too, if it is dead."""
-        if not self.has_controller():
+        if self.client is None or not self.has_controller():
             self._drop()
             self._spent = set()
             self._start()
             return
         self.kill_engines()
-        self._spent |= {identity(self.client, i) for i in self.ids}
+        self._spent |= set(self.client._engines.values())  # also of a start that was interrupted
         self._ipp.engines.clear()  # ipyparallel would revive dead sets
         self._start_engines()
 

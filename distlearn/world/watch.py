@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 
 from ..comm.protocol import CommError
 from .cluster import died
+from .interrupts import let_through
 from .outcome import Outcome, text_of_error
 from .progress import Output
 
@@ -125,6 +126,10 @@ class Watch:
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
 
+    def show_nothing(self) -> None:
+        """Show no progress any more."""
+        self._show = None
+
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _wait(self, seconds: float) -> None:
         """Wait for all ranks, but no longer than `seconds`."""
@@ -134,6 +139,7 @@ class Watch:
 
     def _tick(self) -> None:
         """Wait for a moment or for the next rank to end, and show what is new."""
+        let_through()
         futures = [self._handles[rank] for rank in self.pending]
         wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
         while self._arrivals:

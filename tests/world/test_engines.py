@@ -234,6 +234,46 @@ def test_notebook_interrupt_interrupts_the_ranks(world):
     assert time.perf_counter() - start < 5
 
 
+def test_an_engine_that_is_interrupted_twice_in_a_row_answers(world):
+    """The second time while it formats the traceback of the first."""
+
+    def twice():
+        from IPython import get_ipython
+
+        formatter = get_ipython().InteractiveTB
+        real = formatter.structured_traceback
+
+        def struck_again(*args, **kwargs):
+            formatter.structured_traceback = real
+            os.kill(os.getpid(), signal.SIGINT)
+            return real(*args, **kwargs)
+
+        formatter.structured_traceback = struck_again
+        raise KeyboardInterrupt
+
+    call = world.client[world._group.ids[1]].apply_async(twice)
+    call.wait(30)
+    assert getattr(call.exception(0), "ename", "") == "KeyboardInterrupt"
+
+
+def test_progress_that_cannot_be_shown_is_an_error_after_which_the_world_works(world):
+    def show(step, total, **values):
+        raise ZeroDivisionError("drawing failed")
+
+    def task(comm):
+        comm.report(1, 2)
+        wait_for_message(comm)
+
+    pids, world.progress = world.pids, show
+    try:
+        with pytest.raises(ZeroDivisionError, match="drawing failed"):
+            world.run(task)
+    finally:
+        world.progress = False
+    assert works(world)
+    assert world.pids == pids, "the engines are the same"
+
+
 def test_message_left_lying_is_an_error(world):
     with pytest.raises(RankError, match="rank 2: CommError: rank 2 never received the message of 8 bytes from rank 0"):
         world.run(lambda comm: comm.isend(np.zeros(1), 2) and None if comm.rank == 0 else None)
