@@ -21,6 +21,8 @@ from .interrupts import let_through
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
+LAST_WORDS_SECONDS = 5.0
+"""Longest time between the end of an engine and mpiexec's word on it: milliseconds, but on a busy machine."""
 
 
 def publish(data: dict) -> None:
@@ -140,29 +142,37 @@ class Cluster:
         """Say whether the controller lives."""
         return _lives(self._controller)
 
+    def _launchers(self) -> list:
+        """What has started the engines: one mpiexec, or without MPI a process for each."""
+        launchers = getattr(self._set, "launchers", None)
+        return [self._set] if launchers is None else list(launchers.values())
+
+    def has_launchers(self) -> bool:
+        """Say whether all that has started the engines lives."""
+        return all(_lives(launcher.process) for launcher in self._launchers())
+
     def is_complete(self) -> bool:
         """Say whether controller and engine launcher live."""
-        launchers = getattr(self._set, "launchers", None)
-        sets = [self._set] if launchers is None else launchers.values()
-        return self.has_controller() and all(_lives(launcher.process) for launcher in sets)
+        return self.has_controller() and self.has_launchers()
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""
-        launchers = getattr(self._set, "launchers", None)
-        sets = [self._set] if launchers is None else launchers.values()
         text = ""
-        for launcher in sets:
+        for launcher in self._launchers():
             with contextlib.suppress(OSError), open(launcher.output_file, "rb") as file:
                 file.seek(max(0, file.seek(0, 2) - nbytes))
                 text += file.read().decode("utf-8", "replace")
         return text.strip()
 
-    def exit_statuses(self, wait: float = 1.0) -> list[int]:
-        """Return the wait statuses of the ranks of a set that has ended, as far as mpiexec says them."""
+    def exit_statuses(self, wait: float = LAST_WORDS_SECONDS) -> list[int]:
+        """Return the wait statuses of the ranks of a set that has ended: mpiexec says them before it ends itself."""
         deadline = time.monotonic() + wait
-        while self.mpi and is_hydra(find_mpiexec()) and time.monotonic() < deadline:
+        while self.mpi and is_hydra(find_mpiexec()):
+            last_look = not self.has_launchers() or time.monotonic() > deadline
             if statuses := exit_statuses(self.log_tail(), self.n):
                 return statuses
+            if last_look:
+                break
             time.sleep(0.02)
         return []
 
@@ -185,6 +195,8 @@ class Cluster:
         First those with the given process ids: their nannies then tell the controller and go by themselves.
         """
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
+        if pids:
+            self.exit_statuses()  # whoever kills mpiexec before it has said them will never know
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)

@@ -142,8 +142,8 @@ def join(key: str, rank: int, members: list[int] | None, paths: list[str], stack
 def always_answer() -> None:
     """Make this engine answer every call, also one that is interrupted twice in a row.
 
-    The kernel turns KeyboardInterrupt into an answer. It formats a traceback for it, which takes a while; a second one
-    that struck there would leave the client without any answer.
+    The kernel turns KeyboardInterrupt into an answer, beginning with its traceback; a second one that struck before the
+    answer was sent would leave the client without any, and one that struck a moment later would end the engine.
     """
     from IPython import get_ipython
 
@@ -153,7 +153,7 @@ def always_answer() -> None:
     show = shell.showtraceback
 
     def showtraceback(*args, **kwargs):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the answer is sent: the kernel sets it anew at each call
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the kernel sets it anew, after its answer
         show(*args, **kwargs)
 
     shell.showtraceback = showtraceback

@@ -21,6 +21,8 @@ TICK = 0.05
 PAUSE = 0.05
 """An error that all ranks make, they make at about the same time: wait a moment for the others before interrupting."""
 PATIENCE = 3.0
+OUTPUT_SECONDS = 5.0
+"""The last words of a rank come a moment after its result, on a busy machine a long one."""
 
 
 class TimeIsUp(Exception):
@@ -122,7 +124,7 @@ class Watch:
         """Show what is left to show."""
         for rank, handle in enumerate(self._handles):
             if self.outcomes[rank].status in ("returned", "raised", "interrupted"):
-                handle.wait_for_output(1.0)
+                handle.wait_for_output(OUTPUT_SECONDS)
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
 
