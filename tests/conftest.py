@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import hypothesis
 import psutil
@@ -80,7 +81,9 @@ def left_behind() -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
-    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=2)  # what is just ending may end
+    deadline = time.monotonic() + 20  # what is just ending may end
+    while left_behind() and time.monotonic() < deadline:
+        time.sleep(0.1)
     session.config.stash[_LEFT] = left_behind()
     if session.config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
