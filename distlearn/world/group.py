@@ -88,7 +88,9 @@ class Group:
             for target in silent:
                 asked[target].append(self.client[target].apply_async(remote.hello, self.mpi))
             deadline = time.monotonic() + patience
-            while silent and time.monotonic() < deadline:
+            late = False
+            while silent and not late:
+                late = time.monotonic() > deadline  # before the last look: who has answered by then has answered
                 let_through()
                 asked[silent[0]][-1].wait(TICK)
                 silent = [target for target in silent if not any(call.done() for call in asked[target])]

@@ -66,7 +66,7 @@ SOURCE = """extern "C" __global__ void fuzz(const float* x, float* y, int n, int
     int j = INDEX;
     if (GUARD) y[i] = VALUE;
 }"""
-RELAXED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def numpy_index(index, i, n, s):
