@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import hypothesis
 import psutil
 import pytest
 
-hypothesis.settings.register_profile("distlearn", deadline=None)  # a busy machine is no failure
+hypothesis.settings.register_profile(  # a busy machine is no failure
+    "distlearn", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("distlearn")
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them
@@ -80,7 +83,9 @@ def left_behind() -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
-    psutil.wait_procs(psutil.Process().children(recursive=True), timeout=2)  # what is just ending may end
+    deadline = time.monotonic() + 20  # what is just ending may end
+    while left_behind() and time.monotonic() < deadline:
+        time.sleep(0.1)
     session.config.stash[_LEFT] = left_behind()
     if session.config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -17,9 +17,12 @@ import psutil
 from . import reaper
 from .deaths import exit_statuses
 from .hosts import Hosts
+from .interrupts import let_through
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
+LAST_WORDS_SECONDS = 5.0
+"""Longest time between the end of an engine and mpiexec's word on it: milliseconds, but on a busy machine."""
 
 
 def publish(data: dict) -> None:
@@ -111,6 +114,7 @@ class Cluster:
             **({} if self.hosts is None else {"controller_ip": self.hosts.here}),
             controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
         )
+        let_through()
         self._ipp.start_controller_sync()
         self._controller = psutil.Process(self._ipp.controller.pid)
         self._start_engines()
@@ -124,6 +128,7 @@ class Cluster:
         while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._spent]) < self.n:
             if not self.is_complete() or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.n} engines did not start. Their last words:\n{self.log_tail(1500)}")
+            let_through()
             time.sleep(0.02)
         self.ids = fresh
 
@@ -137,42 +142,50 @@ class Cluster:
         """Say whether the controller lives."""
         return _lives(self._controller)
 
+    def _launchers(self) -> list:
+        """What has started the engines: one mpiexec, or without MPI a process for each."""
+        launchers = getattr(self._set, "launchers", None)
+        return [self._set] if launchers is None else list(launchers.values())
+
+    def has_launchers(self) -> bool:
+        """Say whether all that has started the engines lives."""
+        return all(_lives(launcher.process) for launcher in self._launchers())
+
     def is_complete(self) -> bool:
         """Say whether controller and engine launcher live."""
-        launchers = getattr(self._set, "launchers", None)
-        sets = [self._set] if launchers is None else launchers.values()
-        return self.has_controller() and all(_lives(launcher.process) for launcher in sets)
+        return self.has_controller() and self.has_launchers()
 
     def log_tail(self, nbytes: int = 20_000) -> str:
         """Return the end of what the engines and mpiexec wrote."""
-        launchers = getattr(self._set, "launchers", None)
-        sets = [self._set] if launchers is None else launchers.values()
         text = ""
-        for launcher in sets:
+        for launcher in self._launchers():
             with contextlib.suppress(OSError), open(launcher.output_file, "rb") as file:
                 file.seek(max(0, file.seek(0, 2) - nbytes))
                 text += file.read().decode("utf-8", "replace")
         return text.strip()
 
-    def exit_statuses(self, wait: float = 1.0) -> list[int]:
-        """Return the wait statuses of the ranks of a set that has ended, as far as mpiexec says them."""
+    def exit_statuses(self, wait: float = LAST_WORDS_SECONDS) -> list[int]:
+        """Return the wait statuses of the ranks of a set that has ended: mpiexec says them before it ends itself."""
         deadline = time.monotonic() + wait
-        while self.mpi and is_hydra(find_mpiexec()) and time.monotonic() < deadline:
+        while self.mpi and is_hydra(find_mpiexec()):
+            last_look = not self.has_launchers() or time.monotonic() > deadline
             if statuses := exit_statuses(self.log_tail(), self.n):
                 return statuses
+            if last_look:
+                break
             time.sleep(0.02)
         return []
 
     # -- ending --------------------------------------------------------------------------------------------------------
     def restart_engines(self) -> None:
         """Replace the engines by new ones; replace the controller, too, if it is dead."""
-        if not self.has_controller():
+        if self.client is None or not self.has_controller():
             self._drop()
             self._spent = set()
             self._start()
             return
         self.kill_engines()
-        self._spent |= {identity(self.client, i) for i in self.ids}
+        self._spent |= set(self.client._engines.values())  # also of a start that was interrupted
         self._ipp.engines.clear()  # ipyparallel would revive dead sets
         self._start_engines()
 
@@ -182,6 +195,8 @@ class Cluster:
         First those with the given process ids: their nannies then tell the controller and go by themselves.
         """
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
+        if pids:
+            self.exit_statuses()  # whoever kills mpiexec before it has said them will never know
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)

@@ -19,6 +19,7 @@ from ..comm.protocol import CommError
 from ..trace import Trace
 from .cluster import Cluster
 from .group import Group
+from .interrupts import held
 from .outcome import blame, surface, where
 from .progress import Bar
 from .watch import ControllerDied, NoProgress, TimeIsUp, Watch, unpack
@@ -81,8 +82,7 @@ class EngineWorld:
                 )
             self._group = Group(engines, mpi)
         elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
-            self._cluster = Cluster(engines, mpi, threads, hosts)
-            self._meet()
+            self._start(engines, threads, hosts)
         else:
             raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more, or a view on engines")
         _open.add(self)
@@ -140,11 +140,13 @@ class EngineWorld:
 
     def close(self) -> None:
         """Stop the engines that this world started; do nothing the second time."""
-        self._closed = True
-        _open.discard(self)
-        self._group.close()
-        if self._cluster is not None:
-            self._cluster.stop()
+        with held():
+            self._closed = True
+            _open.discard(self)
+            if self._group is not None:
+                self._group.close()
+            if self._cluster is not None:
+                self._cluster.stop()
 
     # -- running -------------------------------------------------------------------------------------------------------
     def run(self, fn, *args, timeout: float | None = None, patience: float | None = None, **kwargs) -> list:
@@ -179,18 +181,21 @@ class EngineWorld:
         """
         __tracebackhide__ = True  # the frames that a user sees are his own, and `surface`
         payload = _pack(fn, args, kwargs)
-        self._revive()
         timeout = self.timeout if timeout is None else timeout
         bar = Bar() if self.progress is True else None
-        watch = Watch(self._group, self._group.submit(payload, {"strict": self.strict}), bar or self.progress or None)
-        try:
-            error = self._watch(watch, timeout, patience)
-        finally:
-            if bar is not None:
-                bar.close()
-        if error is not None:
-            surface(error)
-        self._group.was_orderly()
+        with held():  # whatever is begun here is ended, or known to be lost
+            self._revive()
+            self._dead = "the last run was broken off"
+            calls = self._group.submit(payload, {"strict": self.strict})
+            watch = Watch(self._group, calls, bar or self.progress or None)
+            try:
+                error = self._watch(watch, timeout, patience)
+            finally:
+                if bar is not None:
+                    bar.close()
+            if error is not None:
+                surface(error)
+            self._group.was_orderly()
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
     def _watch(self, watch: Watch, timeout: float | None, patience: float | None) -> Exception | None:
@@ -209,6 +214,11 @@ class EngineWorld:
             self._settle(watch)
             places = "; ".join(f"rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames)
             raise KeyboardInterrupt(f"all ranks were interrupted. {places}") from None
+        except Exception:  # of whoever is shown the progress
+            watch.show_nothing()
+            watch.bring_home()
+            self._settle(watch)
+            raise
         if late is not None or problem or any(o.status != "returned" for o in watch.outcomes.values()):
             watch.bring_home()
         self._settle(watch)
@@ -221,12 +231,11 @@ class EngineWorld:
         return blame(outcomes, late, self._outlook(watch), stalled)
 
     def _settle(self, watch: Watch) -> None:
-        """Show what is left, keep the spans, and note whether the engines are still fit."""
-        watch.finish()
+        """Note whether the engines are still fit, keep the spans, and show what is left."""
+        self._dead = "engines died, or had to be killed, in the last run" if watch.killed else ""
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
-        if watch.killed:
-            self._dead = "engines died, or had to be killed, in the last run"
+        watch.finish()
 
     def _outlook(self, watch: Watch) -> str:
         """Say what becomes of engines that had to be killed."""
@@ -237,13 +246,19 @@ class EngineWorld:
         return "The engines are started anew at the next run" + (" (MPI ends all ranks with one)." if self.mpi else ".")
 
     # -- starting anew -------------------------------------------------------------------------------------------------
+    def _start(self, engines, threads, hosts) -> None:
+        """Start a cluster, and make ranks of its engines; leave nothing behind if that fails or is interrupted."""
+        try:
+            with held():
+                self._cluster = Cluster(engines, self.mpi, threads, hosts)
+                self._meet()
+        except BaseException:
+            self.close()
+            raise
+
     def _meet(self) -> None:
         """Make ranks of the cluster's engines."""
-        try:
-            self._group = Group(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
-        except BaseException:
-            self._cluster.stop()
-            raise
+        self._group = Group(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
 
     def _revive(self) -> None:
         """Make sure that all engines live: start them anew if they do not."""
@@ -255,10 +270,12 @@ class EngineWorld:
         if self._cluster is None:
             raise CommError(f"EngineWorld: {trouble}; restart their cluster, and make a new EngineWorld of its view")
         start = time.perf_counter()
-        self._group.close()
-        self._cluster.restart_engines()
-        self._meet()
-        self._dead = ""
+        with held():
+            self._dead = trouble  # until all is done: this, too, may be interrupted
+            self._group.close()
+            self._cluster.restart_engines()
+            self._meet()
+            self._dead = ""
         seconds = time.perf_counter() - start
         print(f"EngineWorld: started {self.size} engines anew in {seconds:.1f} s ({trouble})", file=sys.stderr)
 

@@ -17,10 +17,12 @@ from ..comm.protocol import CommError
 from . import remote
 from .cluster import Cluster, identity
 from .deaths import Deaths, choose_first, how_it_ended
+from .interrupts import let_through
 from .outcome import OWN_MODULES, Frame, Outcome
 
 KEPT_COPIES = 32
 JOIN_SECONDS = 30.0
+TICK = 0.05
 FIRST_PATIENCE = 3.0
 """Seconds after which an engine that has not said who it is is asked again; doubles each time."""
 
@@ -87,8 +89,11 @@ class Group:
             for target in silent:
                 asked[target].append(self.client[target].apply_async(remote.hello, self.mpi))
             deadline = time.monotonic() + patience
-            while silent and time.monotonic() < deadline:
-                asked[silent[0]][-1].wait(0.05)
+            late = False
+            while silent and not late:
+                late = time.monotonic() > deadline  # before the last look: who has answered by then has answered
+                let_through()
+                asked[silent[0]][-1].wait(TICK)
                 silent = [target for target in silent if not any(call.done() for call in asked[target])]
             waited, patience = waited + patience, 2 * patience
         if silent:
@@ -99,7 +104,10 @@ class Group:
         """Call a function on each engine, and wait for all."""
         calls = [self.client[target].apply_async(*make_call(i)) for i, target in enumerate(targets)]
         for target, call in zip(targets, calls, strict=True):
-            call.wait(JOIN_SECONDS)
+            deadline = time.monotonic() + JOIN_SECONDS
+            while not call.done() and time.monotonic() < deadline:
+                let_through()
+                call.wait(TICK)
             if not call.done():
                 raise CommError(f"engine {target} does not answer: it is busy or hangs; interrupt or restart it")
         return [call.get() for call in calls]

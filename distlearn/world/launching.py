@@ -8,14 +8,18 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
 from ..comm.waiting import count_cores
+from .interrupts import held, let_through
 from .reaper import mpi_files, remove
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+NAP = 0.1
+"""How long `launch` waits between two looks for an interrupt [s]."""
 
 
 def find_mpiexec() -> str:
@@ -111,23 +115,37 @@ def launch(
         raise ValueError(f"launch: n is {n!r}, expected the number of ranks, 1 or more")
     command = [sys.executable if i == 0 and word == "python" else str(word) for i, word in enumerate(command)]
     pipe = subprocess.PIPE if capture else None
-    process = subprocess.Popen(
-        [find_mpiexec(), "-n", str(n), *command],
-        env=os.environ | thread_settings(n, threads) | mpi_settings() | (env or {}),
-        stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except BaseException:  # too late, or Ctrl-C: nobody may stay
-        kill_tree(process.pid)
-        process.communicate()
-        raise
+    with held():  # Ctrl-C must not strike when it runs and nobody knows it yet, nor inside the locks of `subprocess`
+        process = subprocess.Popen(
+            [find_mpiexec(), "-n", str(n), *command],
+            env=os.environ | thread_settings(n, threads) | mpi_settings() | (env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        try:
+            out, err = _communicate(process, timeout)
+        except BaseException:  # too late, or Ctrl-C: nobody may stay
+            kill_tree(process.pid)
+            process.communicate()
+            raise
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _communicate(process, timeout: float | None) -> tuple[str | None, str | None]:
+    """Wait for a process as `Popen.communicate` does; interrupts come between two looks."""
+    start = time.monotonic()
+    while True:
+        let_through()
+        left = NAP if timeout is None else min(NAP, start + timeout - time.monotonic())
+        try:
+            return process.communicate(timeout=max(0.0, left))
+        except subprocess.TimeoutExpired:
+            if left < NAP:
+                raise subprocess.TimeoutExpired(process.args, timeout) from None
 
 
 def kill_tree(pid: int) -> None:

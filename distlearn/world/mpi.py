@@ -17,9 +17,13 @@ import traceback
 from ..comm.best import best
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
+from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import text_of_error
 from .progress import Bar, Reporter
+
+TOLD = 32_000
+"""Tag of the message that a rank tells of an error: MPI grants at least 32,767, and there is nothing else out here."""
 
 
 class MPIWorld:
@@ -94,16 +98,23 @@ class MPIWorld:
         comm.raw.Free()
         return results
 
+    def _hears(self, seconds: float) -> bool:
+        """Listen for a rank that tells what went wrong; MPI passes messages on only while it is called."""
+        return poll(lambda: self._world.Iprobe(tag=TOLD), timeout=seconds)
+
     def _fail(self, error: Exception) -> None:
         """End the whole run because of an error on this rank."""
         text = text_of_error(error, self.rank)
         if self.size == 1:
             raise RankError(0, text, original=error) from error
-        # an error that all make is told by the lowest rank, before the others can
-        time.sleep(min(0.3 * self.rank, 1.5))
+        # an error that all make is told once, by the lowest rank: the higher ones wait a moment for it
+        if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
+            time.sleep(5.0)  # who tells ends this rank, too
+        notes = [self._world.Isend(b"", rank, TOLD) for rank in range(self.size) if rank != self.rank]
         told = "".join(traceback.format_exception(error))
         sys.stderr.write(f"{told}RankError: rank {self.rank}: {text}\n")
         sys.stderr.flush()
-        time.sleep(0.2)  # mpiexec drops what it has not passed on when the ranks end
+        self._hears(0.2)  # mpiexec drops what it has not passed on when the ranks end
+        del notes  # until now they may have been under way
         self._world.Abort(1)
         os._exit(1)  # Abort may return before it strikes

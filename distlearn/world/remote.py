@@ -125,6 +125,7 @@ def join(key: str, rank: int, members: list[int] | None, paths: list[str], stack
         Name of a file for the Python stack, written at SIGUSR1 even while a C call does not return.
     """
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
+    always_answer()
     copies = None
     if members is not None:
         from ..comm.mpi import release_shared_memory_names, world_comm
@@ -137,6 +138,26 @@ def join(key: str, rank: int, members: list[int] | None, paths: list[str], stack
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
     _worlds[key] = (rank, copies)
+
+
+def always_answer() -> None:
+    """Make this engine answer every call, also one that is interrupted twice in a row.
+
+    The kernel turns KeyboardInterrupt into an answer, beginning with its traceback; a second one that struck before the
+    answer was sent would leave the client without any, and one that struck a moment later would end the engine.
+    """
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None or "showtraceback" in vars(shell):
+        return
+    show = shell.showtraceback
+
+    def showtraceback(*args, **kwargs):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the kernel sets it anew, after its answer
+        show(*args, **kwargs)
+
+    shell.showtraceback = showtraceback
 
 
 def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 
 from ..comm.protocol import CommError
 from .cluster import died
+from .interrupts import let_through
 from .outcome import Outcome, text_of_error
 from .progress import Output
 
@@ -20,6 +21,8 @@ TICK = 0.05
 PAUSE = 0.05
 """An error that all ranks make, they make at about the same time: wait a moment for the others before interrupting."""
 PATIENCE = 3.0
+OUTPUT_SECONDS = 5.0
+"""The last words of a rank come a moment after its result, on a busy machine a long one."""
 
 
 class TimeIsUp(Exception):
@@ -121,9 +124,13 @@ class Watch:
         """Show what is left to show."""
         for rank, handle in enumerate(self._handles):
             if self.outcomes[rank].status in ("returned", "raised", "interrupted"):
-                handle.wait_for_output(1.0)
+                handle.wait_for_output(OUTPUT_SECONDS)
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
+
+    def show_nothing(self) -> None:
+        """Show no progress any more."""
+        self._show = None
 
     # -- parts ---------------------------------------------------------------------------------------------------------
     def _wait(self, seconds: float) -> None:
@@ -134,6 +141,7 @@ class Watch:
 
     def _tick(self) -> None:
         """Wait for a moment or for the next rank to end, and show what is new."""
+        let_through()
         futures = [self._handles[rank] for rank in self.pending]
         wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
         while self._arrivals:

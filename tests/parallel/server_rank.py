@@ -20,7 +20,7 @@ class Quick(Speeds):
 if __name__ == "__main__":
     tests.Speeds = Quick
     servers = int(sys.argv[2])
-    world = MPIWorld(progress=False, strict="strict" in sys.argv, timeout=20)
+    world = MPIWorld(progress=False, strict="strict" in sys.argv, timeout=100)
     runs = {}
     for policy in tests.POLICIES:
         slow = {0: 60.0 if str(policy) == "ASP" else 4.0}  # where nobody waits for it, slow on a crowded machine, too

@@ -172,7 +172,7 @@ def task(comm):
     if comm.rank == 0:
         return x.tolist(), *([r.updates, r.curve["loss"][0], r.curve["loss"][-1]] for r in (dense, sparse, spring))
 
-world = MPIWorld(progress=False, strict=True, timeout=30)
+world = MPIWorld(progress=False, strict=True, timeout=100)
 found = world.run(task)[0]
 if world.rank == 0:
     print(json.dumps(found))

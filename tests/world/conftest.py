@@ -1,5 +1,6 @@
 """Tests of worlds leave nothing behind: no cluster's folder, no process."""
 
+import json
 import os
 
 import psutil
@@ -14,14 +15,24 @@ def _nothing_left():
     yield
     mine = {f for f in set(reaper.clusters_folder().glob("cluster-*")) - before if owner(f) == os.getpid()}
     assert not mine
-    children = [p for p in psutil.Process().children(recursive=True) if "reaper.py" in " ".join(p.cmdline())]
+    children = [p for p in psutil.Process().children(recursive=True) if "reaper.py" in command(p)]
     assert not children
 
 
-def owner(folder) -> int:
-    import json
+def owner(folder) -> int | None:
+    """Process id of a cluster's owner; None for one of somebody else's that is just being made or removed."""
+    try:
+        return json.loads((folder / "owner.json").read_text(encoding="utf-8"))["pid"]
+    except (OSError, ValueError):
+        return None
 
-    return json.loads((folder / "owner.json").read_text(encoding="utf-8"))["pid"]
+
+def command(process) -> str:
+    """The command line of a process; empty if it ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def living(pids) -> list[int]:

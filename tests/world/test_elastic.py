@@ -19,6 +19,8 @@ from .conftest import living
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]
 SIZE, STEP_SECONDS, EVERY = 4, 0.015, 10
+PATIENCE = 2.0
+"""Longer than any pause of a machine that does other things, too; reports come ten times a second."""
 SETTINGS = Settings(hidden=(10,), dtype="float64", batch_size=30, n_train=300, evaluate_every=0)
 
 
@@ -99,13 +101,14 @@ def test_what_was_lost_is_counted_from_the_checkpoint_that_was_used():
     log = _Log(SimpleNamespace(steps=[10, 20]), progress, lambda *report, **values: shown.append(report))
     for step in (1, 5, 12, 25):
         log(step, 50, samples=30 * step)
-    first, second = Restart(1, "killed", 4, log.now()), Restart(2, "killed again", 4, log.now() + 1)
+    now = log.now()
+    first, second = Restart(1, "killed", 4, now), Restart(2, "killed again", 4, now + 1)
     log.failed(first)
     log.failed(second)
     log(13, 50, samples=390)  # 20 was torn, and the reports of 11 and 12 were missed
     log(26, 50, samples=780)
     assert (first.reached, first.step, first.samples_lost, first.steps_lost) == (25, 25, 0, 0)
-    assert first.seconds_lost == pytest.approx(1, abs=0.1)
+    assert first.seconds_lost == pytest.approx(1)
     assert (second.reached, second.step, second.samples_lost, second.steps_lost) == (25, 10, 450, 15)
     assert second.seconds_down == second.resumed - second.noticed
     assert [step for _, step in progress] == [1, 5, 12, 25, 13, 26]
@@ -154,17 +157,17 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
 
 def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
     """Two processes that are stopped, and two ranks that sleep for ever while the others wait for them."""
-    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, patience=1.0)
+    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, patience=PATIENCE)
     check(run, 4, 2)
     assert [r.rank for r in run.restarts] == [2, 1]
     assert all("is stopped" in r.reason for r in run.restarts)
     for rank, step in ((3, 11), (0, 22)):
         folder = tmp_path / f"stuck{rank}"
         stuck = (rank, step, str(tmp_path / "slept"))
-        run, _ = go(world, folder, [], 4, patience=1.0, stuck=stuck)
+        run, _ = go(world, folder, [], 4, patience=PATIENCE, stuck=stuck)
         check(run, 4, 1)
         assert run.restarts[0].rank == rank
-        assert "in report; there was no progress for 1 s" in run.restarts[0].reason
+        assert "in report; there was no progress for 2 s" in run.restarts[0].reason
 
 
 def test_a_programs_own_error_is_not_tried_again(world, tmp_path):

@@ -68,6 +68,13 @@ def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
     assert some.client.asked == {0: 1, 1: 3, 2: 1}
 
 
+def test_an_engine_that_has_answered_is_not_asked_again_where_the_machine_stalled(monkeypatch):
+    some = group_of({0: 0, 1: 0}, monkeypatch)
+    monkeypatch.setattr(group, "FIRST_PATIENCE", 1e-9)  # over before anybody can look
+    assert [who["rank"] for who in some._ask_who([0, 1])] == [0, 1]
+    assert some.client.asked == {0: 1, 1: 1}
+
+
 def test_an_engine_that_never_answers_is_named(monkeypatch):
     with pytest.raises(CommError, match="engine 1 does not answer"):
         group_of({0: 0, 1: 10**9}, monkeypatch)._ask_who([0, 1])

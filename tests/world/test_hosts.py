@@ -124,7 +124,7 @@ def test_training_across_hosts_and_through_a_pulled_cable(net):
             world.run(train, FAST.but(epochs=10_000, evaluate_every=0))
         assert caught.value.rank in (2, 3)
         assert "rank 0 waited for " in str(caught.value)
-        assert time.monotonic() - pulled[0] < 25, "10 s of missed heartbeats, 3 s of patience, and a slow machine"
+        assert time.monotonic() - pulled[0] < 60, "10 s of missed heartbeats, 3 s of patience, and a slow machine"
         assert not pids_on(net), "the engines were ended, those behind the cut cable, too"
 
         world.progress = False
@@ -153,7 +153,7 @@ def test_hosts_reach_each_other_through_their_cables_alone():
             net.link("h9", "down")
         with pytest.raises(ValueError, match="expected 'up' or 'down'"):
             net.link(first, "sideways")
-    assert server.wait(5) == -signal.SIGKILL, "taking a net down ends what runs on it"
+    assert server.wait(30) == -signal.SIGKILL, "taking a net down ends what runs on it"
     server.stdout.close()
     assert not left_of(net.name)
     net.down()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -27,6 +28,15 @@ print(json.dumps({"folder": str(cluster.folder), "pids": pids, "reaper": cluster
 sys.stdin.readline()
 """
 """A process that starts engines, says so, and ends without closing them when its input ends."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _place_of_their_own():
+    """Or clusters of somebody else who tests on this machine would be swept here, and these there."""
+    with tempfile.TemporaryDirectory(prefix="dl-") as place, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", place)
+        patch.setattr(tempfile, "tempdir", place)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ struct Block {
     Fibre* current;
     Fibre* fibres;
     char* stacks;
+    size_t moat;          // bytes before and after them that belong to nobody
     int allocated;        // fibres that the two arrays above can hold
     int n, living, at_barrier;
     int votes;            // at the barrier, for __syncthreads_count and its kin
@@ -71,6 +72,9 @@ struct Block {
 #define EMU_STACK_BYTES (64 * 1024)
 #endif
 constexpr size_t STACK = EMU_STACK_BYTES;
+// An index that is off, times 4 bytes, leads at most so far: never from an array into the thread's own variables, which
+// it may touch. It costs addresses, no memory.
+constexpr size_t MOAT = (size_t)(sizeof(void*) == 8 ? 8ull << 30 : 0);
 
 Block& block();
 void block_released(Block& B);
@@ -258,8 +262,16 @@ static void prepare(Block& B, const Launch* L, bool fibres) {
     _aligned_free(B.stacks);
     B.stacks = (char*)_aligned_malloc(n * STACK, 4096);
 #else
-    if (B.stacks) munmap(B.stacks, B.allocated * STACK);
-    B.stacks = (char*)mmap(nullptr, n * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (B.stacks) munmap(B.stacks - B.moat, B.allocated * STACK + 2 * B.moat);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    char* p = (char*)mmap(nullptr, n * STACK + 2 * MOAT, PROT_NONE, flags, -1, 0);
+    B.moat = MOAT;
+    if (p == (char*)MAP_FAILED || mprotect(p + MOAT, n * STACK, PROT_READ | PROT_WRITE)) {  // a limit on addresses
+        if (p != (char*)MAP_FAILED) munmap(p, n * STACK + 2 * MOAT);
+        B.moat = 0;
+        p = (char*)mmap(nullptr, n * STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
+    }
+    B.stacks = p + B.moat;
 #endif
     free(B.fibres);
     free(B.ready);
