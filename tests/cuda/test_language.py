@@ -120,6 +120,36 @@ def test_shuffle_variants(run):
     np.testing.assert_array_equal(dout, np.append(d[1:], d[31]))
 
 
+@pytest.mark.parametrize("n", [1, 33, 64, 200])
+def test_threads_take_turns_in_order(run, n):
+    """Sums of floats by atomics are the same in every run: threads go on in their order, after whatever they met at."""
+    source = """extern "C" __global__ void turns(int* next, int* turn) {
+        int t = threadIdx.x, n = blockDim.x, left = n - (t & ~31), odd = t / 32 % 2;
+        unsigned mask = left >= 32 ? 0xffffffffu : (1u << left) - 1;
+        turn[t] = atomicAdd(next, 1);
+        __syncthreads();
+        turn[n + t] = atomicAdd(next + 1, 1);
+        if (odd) {
+            __syncwarp(mask);
+            turn[2 * n + t] = atomicAdd(next + 2, 1);
+            turn[2 * n + t] += __shfl_sync(mask, 0, 0);
+            turn[3 * n + t] = atomicAdd(next + 3, 1);
+        }
+        int met = __syncthreads_count(odd);
+        turn[4 * n + t] = atomicAdd(next + 4, 1);
+        __syncthreads();
+        turn[5 * n + t] = met;
+    }"""
+    turn = np.full((6, n), -1, i32)
+    run(source, "turns", (1,), (n,), (np.zeros(5, i32), turn))
+    odd = np.arange(n) // 32 % 2 == 1
+    for phase in (0, 1, 4):
+        np.testing.assert_array_equal(turn[phase], np.arange(n))
+    for phase in (2, 3):
+        np.testing.assert_array_equal(turn[phase][odd], np.arange(odd.sum()))
+    assert (turn[5] == odd.sum()).all()
+
+
 def test_atomics(run):
     source = """extern "C" __global__ void atomics(int* out, float* f, unsigned* u, unsigned long long* big) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -176,8 +176,8 @@ static void out_of_patience(Fibre* f, const void* pc) {
         end_thread();
     }
     if (last == f) {  // still the same thread: it may be waiting for another one of its block
-        make_ready(the_block, f->linear);
-        hand_over(the_block, &f->sp);
+        make_ready(the_block, f);
+        go_on(the_block, f, next_ready(the_block));
     }
     last = f;
 }
@@ -364,7 +364,7 @@ uint3 emu_block_size() { return the_block.size; }
 uint3 emu_grid_size() { return the_block.grid; }
 int emu_lane() { return the_block.current->linear % WARP; }
 void* emu_dynamic_shared() { return the_block.dynamic_shared; }
-int emu_barrier(int value) { return (int)barrier(value, HERE); }
+int emu_barrier(int value) { return barrier(value, HERE); }
 
 static void check_mask(unsigned mask, const void* pc) {
     if (mask >> emu_lane() & 1) return;

@@ -32,7 +32,6 @@ template <class T> struct Element { typedef T type; };
 template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
 }  // namespace emu
 #ifdef EMU_CHECKED
-#define EMU_KERNEL_SIDE
 #include "checked.h"
 #else
 #define EMU_UNCHECKED

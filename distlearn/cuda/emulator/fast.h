@@ -7,19 +7,25 @@
 
 namespace emu {
 static thread_local Block the_block;
+#ifdef __clang__
 inline Block& block() { return the_block; }
+#define EMU_BLOCK emu::the_block
+#else  // gcc takes a look-up of this thread's block for cheap and repeats it at every barrier; a call's result it keeps
+__attribute__((const, noinline)) inline Block& block() { return the_block; }
+#define EMU_BLOCK emu::block()
+#endif
 inline void block_released(Block&) {}
 inline void warp_released(Block&, int, unsigned, WarpOp) {}
 }  // namespace emu
 
 #ifdef EMU_FIBRES
-#define threadIdx (emu::the_block.current->index)
+#define threadIdx (EMU_BLOCK.current->index)
 #else
-#define threadIdx (emu::the_block.thread)
+#define threadIdx (EMU_BLOCK.thread)
 #endif
-#define blockIdx (emu::the_block.index)
-#define blockDim (emu::the_block.size)
-#define gridDim (emu::the_block.grid)
+#define blockIdx (EMU_BLOCK.index)
+#define blockDim (EMU_BLOCK.size)
+#define gridDim (EMU_BLOCK.grid)
 
 #define __shared__ static thread_local
 #define EMU_SHARED(variable)
@@ -29,19 +35,19 @@ inline void warp_released(Block&, int, unsigned, WarpOp) {}
     static emu::Variable emu_variable_##variable(#variable, emu::item_letter(variable), emu::item_size(variable),   \
                                                  sizeof variable);
 
-static __attribute__((noinline)) int emu_barrier(int value) { return (int)emu::barrier(value, nullptr); }
-static __attribute__((noinline)) void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
-static __attribute__((noinline)) uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
+static EMU_ALWAYS int emu_barrier(int value) { return emu::barrier(value, nullptr); }
+static EMU_ALWAYS void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
+static EMU_ALWAYS uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
     return emu::warp_operation(emu::SHUFFLE, mask, value, source, nullptr)->result;
 }
-static __attribute__((noinline)) unsigned emu_vote(unsigned mask, int value) {
+static EMU_ALWAYS unsigned emu_vote(unsigned mask, int value) {
     return (unsigned)emu::warp_operation(emu::VOTE, mask, value, 0, nullptr)->result;
 }
-static __attribute__((noinline)) unsigned emu_match(unsigned mask, uint64_t value, void*) {
+static EMU_ALWAYS unsigned emu_match(unsigned mask, uint64_t value, void*) {
     return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
 }
-static inline int emu_lane() { return emu::the_block.current->linear % emu::WARP; }
-static inline void* emu_dynamic_shared() { return emu::the_block.dynamic_shared; }
+static inline int emu_lane() { return EMU_BLOCK.current->linear % emu::WARP; }
+static inline void* emu_dynamic_shared() { return EMU_BLOCK.dynamic_shared; }
 static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void emu_assertion_failed(const char*) { abort(); }
 
@@ -66,7 +72,7 @@ static const char* describe(const char* signature) {  // the checked build's pro
 
 template <void (*kernel)(void**)>
 static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
-    Block& B = the_block;
+    Block& B = EMU_BLOCK;
 #ifdef EMU_FIBRES
     prepare(B, L, true);
     B.kernel = kernel;
