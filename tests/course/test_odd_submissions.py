@@ -84,6 +84,7 @@ def test_what_ends_the_kernel_costs_its_own_points_alone(grade, tmp_path):
     assert not psutil.pid_exists(int(left.read_text(encoding="utf-8")))
 
 
+@pytest.mark.filterwarnings("ignore:Cell is missing an id:nbformat.warnings.MissingIDFieldWarning")
 def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
     def change(notebook, cells):
         notebook.cells.remove(cells["setup"])
@@ -156,15 +157,15 @@ def check(text, number):
 
 
 def test_a_submission_that_only_ends_kernels_comes_to_an_end():
-    hog = "hog = []\nwhile True:\n    hog.append(np.ones(10_000_000))"
+    hog = "hog = []\nwhile True:\n    hog.append(np.ones(2_000_000))\n    time.sleep(0.01)"
     cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]
     cells += [new_code_cell(hog), check("assert x", 2)]
-    cells[0].source = "import numpy as np\n" + cells[0].source
+    cells[0].source = "import time\nimport numpy as np\n" + cells[0].source
     shown, note = execute(cells, most_restarts=1, memory=800 * 2**20)
     assert shown == [["1\n"], ["CellLeftOut"], [None], ["CellLeftOut"], ["CellLeftOut"]]
     assert note.startswith("**From grading.**")
     assert "'import os' ended the kernel (exit status 9)" in note
-    assert "'hog = []' ended the kernel (it took 0." in note
+    assert "'hog = []' ended the kernel (it took " in note
     assert "0.8 GiB are allowed" in note
 
 
