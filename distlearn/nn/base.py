@@ -225,7 +225,7 @@ def check_positive(what: str, **values) -> None:
     """Raise unless every value is a whole number of 1 or more."""
     for name, value in values.items():
         if not (hasattr(value, "__index__") and value >= 1):
-            raise ValueError(f"{what}: {name} is {value!r}, expected 1 or more")
+            raise ValueError(f"{what}: {name} is {value!r}, expected a whole number of 1 or more")
 
 
 def nbytes(saved) -> int:

@@ -154,6 +154,8 @@ def quantize(model: Layer) -> Compressed:
     >>> round(quantize(build("lenet")).ratio, 1)
     3.9
     """
+    if not isinstance(model, Layer):
+        raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
     before = sum(p.nbytes for p in model.params)
     smaller = _convert(copy.deepcopy(model.eval()))
     return Compressed(smaller, before, _stored(smaller))

@@ -134,6 +134,11 @@ def test_the_error_is_that_of_rounding(layer, shape):
     assert np.abs(got - want).std() < 0.02 * want.std()
 
 
+def test_an_array_is_no_model():
+    with pytest.raises(TypeError, match="quantize: expected a model, got ndarray"):
+        nn.quantize(np.ones((3, 2)))
+
+
 def test_a_quantized_model_cannot_be_trained(trained, digits):
     model = nn.quantize(trained).model
     y, saved = model.forward(digits[0][:4])

@@ -117,6 +117,31 @@ def test_work_and_depth_are_what_is_counted(algorithm, m, sizes):
         assert counted.depth == cost.depth
 
 
+@pytest.mark.parametrize("algorithm", ["im2col", "fft"])
+def test_kernels_need_not_be_square(algorithm):
+    x, W = np.ones((2, 7, 8, 3)), np.ones((5, 3, 3, 4))
+    counted = count_operations(lambda x, W: RUNS[algorithm](x, W, Geometry((5, 3), padding=(2, 1))), x, W)
+    cost = conv_cost(algorithm, 2, 3, 4, 7, 8, k=(5, 3))
+    assert counted.multiply_adds + counted.transforms == pytest.approx(cost.work, rel=1e-6)
+    assert cost != conv_cost(algorithm, 2, 3, 4, 7, 8, k=(3, 5)) or algorithm == "im2col"
+    assert printed_conv_cost("direct", 2, 3, 4, 7, 8, k=(5, 3)).depth == 2 + 3 + 2  # of c_in, k_y and k_x
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k", "message"),
+    [
+        ((0, 3, 4, 7, 8), 3, "n is 0"),
+        ((1, 3, 4, 7.5, 8), 3, "h is 7.5"),
+        ((1, 3, 4, 7, 8), 2.5, "k is 2.5"),
+        ((1, 3, 4, 7, 8), (5, 0), r"k is \(5, 0\)"),
+    ],
+)
+def test_costs_of_what_is_no_convolution(sizes, k, message):
+    for cost in (conv_cost, printed_conv_cost):
+        with pytest.raises(ValueError, match=f"conv_cost: {message}, expected a whole number of 1 or more"):
+            cost("direct", *sizes, k=k)
+
+
 def test_printed_formulas_differ_from_the_counts_only_where_expected():
     sizes = (32, 64, 128, 28, 28)
     for algorithm in ("direct", "im2col"):

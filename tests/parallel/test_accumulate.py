@@ -146,5 +146,5 @@ def test_messages_are_those_of_one_batch_and_start_in_the_last_piece():
 @pytest.mark.parametrize("options", [{"accumulate": 0}, {"accumulate": 1.5}, {"check_every": 0}])
 def test_bad_options_are_named(options):
     ((name, value),) = options.items()
-    with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected 1 or more"):
+    with pytest.raises(RankError, match=f"DataParallel: {name} is {value}, expected a whole number of 1 or more"):
         SimWorld(1).run(run, data(**options))

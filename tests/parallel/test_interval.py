@@ -94,10 +94,10 @@ def test_what_is_wrong_with_a_simulated_run_is_named():
     right = {"work": 100.0, "interval": 10.0, "cost": 1.0, "restart": 0.0, "node_mtbf": 50.0, "runs": 2}
     assert simulate_run(**right).shape == (2,)
     for wrong, said in (
-        ({"nodes": 0}, "nodes is 0, expected 1 or more"),
+        ({"nodes": 0}, "nodes is 0, expected a whole number of 1 or more"),
         ({"shape": 0.0}, "shape is 0.0, expected a number above 0"),
         ({"restart": -1.0}, "restart is -1.0, expected a time of 0 s or more"),
-        ({"runs": 0}, "runs is 0, expected 1 or more"),
+        ({"runs": 0}, "runs is 0, expected a whole number of 1 or more"),
     ):
         with pytest.raises(ValueError, match=f"simulate_run: {said}"):
             simulate_run(**right | wrong)

@@ -92,7 +92,7 @@ def test_quorum(policy, workers, quorum):
 
 
 @pytest.mark.parametrize("make", [lambda: ssp(-1), lambda: ssp(1.5), lambda: backup(0), lambda: backup(1.1),
-                                  lambda: softsync(0)])  # fmt: skip
+                                  lambda: backup("a"), lambda: softsync(0)])  # fmt: skip
 def test_policies_refuse_nonsense(make):
     with pytest.raises(ValueError, match=r"(bound|share|splits) is"):
         make()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from .. import ops
+from ..base import check_positive
 from .fft import fast_length
 
 KERNEL = 3
@@ -37,8 +39,8 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     algorithm : {"direct", "im2col", "fft", "winograd"}
     n, c_in, c_out, h, w : int
         Batch, channels, rows and columns of the image.
-    k : int
-        Rows and columns of the kernel; 3 for Winograd.
+    k : int or (int, int)
+        Rows and columns of the kernel, k_y and k_x; 3 for Winograd.
     m : {2, 4}
         Winograd's tile of outputs is m x m.
     fft_constant : float
@@ -52,11 +54,11 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     -----
     With P = n ceil(h / m) ceil(w / m) tiles of alpha = m + r - 1 pixels a side:
 
-    - direct, im2col: work n c_in c_out h w k^2, depth 1 + ceil(log2(c_in k^2))
+    - direct, im2col: work n c_in c_out h w k_y k_x, depth 1 + ceil(log2(c_in k_y k_x))
     - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
-      multiply-add is 4
-      real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out) + 4 H (W / 2 + 1) n c_in c_out, depth
-      2 per level of the transforms there and back, 2 for a complex product, and ceil(log2 c_in)
+      multiply-add is 4 real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out)
+      + 4 H (W / 2 + 1) n c_in c_out, depth 2 per level of the transforms there and back, 2 for a complex product, and
+      ceil(log2 c_in)
     - winograd: work c_in c_out (alpha r^2 + alpha^2 r) + P c_in (2 alpha^3) + P c_out (alpha^2 m + alpha m^2)
       + P c_in c_out alpha^2, depth 2 (1 + ceil(log2 alpha)) twice and 1 + ceil(log2 c_in) between
 
@@ -66,11 +68,11 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     >>> round(direct / fast, 2)
     3.1
     """
-    _check(algorithm, k, m)
+    ky, kx = _check(algorithm, (n, c_in, c_out, h, w), k, m)
     if algorithm in ("direct", "im2col"):
-        return Cost(n * c_in * c_out * h * w * k * k, 1 + _log2(c_in * k * k))
+        return Cost(n * c_in * c_out * h * w * ky * kx, 1 + _log2(c_in * ky * kx))
     if algorithm == "fft":
-        rows, columns = fast_length(h + k - 1), fast_length(w + k - 1)
+        rows, columns = fast_length(h + ky - 1), fast_length(w + kx - 1)
         points, frequencies = rows * columns, rows * (columns // 2 + 1)
         transforms = n * c_in + c_in * c_out + n * c_out
         work = fft_constant * points * math.log2(points) * transforms + 4 * frequencies * n * c_in * c_out
@@ -96,9 +98,9 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
     alpha^2 on the products, and the three transforms once instead of once per kernel, per input tile and per output
     tile. Where alpha is not positive its logarithm is taken as 0.
     """
-    _check(algorithm, k, m)
+    ky, kx = _check(algorithm, (n, c_in, c_out, h, w), k, m)
     if algorithm in ("direct", "im2col"):
-        return Cost(n * c_out * h * w * c_in * k * k, _log2(c_in) + 2 * _log2(k))
+        return Cost(n * c_out * h * w * c_in * ky * kx, _log2(c_in) + _log2(ky) + _log2(kx))
     if algorithm == "fft":
         transforms = c_out * c_in + n * c_in + n * c_out
         work = fft_constant * h * w * math.log2(h * w) * transforms + h * w * n * c_in * c_out
@@ -108,8 +110,12 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
     return Cost(work, 2 * _log2(r) + 4 * _log2(alpha) + _log2(c_in))
 
 
-def _check(algorithm, k, m):
+def _check(algorithm, sizes, k, m) -> tuple[int, int]:
+    """Raise unless the convolution can be had; return rows and columns of the kernel."""
     if algorithm not in ("direct", "im2col", "fft", "winograd"):
         raise ValueError(f"conv_cost: algorithm is {algorithm!r}, expected 'direct', 'im2col', 'fft' or 'winograd'")
-    if algorithm == "winograd" and (k != KERNEL or m not in (2, 4)):
+    check_positive("conv_cost", **dict(zip(("n", "c_in", "c_out", "h", "w"), sizes, strict=True)))
+    kernel = ops.pair(k, "conv_cost: k")
+    if algorithm == "winograd" and (kernel != (KERNEL, KERNEL) or m not in (2, 4)):
         raise ValueError(f"conv_cost: winograd takes k = 3 and m = 2 or 4, got k = {k}, m = {m}")
+    return kernel

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar, Protocol
 
 
@@ -164,7 +165,7 @@ class Backup(BSP):
     share: float = 1.0
 
     def __post_init__(self):
-        if not 0 < self.share <= 1:
+        if not (isinstance(self.share, Real) and 0 < self.share <= 1):
             raise ValueError(f"backup: share is {self.share!r}, expected a share of the gradients, 0 < share <= 1")
 
     @property
