@@ -20,12 +20,16 @@ APPLIES = {
 """By option: which other option decides, and the values with which it is looked at."""
 
 
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Say whether an option stands on the command line; a preset's or a default does not."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
 def check_applies(ctx: click.Context) -> None:
     """Raise if the command line (not a preset) gives an option that the chosen strategy or model does not look at."""
     for name, (decides, values) in APPLIES.items():
-        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         chosen = ctx.params[decides]
-        if given and chosen not in values:
+        if is_given(ctx, name) and chosen not in values:
             option = next(p for p in ctx.command.params if p.name == name).opts[0]
             raise click.UsageError(f"{option} does nothing with --{decides} {chosen}, but with {', '.join(values)}")
     if ctx.params["strategy"] == "hybrid" and ctx.params["schedule"] == "pipedream":

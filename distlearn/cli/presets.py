@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import click
 
+from .applies import is_given
+
 
 class Preset(NamedTuple):
     """Options of `distlearn train`, by the name of the parameter, and what a reader must know about them."""
@@ -61,11 +63,7 @@ def note_of(ctx: click.Context) -> str:
     name = ctx.params["preset"]
     if name is None:
         return ""
-    given = [
-        option
-        for option in PRESETS[name].options
-        if ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE
-    ]
+    given = [option for option in PRESETS[name].options if is_given(ctx, option)]
     changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in given)
     changed = f" (--preset {name} as it stands; here {changed} differed)" if changed else ""
     return PRESETS[name].note + changed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 from .console import say
 
@@ -32,8 +31,9 @@ class Lines:
     """Progress for a file or a pipe: some lines in all."""
 
     def __init__(self, label: str, unit: str = "step"):
-        self._label, self._unit, self._shown = label, unit, -1
-        self._first = None  # time and samples of the first report: starting ranks is not training
+        from ..world.progress import Texts
+
+        self._label, self._unit, self._shown, self._texts = label, unit, -1, Texts()
 
     def __call__(self, step, total, **values) -> None:
         """Print a line if another tenth of the work is done."""
@@ -41,12 +41,8 @@ class Lines:
         if part == self._shown:
             return
         self._shown = part
-        now, samples = time.perf_counter(), values.get("samples", 0)
-        began, before = self._first = self._first or (now, samples)
-        rate = f", {(samples - before) / (now - began):,.0f} samples/s" if samples > before else ""
-        texts = {
-            name: f"{v:.4g}" if isinstance(v, float) else str(v) for name, v in values.items() if name != "samples"
-        }
+        texts = self._texts(values)
+        rate = f", {texts.pop('samples/s')} samples/s" if "samples/s" in texts else ""
         others = "".join(f", {name} {text}" for name, text in texts.items())
         done = f"{step} %" if self._unit == "%" else f"{self._unit} {step:,} of {total:,}"
         say(f"{self._label}: {done}{others}{rate}", err=True)

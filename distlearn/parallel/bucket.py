@@ -56,11 +56,7 @@ class Bucket:
             _ = p.grad
 
 
-def _any(param) -> None:
-    """Say that all parameters are alike."""
-
-
-def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable = _any) -> list[list[Param]]:
+def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable | None = None) -> list[list[Param]]:
     """Deal parameters to groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
 
     Parameters
@@ -68,7 +64,7 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     params : list of Param
         Frozen ones are left out; one larger than `cap_bytes` gets a group to itself.
     cap_bytes : float
-    kind : callable
+    kind : callable, optional
         `kind(param) -> hashable`: parameters of different kinds are in different groups.
     """
     if not cap_bytes > 0:
@@ -76,17 +72,18 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     groups: list[list[Param]] = []
     filling: dict = {}  # kind -> the group that is being filled, and its bytes
     for p in reversed([p for p in params if not p.frozen]):
-        group, filled = filling.get(kind(p), (None, 0))
+        of = kind(p) if kind else None
+        group, filled = filling.get(of, (None, 0))
         if group is None or filled + p.nbytes > cap_bytes or group[0].data.dtype != p.data.dtype:
             group, filled = [], 0
             groups.append(group)
         group.append(p)
-        filling[kind(p)] = group, filled + p.nbytes
+        filling[of] = group, filled + p.nbytes
     return groups
 
 
 def make_buckets(
-    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, kind: Callable = _any
+    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, kind: Callable | None = None
 ) -> list[Bucket]:
     """Make the buckets of `group_params`.
 
@@ -96,7 +93,7 @@ def make_buckets(
     cap_bytes : float
     extra : int
         Free elements at the end of the last bucket.
-    kind : callable
+    kind : callable, optional
     """
     groups = group_params(params, cap_bytes, kind)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]

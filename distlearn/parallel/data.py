@@ -22,7 +22,7 @@ from .codecs import Codec
 from .compress import CompressedAllReduce
 from .replicas import check_replicas, optimizer_arrays
 from .residual import Residuals
-from .state import copies, named_arrays, put
+from .state import copies, live_arrays, put
 
 
 class DataParallel(Replicated):
@@ -85,8 +85,8 @@ class DataParallel(Replicated):
         self.overlap, self.accumulate, self.check_every = overlap, accumulate, check_every
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"DataParallel: compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
-        kinds = {} if compress is None else {"kind": self._encoded_with}
-        self.buckets = make_buckets(model.params, cap_bytes, extra=1, **kinds)
+        kind = None if compress is None else self._encoded_with
+        self.buckets = make_buckets(model.params, cap_bytes, extra=1, kind=kind)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._steps = 0
@@ -180,11 +180,11 @@ class DataParallel(Replicated):
         all-reduce for each bucket.
         """
         by_rank, total = self._residuals.by_rank(self.comm), self._residuals.total()
-        return None if self.rank else copies(named_arrays(self.model.params, self.optimizer) | total) | by_rank
+        return None if self.rank else copies(live_arrays(self) | total) | by_rank
 
     def put_state(self, arrays: dict) -> None:
         """Take a state over; nothing is changed if it is that of another model."""
-        put(named_arrays(self.model.params, self.optimizer), arrays)
+        put(live_arrays(self), arrays)
         self._residuals.put(arrays, self.comm.rank)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .state import gather_by_rank, named_arrays, part_of_rank, put, serial_part
+from .state import gather_by_rank, live_arrays, part_of_rank, put, serial_part
 
 _SINCE = "since_average"
 
@@ -21,13 +21,9 @@ class LocalState:
 
     checkpointable = True
 
-    def own_state(self) -> dict:
-        """Return this rank's parameters and optimizer's memory, by name."""
-        return named_arrays(self.model.params, self.optimizer)
-
     def gather_state(self) -> dict | None:
         """Return the average in the serial model's shapes, and each rank's own, on rank 0; None elsewhere."""
-        live = self.own_state()
+        live = live_arrays(self)
         by_rank = gather_by_rank(self.comm, live | {_SINCE: np.array([self._steps, self._samples])})
         if by_rank is None:
             return None
@@ -50,7 +46,7 @@ class LocalState:
         if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)
         steps, samples = mine.pop(_SINCE, (0, 0))
-        put(self.own_state(), serial_part(arrays) | mine)
+        put(live_arrays(self), serial_part(arrays) | mine)
         self._steps, self._samples = int(steps), int(samples)
 
 

@@ -145,14 +145,13 @@ class ZeRO(ZeROState):
 
     def _reduce(self, full: list[Group]) -> None:
         """Send full buckets off; those before them have had a layer's time or more, and must be done."""
-        for group in [] if self.overlap else full:
-            group.start_reduce()
-            group.finish_reduce()
-        if self.overlap and full:
+        if full:
             self._finish_reduce()
-            for group in full:
-                group.start_reduce()
-            self._under_way = full
+        for group in full:
+            group.start_reduce()
+            self._under_way.append(group)
+            if not self.overlap:
+                self._finish_reduce()
 
     def _finish_reduce(self) -> None:
         """Wait for the buckets that are under way."""

@@ -36,15 +36,35 @@ def _plain(value):
     return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
 
 
-class Bar:
-    """The client's side: one tqdm bar (a widget in a notebook, text in a terminal), made at the first report.
+class Texts:
+    """The values of reports, as texts.
 
     A value called `samples` is a count since the start; it is shown as samples/s since the first report.
     """
 
+    def __init__(self):
+        self._first = None  # time and samples of the first report: starting ranks is not training
+
+    def __call__(self, values: dict) -> dict[str, str]:
+        """Return the texts of a report's values by name."""
+        texts = {}
+        for name, value in values.items():
+            if name == "samples":
+                now = time.perf_counter()
+                began, before = self._first = self._first or (now, value)
+                if value > before:
+                    texts["samples/s"] = f"{(value - before) / (now - began):,.0f}"
+            else:
+                texts[name] = f"{value:.4g}" if isinstance(value, float) else str(value)
+        return texts
+
+
+class Bar:
+    """The client's side: one tqdm bar (a widget in a notebook, text in a terminal), made at the first report."""
+
     def __init__(self, description: str = "", unit: str = "step"):
         self._bar, self._description, self._unit = None, description, unit
-        self._seen = self._first = None
+        self._seen, self._texts = None, Texts()
 
     def __call__(self, step, total, **values) -> None:
         """Show a report."""
@@ -56,16 +76,7 @@ class Bar:
 
             self._bar = tqdm(total=total, desc=self._description, unit=self._unit, dynamic_ncols=True)
         self._bar.total = total
-        shown = {}
-        for name, value in values.items():
-            if name == "samples":
-                now = time.perf_counter()
-                self._first = first = self._first or (now, value)
-                if value > first[1]:
-                    shown["samples/s"] = f"{(value - first[1]) / (now - first[0]):,.0f}"
-            else:
-                shown[name] = f"{value:.4g}" if isinstance(value, float) else str(value)
-        self._bar.set_postfix(shown, refresh=False)
+        self._bar.set_postfix(self._texts(values), refresh=False)
         self._bar.update(step - self._bar.n)
         self._bar.refresh()
 

@@ -306,7 +306,7 @@ def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
-def a_model(kind):
+def a_model(kind="mlp"):
     if kind == "mlp":
         return MLP((64, 10, 10), "sigmoid", seed=3, dtype="float64")
     layers = (Linear(64, 8, 1, dtype="float64"), BatchNorm(8, dtype="float64"), ReLU(), Dropout(0.3, rng=5))
@@ -315,6 +315,18 @@ def a_model(kind):
 
 class Stop(Exception):
     """The end of a run that is interrupted."""
+
+
+def fit_until(stop, strategy, folder, epochs, **options):
+    """Train with checkpoints in a folder; raise `Stop` after so many steps."""
+
+    def report(step, total, **values):
+        if step == stop:
+            raise Stop
+
+    store = None if folder is None else CheckpointStore(folder)
+    options |= {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
+    return fit(strategy, DATASET, **options, checkpoints=store)
 
 
 def train(comm, folder=None, *, kind="mlp", rule="adam", strategy="data", stop=None, resume=False, every=4, epochs=3):
@@ -326,13 +338,7 @@ def train(comm, folder=None, *, kind="mlp", rule="adam", strategy="data", stop=N
         make = ElasticDataParallel if strategy == "elastic" else DataParallel
         strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, cap_bytes=500)
 
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
-
-    store = None if folder is None else CheckpointStore(folder)
-    options = {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
-    history = fit(strategy, DATASET, **options, checkpoints=store, every=every, resume=resume)
+    history = fit_until(stop, strategy, folder, epochs, every=every, resume=resume)
     return history, {p.name: p.data.copy() for p in model.params}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Failure, Network, Roofline, SimWorld
-from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
+from distlearn.nn import Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import (
     FP16,
@@ -20,19 +20,11 @@ from distlearn.parallel import (
 )
 from distlearn.parallel.state import capture, restore
 from distlearn.testing import assert_same_params
-from distlearn.train import fit
 
-from .test_checkpoint import DATASET, Stop, without_times
+from .test_checkpoint import DATASET, a_model, fit_until, without_times
 from .test_data_parallel import Batch
 
 LOSS = SoftmaxCrossEntropy()
-
-
-def a_model(kind="mlp"):
-    if kind == "mlp":
-        return MLP((64, 10, 10), "sigmoid", seed=3, dtype="float64")
-    layers = (Linear(64, 8, 1, dtype="float64"), BatchNorm(8, dtype="float64"), ReLU(), Dropout(0.3, rng=5))
-    return Sequential(*layers, Linear(8, 10, 2, dtype="float64"))
 
 
 def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume=False, every=4, epochs=3):
@@ -40,13 +32,7 @@ def train(comm, make, folder=None, *, kind="mlp", rule="adam", stop=None, resume
     model = a_model(kind)
     strategy = make(comm, model, Optimizer(model.params, RULES[rule](), 0.05))
 
-    def report(step, total, **values):
-        if step == stop:
-            raise Stop
-
-    store = None if folder is None else CheckpointStore(folder)
-    options = {"epochs": epochs, "batch_size": 20, "seed": 1, "report": report}
-    history = fit(strategy, DATASET, **options, checkpoints=store, every=every, resume=resume)
+    history = fit_until(stop, strategy, folder, epochs, every=every, resume=resume)
     return history, strategy.gather_params(), {p.name: p.data.copy() for p in model.params}
 
 

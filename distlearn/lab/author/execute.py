@@ -37,6 +37,7 @@ _OURS = new_markdown_cell()
 """Stands for code of ours, which may take longer than a cell: it loads the library."""
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
+_PARTS_KEPT = "its functions, classes and imports were kept"
 
 
 class ExecuteAll(Execute):
@@ -104,9 +105,9 @@ class ExecuteAll(Execute):
             return cell, resources
         why = self._why.get(index)
         if why is None:
-            why = f"earns nothing and was not run: {self._shortage()}; its functions, classes and imports were kept"
+            why = f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
             self._unrun.add(index)
-        cell.outputs, cell.execution_count = [_error("CellLeftOut", f"This cell {why}.")], None
+        cell.outputs, cell.execution_count = _left_out(why), None
         return cell, resources
 
     # -- kernels and what belongs to them -----------------------------------------------------------------------------
@@ -192,7 +193,7 @@ class ExecuteAll(Execute):
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1
         parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
-        kept = "its functions, classes and imports were kept" if parts == PARTS else "nothing of it was kept"
+        kept = _PARTS_KEPT if parts == PARTS else "nothing of it was kept"
         kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
         self._why[self._at] = f"{how}; {kept}"
         self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
@@ -201,7 +202,7 @@ class ExecuteAll(Execute):
         for index, cell in enumerate(nb.cells[self._at :], self._at):
             if cell.cell_type == "code":
                 why = self._why.get(index, f"was not run: cells above ended {self._deaths} kernels")
-                cell.outputs = [_error("CellLeftOut", f"This cell {why}.")]
+                cell.outputs = _left_out(why)
 
     def _report(self, nb, told) -> None:
         """Tell who grades, in the log and on top of the notebook."""
@@ -237,9 +238,10 @@ def _how_it_ended(status) -> str:
     return f" (exit status {status})"
 
 
-def _error(name: str, text: str):
-    """An output that nbgrader takes for an error."""
-    return new_output("error", ename=name, evalue=text, traceback=_red(name, text))
+def _left_out(why: str) -> list:
+    """What is shown of a cell that is not run; nbgrader takes it for an error."""
+    name, text = "CellLeftOut", f"This cell {why}."
+    return [new_output("error", ename=name, evalue=text, traceback=_red(name, text))]
 
 
 def _red(name: str, text: str) -> list[str]:

@@ -12,7 +12,7 @@ from nbformat.v4.nbbase import random_cell_id
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
-from .stage import source_of
+from .stage import grade_id_of, source_of
 
 
 class MendMetadata(NbGraderPreprocessor):
@@ -64,8 +64,8 @@ class RestoreCells(NbGraderPreprocessor):
                 for source in notebook.source_cells
             }
         for cell in nb.cells:
-            if _grade_id(cell) not in ("", *given):
-                self.log.warning("Cell '%s' is none of this lab: it earns nothing", _grade_id(cell))
+            if grade_id_of(cell) not in ("", *given):
+                self.log.warning("Cell '%s' is none of this lab: it earns nothing", grade_id_of(cell))
                 del cell.metadata["nbgrader"]
         self._recognise(nb, given, source_of(self.config, told["assignment"], told["notebook"]))
         self._reset(nb, given)
@@ -79,11 +79,11 @@ class RestoreCells(NbGraderPreprocessor):
         ids = {c.id: c.grade_id for c in cells if c.grade_id}
         below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
         texts = {_words(_public(cell)): name for name, cell in given.items() if _is_check(cell)}
-        missing = given.keys() - {_grade_id(cell) for cell in nb.cells}
+        missing = given.keys() - {grade_id_of(cell) for cell in nb.cells}
         for above, cell in zip([None, *nb.cells], nb.cells, strict=False):
             names = ids.get(cell.id), texts.get(_words(cell.source)), above and below.get(_words(above.source))
             for name in names:
-                if name in missing and not _grade_id(cell) and cell.cell_type == given[name].cell_type:
+                if name in missing and not grade_id_of(cell) and cell.cell_type == given[name].cell_type:
                     self.log.warning("Cell '%s' has lost its metadata, but is known again", name)
                     cell.metadata["nbgrader"] = given[name].metadata["nbgrader"]
                     missing.discard(name)
@@ -91,7 +91,7 @@ class RestoreCells(NbGraderPreprocessor):
     def _reset(self, nb, given) -> None:
         """Metadata as they were; checks with hidden tests; what a student wrote into a check, in a cell above it."""
         for i, cell in reversed(list(enumerate(nb.cells))):
-            name = _grade_id(cell)
+            name = grade_id_of(cell)
             if name not in given:
                 continue
             told = given[name].metadata["nbgrader"]
@@ -116,7 +116,7 @@ class RestoreCells(NbGraderPreprocessor):
     def _insert_missing(self, nb, given) -> None:
         place = 0
         for name, cell in given.items():
-            found = [i for i, c in enumerate(nb.cells) if _grade_id(c) == name]
+            found = [i for i, c in enumerate(nb.cells) if grade_id_of(c) == name]
             if not found:
                 self.log.warning("Cell '%s' is missing: it is put back", name)
                 nb.cells.insert(place, cell)
@@ -125,18 +125,14 @@ class RestoreCells(NbGraderPreprocessor):
     def _order(self, nb) -> None:
         """Move checks behind their answers."""
         for check in [c for c in nb.cells if _is_check(c)]:
-            answer = next((c for c in nb.cells if f"check_{_grade_id(c)}" == _grade_id(check)), None)
+            answer = next((c for c in nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(check)), None)
             if answer is not None and nb.cells.index(check) < nb.cells.index(answer):
-                self.log.warning("Check '%s' stands above its answer: moved behind it", _grade_id(check))
+                self.log.warning("Check '%s' stands above its answer: moved behind it", grade_id_of(check))
                 nb.cells.remove(check)
                 nb.cells.insert(nb.cells.index(answer) + 1, check)
 
 
 _MAKE = {"code": new_code_cell, "markdown": new_markdown_cell}
-
-
-def _grade_id(cell) -> str:
-    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
 def _is_check(cell) -> bool:

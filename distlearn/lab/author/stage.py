@@ -76,9 +76,14 @@ def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
     return found
 
 
+def grade_id_of(cell) -> str:
+    """Return nbgrader's name of a notebook's cell, or ""."""
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
 def name_of(cell) -> str:
     """How the instructor finds a cell: by nbgrader's name, or by its first line."""
-    grade_id = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+    grade_id = grade_id_of(cell)
     first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
     return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
 

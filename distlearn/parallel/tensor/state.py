@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..state import named_arrays, param_name, serial_part, whole, write
+from ..state import live_arrays, param_name, serial_part, whole, write
 from .layer import Place, places_of, put_together
 
 
@@ -21,23 +21,19 @@ class DealtState:
         """The communicator over which parameters are dealt."""
         return self.comm
 
-    def own_state(self) -> dict:
-        """Return what this rank has of parameters and optimizer, by name."""
-        return named_arrays(self.model.params, self.optimizer)
-
     def _places(self, live) -> dict[str, Place]:
         """Return where arrays of the state lie in the whole, by name; what is not in it is the same on every rank."""
         return state_places(live, places_of(self.model))
 
     def gather_state(self) -> dict | None:
         """Return the whole state in the serial model's shapes on rank 0, None elsewhere; every rank must call."""
-        live = self.own_state()
+        live = live_arrays(self)
         found = put_together(live, self._places(live), self.comm)
         return None if found is None else {name: array.copy() for name, array in found.items()}
 
     def put_state(self, arrays: dict) -> None:
         """Take this rank's part of a state; nothing is changed if it is that of another model."""
-        arrays, live = serial_part(arrays), self.own_state()
+        arrays, live = serial_part(arrays), live_arrays(self)
         others = {param_name(name) for name in arrays} - set(self.names)
         if others:
             raise ValueError(f"the state is of another model or optimizer: it has {sorted(others)[:3]} more")
