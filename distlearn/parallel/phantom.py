@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm import Phantom
 from ..nn.base import Layer, Param, move, walk
 from ..nn.container import Sequential, in_running_order
+from ..sim import Phantom
 from .codecs import Codec
 from .tensor import TensorLayer
 
