@@ -8,7 +8,7 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
   `gru`, `shape`
 - layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese), `recompute`
-- whole networks: `models` (`build(name)`), `loss`
+- whole networks: `models` (`build(name)`), `loss`, `metrics`
 - what they cost: `summary` and `memory_report` count, `profile`, `sweep` and `skinny` measure,
   `conv_cost` and `count_operations` are exact
 - smaller networks: `compress` (weight sharing), `quantize` (8-bit integers)
@@ -29,6 +29,7 @@ from .gru import GRU
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .memory import Memory, memory_report
+from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
     MLP,
     MODELS,
@@ -66,6 +67,7 @@ __all__ = [
     "ALGORITHMS",
     "GRU",
     "LOSSES",
+    "METRICS",
     "MLP",
     "MODELS",
     "RNN",
@@ -92,8 +94,10 @@ __all__ = [
     "Linear",
     "LocalResponseNorm",
     "MaxPool",
+    "MeanLoss",
     "MeanSquaredError",
     "Memory",
+    "Metric",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
@@ -121,6 +125,7 @@ __all__ = [
     "conv_cost",
     "count_operations",
     "keep_memory",
+    "make_metric",
     "memory_report",
     "move",
     "nbytes",
