@@ -149,10 +149,15 @@ class MPIComm(Messages, Collectives):
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
         """Wait until `done()`; `what`, when printed, says what for."""
-        self.activity.waits_for = what
-        if not poll(done, nbytes, self.timeout, self.spin):
+        activity, on_nap = self.activity, None
+        activity.waits_for = what
+        if activity.on_wait is not None:
+            on_nap = functools.partial(activity.on_wait, what, nbytes)
+        if not poll(done, nbytes, self.timeout, self.spin, on_nap):
             raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
-        self.activity.waits_for = None
+        activity.waits_for = None
+        if on_nap is not None:
+            activity.on_wait(None, 0, 0.0)
 
     def record(self, name: str, start: float, nbytes: int) -> None:
         """Add a span that ends now to the trace."""

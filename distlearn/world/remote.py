@@ -208,7 +208,9 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     if comm is not None:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
         waits_for = comm.activity.waits_for if copies is not None else None
-        outcome.waits_for = str(waits_for) if waits_for is not None and outcome.status in ("interrupted", "early") else ""
+        outcome.waits_for = (
+            str(waits_for) if waits_for is not None and outcome.status in ("interrupted", "early") else ""
+        )
     outcome.progress = reporter.last
     return pickle.dumps(outcome), value
 
