@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..comm import Phantom
-from ..nn.base import Layer, Param, move, walk
 from ..nn.container import Sequential, in_running_order
+from ..nn.layer import Layer, Param, move, walk
 from .codecs import Codec
 from .tensor import TensorLayer
 

@@ -11,7 +11,7 @@ from distlearn.backend import to_device
 from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.data import Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.nn.base import move
+from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial
 from distlearn.parallel.param_server import (
