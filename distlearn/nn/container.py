@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from ..backend import can_launch
 from .activation import ReLU
-from .base import Layer
 from .conv import Conv2d
+from .layer import Layer
 from .linear import Linear
 from .pool import MaxPool
 

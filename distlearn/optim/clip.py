@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..backend import get_xp
-from ..nn.base import Param
+from ..nn.layer import Param
 
 
 def global_norm(params: Iterable[Param]) -> float:

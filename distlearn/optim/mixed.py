@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ..backend import get_xp
-from ..nn.base import Param
+from ..nn.layer import Param
 from ..nn.ops import rounded
 from .clip import clip_by_norm
 from .optimizer import check_clip_norm, update_cost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..nn.base import Param
+from ..nn.layer import Param
 from .clip import clip_by_norm
 from .plan import as_plan
 from .rule import Rule, apply, memory_of

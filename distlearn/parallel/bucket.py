@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from ..backend import get_xp
-from ..nn.base import Param
+from ..nn.layer import Param
 
 
 class Bucket:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..comm.collectives import shares
-from ..nn.base import check_positive
+from ..nn.layer import check_positive
 from .base import Replicated
 from .bucket import make_buckets
 from .codecs import Codec

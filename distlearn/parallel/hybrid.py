@@ -16,7 +16,7 @@ from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..data import Batch
 from ..nn import Sequential
-from ..nn.base import Param
+from ..nn.layer import Param
 from .base import share_params
 from .codecs import Codec
 from .data import DataParallel

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from ..nn.base import check_positive
+from ..nn.layer import check_positive
 
 
 def check_times(what: str, **values) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..nn.base import check_positive
+from ..nn.layer import check_positive
 from .interval import check_times, daly_interval, expected_time, system_mtbf, young_interval
 
 

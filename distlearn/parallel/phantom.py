@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..nn.base import Layer, Param, move, walk
 from ..nn.container import Sequential, in_running_order
+from ..nn.layer import Layer, Param, move, walk
 from ..sim import Phantom
 from .codecs import Codec
 from .tensor import TensorLayer

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..data import shard
-from ..nn.base import Layer, nbytes
+from ..nn.layer import Layer, nbytes
 from .pipeline_params import Owners, restricted
 from .pipeline_wires import Wires, taker
 from .schedule import SCHEDULES, Action, Schedule, check_schedule

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ..nn import Sequential
-from ..nn.base import Layer, walk
+from ..nn.layer import Layer, walk
 
 
 def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list[slice]:

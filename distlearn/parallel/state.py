@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..nn.base import walk
+from ..nn.layer import walk
 from ..optim.rule import memory_of
 
 _SCALARS = ("steps", "scale", "skipped", "_good")

@@ -20,8 +20,8 @@ import math
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..nn.base import nbytes
 from ..nn.container import Sequential
+from ..nn.layer import nbytes
 from .base import share_params, update
 from .bucket import group_params
 from .tensor import PartOptimizer, summed_length

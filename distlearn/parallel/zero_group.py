@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..comm.protocol import Work
-from ..nn.base import Param
+from ..nn.layer import Param
 from .bucket import Bucket
 from .zero_memory import Ledger
 

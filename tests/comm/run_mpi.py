@@ -5,7 +5,7 @@ import types
 
 from distlearn.comm.mpi import MPIComm, staging, world_comm
 from distlearn.comm.select_backend import best
-from distlearn.nn.strict import StrictArray, strict
+from distlearn.nn.costs.strict import StrictArray, strict
 
 from . import mpi_checks
 from .contract import run_all

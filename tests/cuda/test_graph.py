@@ -12,7 +12,7 @@ from distlearn import nn
 from distlearn.backend import gpu_matmul, has_gpu, to_device, to_numpy
 from distlearn.cuda.blas import WORKSPACE, Blas
 from distlearn.cuda.graph import capture
-from distlearn.nn.strict import StrictArray, strict
+from distlearn.nn.costs.strict import StrictArray, strict
 from tests.benchmarks.bench_gpu import device_step
 from tests.emulated import NEEDS_COMPILER, launched
 

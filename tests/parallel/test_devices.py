@@ -6,7 +6,7 @@ import pytest
 from distlearn.comm.local import LocalComm
 from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy, StrictArray
-from distlearn.nn.base import move
+from distlearn.nn.layer import move
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, base, replicas, zero
 from distlearn.testing import assert_same_params

@@ -9,7 +9,7 @@ from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.experiments import check_plan, simulate_layout
 from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
-from distlearn.nn.base import nbytes
+from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
 from distlearn.parallel.phantom import PhantomBatch, hollow, phantom_copy, phantom_loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...comm import Network
-from ...nn.table import Table, seconds
+from ...nn.costs.table import Table, seconds
 from ...optim import Momentum, Optimizer
 from ...parallel.data import DataParallel
 from ...parallel.hybrid import Hybrid

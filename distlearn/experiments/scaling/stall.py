@@ -12,7 +12,7 @@ import time
 import numpy as np
 
 from ...comm import Network
-from ...nn.base import Layer
+from ...nn.layer import Layer
 from ...optim import Momentum, Optimizer
 from ...parallel.codecs import Codec
 from ...parallel.data import DataParallel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...nn.base import Layer
 from ...nn.container import Sequential
+from ...nn.layer import Layer
 from ...nn.models import model_named
 from ...sim import Roofline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...comm import Network
-from ...nn.table import Table, quantity, seconds
+from ...nn.costs.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
 from ..stages import inseparable

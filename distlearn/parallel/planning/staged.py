@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...data import shard
 from ...nn.container import Sequential
-from ...nn.memory import Memory
+from ...nn.costs.memory import Memory
 from ..schedule import Action, make_schedule
 from ..stages import as_stages, cut
 from ..tensor import Traffic

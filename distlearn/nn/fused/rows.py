@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from .. import ops
-from . import bands, im2col
-from . import geometry as geometry_of
-from .geometry import Geometry
+from ..conv import geometry as geometry_of
+from ..conv import im2col
+from ..conv.geometry import Geometry
+from . import bands
 from .neighbours import joint, narrow, neighbours, widen
 
 FEW = 40

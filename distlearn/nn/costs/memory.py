@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .base import Layer, nbytes
+from ..layer import Layer, nbytes
 from .table import Table, quantity
 
 

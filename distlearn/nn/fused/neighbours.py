@@ -12,7 +12,7 @@ The kernels stand q times in the wide matrix, shifted, with zeros beside them; t
 from __future__ import annotations
 
 from ...backend import get_xp
-from .geometry import Geometry
+from ..conv.geometry import Geometry
 
 WIDE = 32
 """Values of a result's row that keep the product busy: two vector registers of 64 bytes. More gain nothing."""

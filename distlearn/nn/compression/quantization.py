@@ -14,13 +14,13 @@ import math
 
 import numpy as np
 
-from ..backend import get_xp
-from . import ops
-from .base import Layer, check_shape
-from .compress import Compressed
-from .container import Container
-from .conv import Conv2d, im2col
-from .linear import Linear
+from ...backend import get_xp
+from .. import ops
+from ..container import Container
+from ..conv import Conv2d, im2col
+from ..layer import Layer, check_shape
+from ..linear import Linear
+from .clustering import Compressed
 
 LEVELS = 127
 """Integers run from -127 to 127."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp, to_numpy
-from .base import Layer
+from ...backend import get_xp, to_numpy
+from ..layer import Layer
 
 
 class Clustered(NamedTuple):

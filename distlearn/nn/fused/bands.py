@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backend import get_xp
 from .. import ops
-from .geometry import Geometry
+from ..conv.geometry import Geometry
 
 LANES = 16
 """Values that fill a vector register of 64 bytes: an image row of fewer a pixel, or of two, leaves some empty."""

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp
-from .base import Layer, nbytes
-from .embedding import Embedding
-from .models import model_named
+from ...backend import get_xp
+from ..embedding import Embedding
+from ..layer import Layer, nbytes
+from ..models import model_named
 from .profile import LayerTime, Profile, as_in_the_model, as_they_run, clock_of, layer_time, untouched
 
 BATCHES = (1, 4, 16, 64, 256, 1024)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .base import Layer, walk
-from .container import Container
+from ..container import Container
+from ..layer import Layer, walk
 
 
 class Recompute(Container):

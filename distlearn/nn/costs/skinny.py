@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp
+from ...backend import get_xp
 from .profile import clock_of
 from .sweep import BATCHES, batch_sizes
 

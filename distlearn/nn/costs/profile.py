@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..backend import get_xp
-from .base import Layer
-from .container import Sequential, in_running_order
+from ...backend import get_xp
+from ..container import Sequential, in_running_order
+from ..layer import Layer
 from .table import Table, quantity, seconds
 
 

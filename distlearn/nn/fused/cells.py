@@ -21,9 +21,9 @@ import numpy as np
 
 from ...backend import get_xp
 from .. import ops
+from ..conv.geometry import Geometry
 from ..pool import best_of, give_to_best
 from . import rows
-from .geometry import Geometry
 
 FEW = 40
 """Values that a cell may see; with more, `rows` and `MaxPool` one after the other are as fast, or faster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .base import Layer, parameter_count
+from ..layer import Layer, parameter_count
 from .table import Table, quantity
 
 
