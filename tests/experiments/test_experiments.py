@@ -161,7 +161,7 @@ def test_bisection():
 def test_recovered():
     rates = {"lr": lambda n: (lambda staleness, step: 1.0), "lr / staleness": lambda n: inverse}
     found = recovered(TASK.but(lr=0.2), workers=(1, 16), seeds=2, gradients=400, rates=rates)
-    ends = {name: [np.median([r.curve["accuracy"][-1] for r in by[n]]) for n in by] for name, by in found.items()}
+    ends = {name: [np.median([r.curve["test_accuracy"][-1] for r in by[n]]) for n in by] for name, by in found.items()}
     assert ends["lr"][0] == ends["lr / staleness"][0] > 0.7
     assert ends["lr / staleness"][1] > ends["lr"][1] + 0.2
     ax = viz.plot_recovered(found)

@@ -19,7 +19,7 @@ the same code under MPI and on engines::
 
     run = SimWorld(9).run(program, data.load("digits"))[0]                     # a Run on rank 0
     run.staleness.mean(), run.updates, run.dropped, run.throughput             # run.gradients has every single one
-    run.curve["version"], run.curve["time"], run.curve["loss"], run.curve["accuracy"]
+    run.curve["version"], run.curve["time"], run.curve["loss"], run.curve["test_accuracy"]
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `Ledger` is the
 server's bookkeeping alone, for thought experiments: `Ledger(ssp(1), 2).arrive(worker, used)` says who is released;

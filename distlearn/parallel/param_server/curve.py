@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ...backend import to_numpy
+from ...nn.metrics import make_metric
 from .flat import FlatModel
-from .record import CURVE, Run
+from .record import CURVE, Run, curve_type
 
 
 def finish(head, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
@@ -52,7 +50,7 @@ def finish(head, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
 
 
 def measure(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) -> np.ndarray:
-    """Measure loss and accuracy of snapshots.
+    """Measure loss and metric of snapshots.
 
     Parameters
     ----------
@@ -60,28 +58,21 @@ def measure(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) -> np.
         Is overwritten.
     snapshots : iterable of (version, time, (n,) array)
     dataset : Dataset
-        The loss is that of its first training samples, the accuracy that of its test set.
+        The loss is that of its first training samples, the metric (what the loss says) is that of its test set.
     loss : callable
     probe : int
         Training samples.
 
     Returns
     -------
-    curve : record array of `CURVE`
+    curve : record array of `curve_type(metric)`
     """
-    model, rows = flat.model.eval(), []
+    model, rows, metric = flat.model.eval(), [], make_metric(None, loss)
     x, y = dataset.x_train[:probe], dataset.y_train[:probe]
     for version, time, values in snapshots:
         flat.load(values)
         with np.errstate(all="ignore"):  # parameters of a run that diverged
             value, _ = loss(model.forward(x)[0], y, len(x))
-            right = _share_right(model, dataset.x_test, dataset.y_test)
-        rows.append((version, time, value, right))
-    return np.array(rows, CURVE)
-
-
-def _share_right(model, x, y) -> float:
-    """Return the share of samples that are classified rightly; NaN of none."""
-    if len(x) == 0:
-        return math.nan
-    return float((to_numpy(model.forward(x)[0]).argmax(axis=1) == to_numpy(y)).mean())
+            score = metric.value(*metric.count(model.forward(dataset.x_test)[0], dataset.y_test))
+        rows.append((version, time, value, score))
+    return np.array(rows, curve_type(metric.name))

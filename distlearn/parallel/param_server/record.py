@@ -24,7 +24,13 @@ GRADIENT = np.dtype(
 staleness; samples; when it arrived and when it was applied or dropped [s]; its loss; its factor on the learning rate.
 """
 
-CURVE = np.dtype([("version", "i8"), ("time", "f8"), ("loss", "f8"), ("accuracy", "f8")])
+
+def curve_type(metric: str) -> np.dtype:
+    """Return the dtype of a curve's points, whose last column is the metric on the test set: "test_accuracy"."""
+    return np.dtype([("version", "i8"), ("time", "f8"), ("loss", "f8"), (f"test_{metric}", "f8")])
+
+
+CURVE = curve_type("accuracy")
 """One point of the curve: version, time [s], loss on fixed training samples, share of the test set that is right."""
 
 
