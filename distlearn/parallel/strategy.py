@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from ..backend import to_numpy
+from ..nn.container import check_unique_names
 from ..trace import Clock, WallClock
 
 
@@ -66,8 +67,10 @@ def share_params(comm, model) -> None:
     Raises
     ------
     ValueError
-        On a rank whose model is not that of rank 0: real networks would mix the two up without a word.
+        On a rank whose model is not that of rank 0: real networks would mix the two up without a word. Or if two
+        parameters of the model have one name.
     """
+    check_unique_names(model)
     if comm.size == 1:
         return
     mine = [f"{p.name} {tuple(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params]
@@ -158,6 +161,7 @@ class Serial:
     checkpointable = True
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
+        check_unique_names(model)
         check_optimizer(self, model, optimizer)
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.clock = WallClock() if clock is None else clock

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import to_numpy
+from ...nn.container import check_unique_names
 from ..strategy import refuse_masters
 
 
@@ -43,6 +44,7 @@ class Owners:
 
     def __init__(self, comm, model, stages, ranks):
         self.comm = comm
+        check_unique_names(model)
         users = {id(p): [] for p in model.params}
         for s, stage in enumerate(stages):
             for p in stage.params:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....backend import get_xp, to_numpy
+from ....nn.container import check_unique_names
 from ...data.bucket import Bucket
 
 
@@ -25,6 +26,7 @@ class FlatModel:
     """
 
     def __init__(self, model):
+        check_unique_names(model)
         self.model = model
         self.params = [p for p in model.params if not p.frozen]
         if not self.params:
