@@ -153,8 +153,8 @@ def test_root_loads_nothing():
         ("distlearn.nn.linear", "def f():\n    from distlearn.parallel import bucket", "up from floor 2 to 4"),
         ("distlearn.sim.world", "from .. import train", "up from floor 3 to 5"),
         ("distlearn.comm.mpi.work", "import distlearn.sim", "up from floor 2 to 3"),
-        ("distlearn.parallel.data", "from ..sim.world import SimWorld", "not who implements it"),
-        ("distlearn.parallel.data", "from ..sim import SimWorld", "not who implements it"),
+        ("distlearn.parallel.data.data_parallel", "from ...sim.world import SimWorld", "not who implements it"),
+        ("distlearn.parallel.data.data_parallel", "from ...sim import SimWorld", "not who implements it"),
         ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl.stream, cuda alone"),
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
         ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
@@ -169,7 +169,10 @@ def test_the_rule_sees(module, source, expected):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("distlearn.parallel.data", "from ..comm.protocol import Communicator\nfrom .bucket import Bucket"),
+        (
+            "distlearn.parallel.data.data_parallel",
+            "from ..comm.protocol import Communicator\nfrom .bucket import Bucket",
+        ),
         ("distlearn.world.mpi", "from mpi4py import MPI\nfrom ..comm.mpi import MPIComm"),
         ("distlearn.cli.train", "from .. import viz\nfrom ..train import fit"),
         ("distlearn.sim.world", "from ..trace import Trace\nfrom .transport import Post"),

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ..comm import Network
-from ..parallel.param_server import asp, bsp, ssp
+from ..parallel.asynchronous.param_server import asp, bsp, ssp
 from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import History, Settings, train

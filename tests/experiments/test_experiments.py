@@ -27,7 +27,7 @@ from distlearn.experiments import (
 )
 from distlearn.experiments.__main__ import EXPERIMENTS, main
 from distlearn.experiments.asynchrony.limits import _bisect
-from distlearn.parallel.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
 from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 

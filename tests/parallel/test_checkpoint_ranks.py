@@ -18,7 +18,7 @@ from distlearn.parallel import (
     Serial,
     TopK,
 )
-from distlearn.parallel.state import capture, restore
+from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 

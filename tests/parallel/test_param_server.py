@@ -14,7 +14,7 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ParameterServer,
     Speeds,
     asp,
