@@ -48,7 +48,7 @@ class EngineWorld:
     threads : int, optional
         BLAS threads of each engine; by default the cores are shared out, unless OMP_NUM_THREADS is set.
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
     hosts : Hosts, optional
         Machines on which the engines are started; this one by default.
 
@@ -69,7 +69,7 @@ class EngineWorld:
     [[0, 1], [0, 1]]
     """
 
-    def __init__(self, engines=4, *, mpi=True, timeout=None, progress=True, threads=None, strict=False, hosts=None):
+    def __init__(self, engines=4, *, mpi=True, timeout=None, progress=True, threads=None, strict=True, hosts=None):
         self.mpi, self.timeout, self.progress, self.strict = mpi, timeout, progress, strict
         self.trace = Trace()
         self._dead = ""  # why the engines must be started anew

@@ -16,7 +16,7 @@ import traceback
 
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
-from ..comm.select_backend import best
+from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import text_of_error
@@ -36,7 +36,7 @@ class MPIWorld:
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class MPIWorld:
         Of the last run; on rank 0 the spans of all ranks, elsewhere its own.
     """
 
-    def __init__(self, *, progress=True, timeout: float | None = None, strict: bool = False):
+    def __init__(self, *, progress=True, timeout: float | None = None, strict: bool = True):
         self._world = world_comm()
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         self.progress = progress
@@ -80,7 +80,7 @@ class MPIWorld:
         bar = Bar() if self.progress is True and self.rank == 0 else None
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
-        comm = best(MPIComm.begin(self._world.Dup(), report, **self._options))
+        comm = select_backend(MPIComm.begin(self._world.Dup(), report, **self._options))
         try:
             value = fn(comm, *args, **kwargs)
             comm.end()
