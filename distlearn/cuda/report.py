@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from distlearn.cuda.findings import Finding, describe, merge
-from distlearn.cuda.source import lines_of
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
 SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more
@@ -168,16 +167,16 @@ class Report:
 
 
 def make_report(
-    raw: dict | None, build_sites, *, kernel, compiler, grid, block, source, shared_mem, printed, code
+    raw: dict | None, build_sites, *, kernel, compiler, grid, block, code_of, shared_mem, printed, code
 ) -> Report:
     """Make a `Report` of what the program wrote (None: it died without a word)."""
-    report = Report(kernel, compiler, grid, block, source=source, printed=printed)
+    report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
     if raw is None:
         why = "did not answer in time and was ended" if code == -1 else f"ended with code {code} and without a report"
         kind = "infinite-loop" if code == -1 else "crash"
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report
-    lines = lines_of(source)
+    lines = code_of.lines
     regions = raw["regions"]
     report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
     report.sites = _sites(raw, regions, build_sites)

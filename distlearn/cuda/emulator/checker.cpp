@@ -392,6 +392,7 @@ unsigned emu_match(unsigned mask, uint64_t value, void* pc) {
     check_mask(mask, pc);
     return (unsigned)warp_operation(MATCH, mask, value, 0, pc)->result;
 }
+unsigned emu_active_lanes(int place) { return active_lanes(place, HERE); }
 void emu_fence() { fenced[fenced.n - 1] = interval; }
 void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }
 void emu_assertion_failed(const char* condition) {
