@@ -75,6 +75,8 @@ class MPIComm(Messages, Collectives):
     ----------
     raw : mpi4py.MPI.Intracomm
         The MPI communicator underneath.
+    control : mpi4py.MPI.Intracomm
+        For the run's own messages; a copy of `raw` where the run has made one (`begin`).
     """
 
     def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=False, activity=None):
@@ -82,6 +84,7 @@ class MPIComm(Messages, Collectives):
 
         self.mpi = MPI
         self.raw = MPI.COMM_WORLD if comm is None else comm
+        self.control = self.raw
         self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
         self.clock = RankClock(self.rank) if clock is None else clock
         self.timeout, self.strict = timeout, strict
@@ -104,6 +107,9 @@ class MPIComm(Messages, Collectives):
         comm = cls(raw, report=report, **options)
         node = zlib.crc32(platform.node().encode())
         came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
+        # a rank that returns early must not meet a collective of the user's with the barrier in `end`
+        comm.control, request = comm.raw.Idup()
+        comm.block(request.Test, "all ranks to begin")
         neighbours = int((came[:, 0] == node).sum())
         comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
         if neighbours == comm.size:
@@ -124,9 +130,9 @@ class MPIComm(Messages, Collectives):
         CommError
             If a message was sent to this rank that it never received.
         """
-        spans = len(self.clock.trace.spans)
-        self.barrier()
-        del self.clock.trace.spans[spans:]
+        self.block(self.control.Ibarrier().Test, "all ranks to return")
+        if self.control is not self.raw:
+            self.control.Free()
         status = self.mpi.Status()
         if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
             nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self._object_tags
@@ -143,10 +149,15 @@ class MPIComm(Messages, Collectives):
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
         """Wait until `done()`; `what`, when printed, says what for."""
-        self.activity.waits_for = what
-        if not poll(done, nbytes, self.timeout, self.spin):
+        activity, on_nap = self.activity, None
+        activity.waits_for = what
+        if activity.on_wait is not None:
+            on_nap = functools.partial(activity.on_wait, what, nbytes)
+        if not poll(done, nbytes, self.timeout, self.spin, on_nap):
             raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
-        self.activity.waits_for = None
+        activity.waits_for = None
+        if on_nap is not None:
+            activity.on_wait(None, 0, 0.0)
 
     def record(self, name: str, start: float, nbytes: int) -> None:
         """Add a span that ends now to the trace."""

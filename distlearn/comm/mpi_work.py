@@ -19,11 +19,15 @@ class Activity:
     pending : set of MPIWork
     waits_for : object or None
         What the rank is blocked in; printing it says what that is. Stays when the wait is broken off.
+    on_wait : callable or None
+        Called as `on_wait(waits_for, nbytes, seconds)`, again and again, while the rank naps in a wait, and as
+        `on_wait(None, 0, 0.0)` when a wait is over.
     """
 
     def __init__(self):
         self.pending: set[MPIWork] = set()
         self.waits_for = None
+        self.on_wait = None
 
     def poke(self, seconds: float = 0.0) -> None:
         """Let MPI move data, for about so long: asking for any one operation moves all of them."""

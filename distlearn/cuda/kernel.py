@@ -8,10 +8,11 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, fast, program, translate
-from distlearn.cuda.build import Build, build, preprocessor
-from distlearn.cuda.compilers import find_compiler
-from distlearn.cuda.device_code import DeviceCode, device_code, without_host_code
+from distlearn.cuda import arguments
+from distlearn.cuda.emulator import fast, program, translate
+from distlearn.cuda.emulator.build import Build, build, preprocessor
+from distlearn.cuda.emulator.compilers import find_compiler
+from distlearn.cuda.emulator.device_code import DeviceCode, device_code, without_host_code
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 

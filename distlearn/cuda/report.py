@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from distlearn.cuda.emulator.source import lines_of
 from distlearn.cuda.findings import Finding, describe, merge
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves

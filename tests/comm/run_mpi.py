@@ -6,7 +6,7 @@ import types
 from distlearn.comm import staging
 from distlearn.comm.best import best
 from distlearn.comm.mpi import MPIComm, world_comm
-from distlearn.nn.strict import StrictArray, strict
+from distlearn.nn.costs.strict import StrictArray, strict
 
 from . import mpi_checks
 from .contract import run_all

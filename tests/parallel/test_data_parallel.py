@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, Roofline, SimWorld
 from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.nn.base import move
+from distlearn.nn.layer import move
 from distlearn.optim import RULES, MixedPrecision, Optimizer
 from distlearn.parallel import (
     FP16,

@@ -12,7 +12,7 @@ from distlearn.backend import to_numpy
 from distlearn.comm import Network, Roofline, SimWorld
 from distlearn.comm.protocol import RankError
 from distlearn.nn import StrictArray
-from distlearn.nn.base import move
+from distlearn.nn.layer import move
 from distlearn.parallel import parallelize
 from distlearn.parallel.tensor import (
     ColumnLinear,

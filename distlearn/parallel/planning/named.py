@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...comm import Roofline
-from ...nn.base import Layer
 from ...nn.container import Sequential
+from ...nn.layer import Layer
 from ...nn.models import model_named
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...nn import Recompute
-from ...nn.base import Layer
-from ...nn.table import Table, quantity
+from ...nn.costs.table import Table, quantity
+from ...nn.layer import Layer
 from .layer import TensorLayer, Traffic
 
 
