@@ -146,7 +146,11 @@ def _check_array(where, code, array):
     elif letter == "v":
         fits = True
     else:
-        same = dtype.kind in KINDS[letter] or (size == 1 and dtype.kind in "iub") or dtype.name == spell(code[1:].lstrip("k"))
+        same = (
+            dtype.kind in KINDS[letter]
+            or (size == 1 and dtype.kind in "iub")
+            or dtype.name == spell(code[1:].lstrip("k"))
+        )
         fits = dtype.itemsize == size and same
     if not fits:
         raise TypeError(f"{where}; got {_describe(array)}. The kernel would read its bytes as something else")

@@ -12,7 +12,7 @@ from distlearn.cuda import arguments
 from distlearn.cuda.emulator import fast, program, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode, device_code, without_host_code
+from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
@@ -198,8 +198,8 @@ class RawKernel:
         if printed and raw is not None:
             sys.stdout.write(printed)
         return make_report(
-            raw, made.sites, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block, code_of=self.device,
-            shared_mem=shared_mem, printed=printed, code=code,
+            raw, made.sites, made.warnings, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block,
+            code_of=self.device, shared_mem=shared_mem, printed=printed, code=code,
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
@@ -231,6 +231,8 @@ class RawKernel:
         """Return the array module's (RawModule, function), compiled at the first launch."""
         if id(xp) not in self._on_gpu:
             names = (self.name,) if "<" in self.name or "::" in self.name else None
-            module = xp.RawModule(code=without_host_code(self.code, self.options), options=("--std=c++17", *self.options), name_expressions=names)
+            code = without_host_code(self.code, self.options, [self.name])
+            options = ("--std=c++17", *self.options, *card_options(self.code))
+            module = xp.RawModule(code=code, options=options, name_expressions=names)
             self._on_gpu[id(xp)] = module, module.get_function(self.name)
         return self._on_gpu[id(xp)]

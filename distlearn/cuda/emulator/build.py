@@ -34,17 +34,23 @@ HINTS = [
 ]
 
 
+# "maybe" is gcc's word for what is read on some paths; clang has no warning that is as careful.
+UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
+
+
 class Build(NamedTuple):
     """What was built: a program (checked) or a library (fast).
 
     `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
-    `variables` the type and bytes of each `__constant__` and `__device__` variable.
+    `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
+    and text of local variables that are perhaps read before they are written.
     """
 
     path: Path
     signature: list[str]
     sites: list[SourceSite]
     variables: dict[str, tuple[str, int]]
+    warnings: list[tuple[int, int, str]]
 
 
 @functools.cache
@@ -100,7 +106,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
             put(made, path)
             put(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
-    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"])
+    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
+                 [tuple(w) for w in record["warnings"]])  # fmt: skip
 
 
 def preprocessor(options, compiler):
@@ -140,7 +147,8 @@ def _compile(code, name, compiler, checked, options, scratch):
         library.emu_signature.restype = ctypes.c_char_p
         return made, _record(library.emu_signature().decode(), [])
     assembly = scratch / "unit.s"
-    _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
+    flags += UNINITIALISED
+    said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
@@ -153,16 +161,17 @@ def _compile(code, name, compiler, checked, options, scratch):
         raise KernelError(
             f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
         ) from None
-    return made, _record(asked.stdout, sites)
+    return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
 
 
-def _record(described: str, sites) -> dict:
+def _record(described: str, sites, warnings=()) -> dict:
     """Return what is kept of a build: its first line lists the parameters' types, each other one a variable."""
     signature, *variables = described.split("\n")
     each = [line.split() for line in variables if line]
     return {
         "signature": signature.split(),
         "sites": sites,
+        "warnings": list(warnings),
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in each},
     }
 
@@ -193,7 +202,16 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def compile_error(messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode) -> CompileError:
+def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[int, int, str]]:
+    """Return line, column and text of warnings of local variables that are read before they are written."""
+    pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
+    found = re.findall(pattern, messages, re.M)
+    return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
+
+
+def compile_error(
+    messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
+) -> CompileError:
     """Turn a compiler's messages into an error that shows the lines of the source they mean."""
     pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
     found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
@@ -213,6 +231,11 @@ def compile_error(messages, translated: translate.Translated, name: str, compile
             out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
             if column:
                 out.append("    " + " " * (column - 1) + "^")
+    said = " ".join(message for _, _, message in problems)
+    out += [
+        f"  hint: {name} is a function of the host: write __device__ before it so that a kernel may call it"
+        for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
+    ]  # fmt: skip
     if code.flat.missing:
         out.append(f"  hint: found nowhere: {', '.join(code.flat.missing)}; name their folder in the options: -I...")
     out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]

@@ -19,15 +19,18 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 SPECIFIERS = {"__launch_bounds__", "__attribute__", "__align__", "__builtin_align__", "alignas", "decltype", "noexcept",
               "__declspec", "explicit", "requires", "__cluster_dims__", "__block_size__", "__maxnreg__"}  # fmt: skip
 DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
+NO_NAME = {"void", "int", "float", "double", "bool", "char", "long", "short", "unsigned", "signed", "return", "if",
+           "for", "while", "switch", "sizeof", "defined"}  # fmt: skip
 RECORD = re.compile(r"\b(struct|class|union|enum)\b")
 
 
 @dataclass
 class Macro:
-    """A macro: its parameters (None if it takes none, not even brackets) and its text."""
+    """A macro: its parameters (None if it takes none, not even brackets), its text, and where it is defined."""
 
     parameters: list[str] | None
     body: str
+    at: int = -1
 
 
 @dataclass
@@ -59,10 +62,10 @@ class Declaration:
 def macros_of(code: str) -> dict[str, Macro]:
     """Return the macros that a text defines, the last definition of each; comments must be blanked."""
     found = {}
-    for directive in DIRECTIVE.findall(code):
-        if match := DEFINE.match(directive.replace("\\\r\n", " ").replace("\\\n", " ")):
+    for directive in DIRECTIVE.finditer(code):
+        if match := DEFINE.match(directive[0].replace("\\\r\n", " ").replace("\\\n", " ")):
             parameters = [p.strip() for p in match[3].split(",")] if match[2] else None
-            found[match[1]] = Macro(parameters, match[4].strip())
+            found[match[1]] = Macro(parameters, match[4].strip(), directive.start())
     return found
 
 
@@ -98,7 +101,7 @@ def closing_angle(text: str, at: int) -> int:
 
 
 def expand(text: str, macros: dict[str, Macro], known=frozenset()) -> str:
-    """Return a text with its macros expanded, as far as names and brackets matter: `#` and `__VA_OPT__` are not done."""
+    """Return a text with its macros expanded, as far as names and brackets matter: without `#` and `__VA_OPT__`."""
     out, at = [], 0
     for match in WORD.finditer(text):
         if match.start() < at or match[0] not in macros or match[0] in known:
@@ -165,7 +168,8 @@ def function_name(head: str) -> tuple[str, int] | None:
     if match := re.search(r"\boperator\s*(\(\s*\)|[^\s(\w]+|\w[\w\s*&]*)\s*\(", text):
         return "operator", match.end() - 1
     match = re.search(r"((?:[A-Za-z_]\w*\s*(?:<[^()]*>)?\s*::\s*)*~?[A-Za-z_]\w*)\s*(?:<[^()]*>)?\s*\(", text)
-    return (re.sub(r"\s|<.*?>", "", match[1]), match.end() - 1) if match else None
+    name = re.sub(r"\s|<.*?>", "", match[1]) if match else ""
+    return (name, match.end() - 1) if name and name not in NO_NAME else None
 
 
 def parameter_list(head: str) -> list[str]:
@@ -205,7 +209,8 @@ def _scope(text, at, end, macros, found):
         at = max(declaration.end, at + 1)
 
 
-def _read(text, at, end, macros) -> Declaration:
+def _read(text, at, end, all_macros) -> Declaration:
+    macros = {name: macro for name, macro in all_macros.items() if macro.at < at}
     word = WORD.match(text, at, end)
     if word and word[0] in macros and (whole := _whole_macro(text, word, end, macros)):
         return whole
@@ -230,7 +235,8 @@ def _read(text, at, end, macros) -> Declaration:
             continue
         i += 1
     written = text[at : head_end if head_end is not None else stop]
-    return _describe(at, stop, expand(written, macros), text[at:stop], body, macros)
+    inside = {name: macro for name, macro in all_macros.items() if macro.at < stop}
+    return _describe(at, stop, expand(written, macros), text[at:stop], body, inside)
 
 
 def _opens_function(head: str) -> bool:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
 from dataclasses import dataclass
 
 from distlearn.cuda.emulator.declarations import (
     DIRECTIVE,
-    SPECIFIERS,
     Declaration,
     Macro,
     closing,
@@ -24,9 +22,17 @@ from distlearn.cuda.emulator.declarations import (
     parameter_list,
     split,
 )
+from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_cuda_header
+from distlearn.cuda.emulator.source import (
+    GRID_GROUP,
+    UNSUPPORTED,
+    lines_of,
+    position,
+    split_commas,
+    unbalanced,
+    without_comments,
+)
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
-from distlearn.cuda.emulator.includes import Flat, flatten, is_cuda_header
-from distlearn.cuda.emulator.source import GRID_GROUP, UNSUPPORTED, lines_of, position, split_commas, unbalanced, without_comments
 
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef)\b", re.M)
 # Types that only the host has: a variable or type made of them is put aside even if a kernel seems to name it.
@@ -41,14 +47,15 @@ HOST_ONLY = re.compile(
 class DeviceCode:
     """The device code of one kernel; `text` has the lines and columns of `flat`, what is not needed is blank.
 
-    `parameters` are the names of the kernel's parameters, `most_threads` what its `__launch_bounds__` allow.
+    `parameters` are the names of the kernel's parameters, `most_threads` what its `__launch_bounds__` allow,
+    `of_host` the names of functions that were put aside although the kernel names them, or something of that name.
     """
 
     text: str
     flat: Flat
     parameters: list[str]
     most_threads: int
-    globals: list[str]
+    of_host: frozenset[str] = frozenset()
 
     @functools.cached_property
     def lines(self) -> list[str]:
@@ -73,7 +80,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     Raises
     ------
     CompileError
-        If there is no such kernel, or it calls what is the host's.
+        If there is no such kernel.
     UnsupportedFeature
         If what the kernel needs is not there without a GPU.
     """
@@ -88,35 +95,60 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     if kernel is None:
         raise CompileError(_no_kernel(declarations, name))
     if unbalanced(text):  # where declarations end is anybody's guess: the compiler sees it all and says what is wrong
-        return DeviceCode(text, flat, _parameters(kernel, name), 1024, [])
-    kept = _reached(declarations, kernel, name, macros)
-    _refuse_host(declarations, kept, kernel, flat, code)
+        return DeviceCode(text, flat, _parameters(kernel, name), 1024)
+    kept = _reached(declarations, code, name, macros)
+    of_host = _without_host(declarations, kept, code)
     text = _blank(text, [d for d in declarations if id(d) not in kept])
     refuse_unsupported(text, flat, macros)
-    names = sorted(n for d in declarations if id(d) in kept and d.kind == "variable" and d.on_device for n in d.names)
-    return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), names)
+    return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-def without_host_code(source: str, options=()) -> str:
+def without_host_code(source: str, options=(), names=()) -> str:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
 
-    All kernels stay, and so do all branches of `#if`, which are for that compiler to choose. What has nothing of the
-    host's comes back as it is.
+    All kernels stay with what they need, and what `names` (name expressions of templates) need. So do all branches of
+    `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the first of each.
+    What has nothing of the host's comes back as it is.
     """
-    code = without_comments(source)
-    if unbalanced(source):
+    code = _first_branches(without_comments(source))
+    if unbalanced(code):
         return source
     declarations = split(code)
-    macros = macros_of(code)
     roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
-    kept = _closure(declarations, roots, macros)
-    aside = [d for d in declarations if id(d) not in kept and (d.kind == "function" or HOST_ONLY.search(code[d.begin : d.end]))]
-    text = _blank(source, aside)
-    flat = flatten(source, options)
-    return re.sub(
-        r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")',
-        lambda m: m[0] if (m[1] and is_cuda_header(m[1])) or (m[2] and m[2] not in flat.missing) else _spaces(m[0]),
-        text, flags=re.M,
+    kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
+    text = _blank(source, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
+    missing = flatten(source, options).missing
+
+    def without_host_header(match):
+        return match[0] if is_cuda_header(match[1] or match[2]) or (match[2] and match[2] not in missing) else ""
+
+    return INCLUDE.sub(without_host_header, text)
+
+
+def _first_branches(code: str) -> str:
+    """Blank what stands between `#else` (or `#elif`) and `#endif`."""
+    out, depth, blank = [], 0, []
+    for line in code.split("\n"):
+        word = re.match(r"[ \t]*#[ \t]*(\w+)", line)
+        word = word[1] if word else ""
+        if word in ("if", "ifdef", "ifndef"):
+            depth += 1
+        elif word.startswith("el") and depth not in blank:
+            blank.append(depth)
+        elif word == "endif":
+            blank = [level for level in blank if level != depth]
+            depth -= 1
+        out.append(_spaces(line) if blank and not word else line)
+    return "\n".join(out)
+
+
+def card_options(source: str) -> tuple[str, ...]:
+    """Return options that give NVRTC the INFINITY and NAN of nvcc, if a source uses them and does not define them."""
+    code = without_comments(source)
+    values = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
+    return tuple(
+        f"-D{name}={value}" for name, value in values.items()
+        if re.search(rf"\b{name}\b", code) and not re.search(rf"#[ \t]*define[ \t]+{name}\b", code)
     )  # fmt: skip
 
 
@@ -168,7 +200,6 @@ def _taken(text: str, preprocessor) -> str:
     The preprocessor is given the directives and, for every other line, a word that stands for it.
     """
     code, asked, number = without_comments(text), [], 0
-    at = 0
     lines = code.split("\n")
     while number < len(lines):
         line, begin = lines[number], number
@@ -181,7 +212,7 @@ def _taken(text: str, preprocessor) -> str:
             if re.match(r"[ \t]*#[ \t]*(define|undef)\b", line):
                 asked.append(f"emu_line_{begin}_")
             if re.match(r"[ \t]*#[ \t]*(define|undef|if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", line):
-                asked += [directive, *([] if number > begin else [])]
+                asked.append(directive)
         number += 1
     told = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
     out, number, written = [], 0, text.split("\n")
@@ -197,7 +228,6 @@ def _taken(text: str, preprocessor) -> str:
             keep = number in told
         out += [w if keep else _spaces(w) for w in written[number : last + 1]]
         number = last + 1
-    del at
     return "\n".join(out)
 
 
@@ -222,15 +252,6 @@ def _defined(options) -> dict[str, Macro]:
         if match := re.match(r"-D\s*(\w+)(?:=(.*))?$", option, re.S):
             given[match[1]] = Macro(None, match[2] if match[2] is not None else "1")
     return given
-
-
-def _unused(text: str, command, flags, folder) -> str:
-    """Run a compiler's preprocessor over a text."""
-    del folder
-    done = subprocess.run(
-        [*command, *flags, "-E", "-P", "-"], input=text, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    return done.stdout
 
 
 def base_name(name: str) -> str:
@@ -272,12 +293,11 @@ def _closure(declarations, roots, macros, words=()) -> set[int]:
                     todo.append(d)
             if name in macros:
                 waiting = waiting | set(re.findall(r"[A-Za-z_]\w*", expand(name, macros)))
-                names |= set()
         waiting -= names
     return kept
 
 
-def _reached(declarations, kernel, name, macros) -> set[int]:
+def _reached(declarations, code, name, macros) -> set[int]:
     """Return the ids of what is kept: the kernel, what it needs, and device variables."""
     wanted = base_name(name)
     always = [
@@ -287,9 +307,10 @@ def _reached(declarations, kernel, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
-    spaces = {"std", "cooperative_groups", "cuda", "thrust", "nvcuda"}
+    spaces = {"std", "cooperative_groups", "cuda", "thrust"}
+    own = set(re.findall(r"\bnamespace\s+(\w+)", code))
     for d in declarations:
-        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in spaces or _declares(declarations, d)):
+        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in spaces | own):
             kept.add(id(d))
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
@@ -299,24 +320,16 @@ def _reached(declarations, kernel, name, macros) -> set[int]:
     return kept
 
 
-def _declares(declarations, using) -> bool:
-    return False
-
-
-def _refuse_host(declarations, kept, kernel, flat, code) -> None:
+def _without_host(declarations, kept, code) -> frozenset[str]:
+    """Put aside what the host alone can use after all; return the names of its functions."""
+    names = set()
     for d in declarations:
-        if id(d) not in kept or d.on_device or d.kind not in ("function", "variable", "type"):
-            continue
-        if d.kind != "function":
-            if d.kind != "type" and HOST_ONLY.search(code[d.begin : d.end]):
-                kept.discard(id(d))
-            continue
-        line, column = position(code, d.begin)
-        file, number = flat.place(line)
-        name = next(iter(d.names))
-        message = f"{name} is a function of the host: write __device__ before it so that a kernel may call it"
-        where = f"line {number}" + (f" of {file}" if file else "")
-        raise CompileError(f"{where}: {message}\n    {lines_of(flat.text)[line - 1].strip()}", [(number, column, message)])
+        if id(d) in kept and not d.on_device and d.kind == "function":
+            names |= d.names
+            kept.discard(id(d))
+        elif id(d) in kept and not d.on_device and d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end]):
+            kept.discard(id(d))
+    return frozenset(names)
 
 
 def _parameters(kernel, name) -> list[str]:
@@ -333,7 +346,7 @@ def _head_of(kernel, name) -> str:
 
 def _most_threads(kernel) -> int:
     match = re.search(r"__launch_bounds__\s*\(", kernel.head)
-    if not match or "__launch_bounds__" not in SPECIFIERS:
+    if not match:
         return 1024
     first = split_commas(kernel.head[match.end() : closing(kernel.head, match.end() - 1) - 1])[:1]
     if first and re.fullmatch(r"[\d\s+*/()<>-]+", first[0]):

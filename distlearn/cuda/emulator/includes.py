@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from distlearn.cuda.errors import CompileError
 from distlearn.cuda.emulator.source import lines_of, without_comments
+from distlearn.cuda.errors import CompileError
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*$', re.M)
 # Headers that every compiler for CUDA has; the emulator's own header stands for them all.
@@ -68,7 +68,7 @@ def _append(text, path, folders, lines, places, missing, once, depth):
         if path and number in shown and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
             once.add(path)
             line = ""
-        header = wanted and not is_cuda_header(wanted) and _find(wanted, path, folders)
+        header = wanted and (match[2] or not is_cuda_header(wanted)) and _find(wanted, path, folders)
         if header:
             if header not in once:
                 inner = header.read_text(encoding="utf-8", errors="replace")

@@ -9,7 +9,7 @@ GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\
 GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis_grid\s*\(")
 # A pattern and what to say when the source uses it. Words are matched outside comments and strings.
 UNSUPPORTED = [
-    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is the language of NVIDIA's processors, write it in CUDA C"),
+    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is made for NVIDIA's processors, write it in CUDA C"),
     (r"\b(nvcuda::)?wmma\s*::|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
     (GRID_BARRIER, "a barrier over the whole grid", "blocks run one after another here, so they cannot wait for each "
      "other; end the kernel and launch another"),
@@ -30,8 +30,10 @@ UNSUPPORTED = [
      "use __shfl_sync and its kin, with a mask"),
 ]  # fmt: skip
 
-WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
-                             r"|__activemask|cooperative_groups")
+WARP_OR_BARRIER = re.compile(
+    r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
+    r"|__activemask|cooperative_groups"
+)
 
 
 def without_comments(source: str) -> str:
