@@ -143,8 +143,8 @@ def test_root_loads_nothing():
         ("distlearn.nn.linear", "def f():\n    from distlearn.parallel import bucket", "up from floor 2 to 4"),
         ("distlearn.comm.sim", "from .. import train", "up from floor 3 to 4"),
         ("distlearn.comm.sim", "import distlearn.world.engines", "up from floor 3 to 5"),
-        ("distlearn.parallel.data", "from ..comm.sim import SimWorld", "not who implements it"),
-        ("distlearn.parallel.data", "from ..comm import SimWorld", "not who implements it"),
+        ("distlearn.parallel.data.data_parallel", "from ...comm.sim import SimWorld", "not who implements it"),
+        ("distlearn.parallel.data.data_parallel", "from ...comm import SimWorld", "not who implements it"),
         ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl_stream, cuda alone"),
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
         ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
@@ -159,7 +159,10 @@ def test_the_rule_sees(module, source, expected):
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("distlearn.parallel.data", "from ..comm.protocol import Communicator\nfrom .bucket import Bucket"),
+        (
+            "distlearn.parallel.data.data_parallel",
+            "from ..comm.protocol import Communicator\nfrom .bucket import Bucket",
+        ),
         ("distlearn.world.mpi", "from mpi4py import MPI\nfrom ..comm.mpi import MPIComm"),
         ("distlearn.cli.train", "from .. import viz\nfrom ..train import fit"),
         ("distlearn.comm.sim", "from ..trace import Trace\nfrom .post import Post"),

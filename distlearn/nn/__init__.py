@@ -8,7 +8,7 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
   `gru`, `shape`
 - layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
-- whole networks: `models` (`build(name)`), `loss`
+- whole networks: `models` (`build(name)`), `loss`, `metrics`
 - the convolution's fast ways on a CPU: `fused`
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
 - fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
@@ -35,6 +35,7 @@ from .gru import GRU
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
+from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
     MLP,
     MODELS,
@@ -65,6 +66,7 @@ __all__ = [
     "ALGORITHMS",
     "GRU",
     "LOSSES",
+    "METRICS",
     "MLP",
     "MODELS",
     "RNN",
@@ -91,8 +93,10 @@ __all__ = [
     "Linear",
     "LocalResponseNorm",
     "MaxPool",
+    "MeanLoss",
     "MeanSquaredError",
     "Memory",
+    "Metric",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
@@ -120,6 +124,7 @@ __all__ = [
     "conv_cost",
     "count_operations",
     "keep_memory",
+    "make_metric",
     "memory_report",
     "move",
     "nbytes",

@@ -20,7 +20,7 @@ import numpy as np
 from ..comm import Phantom
 from ..nn.container import Sequential, in_running_order
 from ..nn.layer import Layer, Param, move, walk
-from .codecs import Codec
+from .data.codecs import Codec
 from .tensor import TensorLayer
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ..comm import Network, Roofline, SimWorld
-from ..parallel.param_server import asp, bsp, ssp
+from ..parallel.asynchronous.param_server import asp, bsp, ssp
 from ..trace import Trace
 from ..train import History, Settings, train
 from .curves import plot_history

@@ -18,7 +18,7 @@ from distlearn.parallel import (
     Serial,
     TopK,
 )
-from distlearn.parallel.state import capture, restore
+from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.testing import assert_same_params
 
 from .test_checkpoint import DATASET, a_model, fit_until, without_times

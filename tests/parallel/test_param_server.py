@@ -14,7 +14,7 @@ from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ParameterServer,
     Speeds,
     asp,
@@ -234,7 +234,7 @@ def test_curve_and_record():
     assert run.curve["time"][0] == 0
     assert (np.diff(run.curve["time"]) > 0).all()
     assert run.curve["loss"][-1] < run.curve["loss"][0]
-    assert (run.curve["accuracy"] <= 1).all()
+    assert (run.curve["test_accuracy"] <= 1).all()
     assert run.histogram().sum() == run.updates == len(run.times) == len(run.losses) == 27
     assert run.samples_per_second == pytest.approx(run.gradients["rows"].sum() / run.seconds)
     assert "27 updates" in repr(run)

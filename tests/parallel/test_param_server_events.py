@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from distlearn.comm import SimWorld
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ASP,
     BSP,
     ParameterServer,

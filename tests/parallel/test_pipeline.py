@@ -26,7 +26,7 @@ from distlearn.nn import (
 )
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, Serial, interleaved
-from distlearn.parallel.schedule import ideal_bubble, simulate
+from distlearn.parallel.pipeline.schedule import ideal_bubble, simulate
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 

@@ -146,7 +146,7 @@ def test_running_statistics_may_differ():
 
 
 def test_the_checksum_sees_any_bit():
-    from distlearn.parallel.replicas import checksum
+    from distlearn.parallel.data.replicas import checksum
 
     x = np.random.default_rng(0).normal(size=1000).astype("float32")
     sums = {checksum(x)}
