@@ -13,10 +13,9 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm import DeadlockError
-from ..comm.protocol import CommTimeoutError, RankError
+from ..comm.protocol import CommTimeoutError, DeadlockError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
+OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 
