@@ -123,7 +123,7 @@ def pipeline_step(trace) -> tuple[float, float]:
 
     The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
     """
-    from ..parallel.schedule import Action, actions_of
+    from ..parallel.pipeline.schedule import Action, actions_of
 
     mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)
     first = [i for i, (_, action) in enumerate(mine) if action == Action("F", 0, 0)]
@@ -150,7 +150,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
-    from ..parallel.schedule.traces import LANE
+    from ..parallel.pipeline.schedule.traces import LANE
     from ..trace import Trace
 
     metric = next(iter(histories.values())).metric

@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ..comm import Network, RankError, Roofline, SimWorld
+from ..comm import Network, RankError
+from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import DivergedError, History, Result, Settings, train
 from .output import PARTIAL, write_json

@@ -24,13 +24,15 @@ class Param:
 
     Attributes
     ----------
+    local_name : str
+        The name within its layer ("W").
     grad : array
         Same shape and dtype as `data`; layers add into it, so it is cleared before every step.
         A strategy may replace it by a view into a flat bucket.
     """
 
     def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
-        self.data, self.name, self.frozen = data, name, frozen
+        self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
         self._grad = get_xp(data).zeros_like(data) if grad is None else grad
         self._stale = False
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..nn.layer import Param
-from .clip import clip_by_norm
-from .plan import as_plan
+from .clipping import clip_by_norm
 from .rule import Rule, apply, memory_of
+from .schedules import as_plan
 
 
 def check_clip_norm(what: str, clip_norm) -> None:

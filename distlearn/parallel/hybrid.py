@@ -17,12 +17,12 @@ from ..comm.mesh import mesh
 from ..data import Batch
 from ..nn import Sequential
 from ..nn.layer import Param
-from .base import share_params
-from .codecs import Codec
-from .data import DataParallel
-from .pipeline import Pipeline
-from .stages import layer_costs
-from .state import copies
+from .checkpoint.state import copies
+from .data.codecs import Codec
+from .data.data_parallel import DataParallel
+from .pipeline.pipeline import Pipeline
+from .pipeline.stages import layer_costs
+from .strategy import share_params
 from .tensor import (
     DealtState,
     Place,

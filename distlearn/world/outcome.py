@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..comm.protocol import CommTimeoutError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
+OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 

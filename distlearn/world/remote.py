@@ -186,8 +186,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         if copies is None:
             comm = _unconnected(rank, order["size"], reporter)
         else:
-            from ..comm.best import best
             from ..comm.mpi import MPIComm
+            from ..comm.select_backend import best
 
             copies.free(order["free"])
             comm = best(MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"]))

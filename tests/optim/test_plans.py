@@ -7,7 +7,7 @@ import pytest
 
 from distlearn.nn import Param
 from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, clip_by_value, scaled_lr
-from distlearn.optim.plan import as_plan
+from distlearn.optim.schedules import as_plan
 
 
 def torch_rates(make, steps):

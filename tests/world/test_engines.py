@@ -11,7 +11,7 @@ import pytest
 
 from distlearn.comm.collectives import ring_all_reduce
 from distlearn.comm.protocol import CommError, CommTimeoutError, RankError
-from distlearn.comm.sim import SimWorld
+from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld, RankTimeoutError, World
 from distlearn.world.progress import REPORT_SECONDS
 

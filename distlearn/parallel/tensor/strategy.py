@@ -6,8 +6,8 @@ import numpy as np
 
 from ...backend import get_xp
 from ...optim import Optimizer
-from ...optim.clip import global_norm
-from ..base import Serial, refuse_masters, share_params
+from ...optim.clipping import global_norm
+from ..strategy import Serial, refuse_masters, share_params
 from .layer import gather_params, places_of
 from .rewrite import parallelize
 from .state import DealtState
