@@ -95,7 +95,8 @@ class ElasticDataParallel:
     Examples
     --------
     >>> from distlearn import data, nn, optim
-    >>> from distlearn.comm import Failure, Network, Roofline, SimWorld
+    >>> from distlearn.sim import Failure, Roofline, SimWorld
+    >>> from distlearn.comm import Network
     >>> from distlearn.train import fit
     >>> digits = data.load("digits")
     >>> def program(comm):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm import Phantom
 from ..nn.container import Sequential, in_running_order
 from ..nn.layer import Layer, Param, move, walk
+from ..sim import Phantom
 from .data.codecs import Codec
 from .tensor import TensorLayer
 

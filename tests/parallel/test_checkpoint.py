@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn import data
-from distlearn.comm import SimWorld
 from distlearn.nn import (
     MLP,
     BatchNorm,
@@ -37,6 +36,7 @@ from distlearn.parallel import (
 )
 from distlearn.parallel.checkpoint import file
 from distlearn.parallel.checkpoint.state import capture, restore
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 

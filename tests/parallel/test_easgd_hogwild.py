@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.data import Batches
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD, Nesterov
 from distlearn.parallel.asynchronous.easgd import EASGD
 from distlearn.parallel.asynchronous.hogwild import Hogwild, share_array, sparsity
 from distlearn.parallel.asynchronous.param_server import Speeds
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.backend import to_device
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.data import Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
@@ -24,6 +24,7 @@ from distlearn.parallel.asynchronous.param_server import (
     softsync,
     ssp,
 )
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import SimWorld
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
 from distlearn.parallel.asynchronous.param_server import (
@@ -21,6 +20,7 @@ from distlearn.parallel.asynchronous.param_server import (
     softsync,
     ssp,
 )
+from distlearn.sim import SimWorld
 
 from .test_param_server import DATA, model_of
 

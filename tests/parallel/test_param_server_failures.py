@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import Failure, FailureSchedule, Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.data import Batches
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Momentum
@@ -18,6 +18,7 @@ from distlearn.parallel.asynchronous.param_server import (
     ssp,
 )
 from distlearn.parallel.asynchronous.param_server.survival import Piece, newest_whole
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .test_param_server import DATA, gradient_at, model_of, serial

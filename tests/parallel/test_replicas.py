@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ReplicaError, check_replicas
+from distlearn.sim import SimWorld
 
 from .test_data_parallel import Batch, X, Y
 
