@@ -3,6 +3,7 @@
 import pytest
 
 from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc
+from distlearn.cuda.emulator.includes import flatten
 from distlearn.cuda.gpu import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
@@ -84,7 +85,7 @@ def test_headers_of_the_host_are_put_aside_and_their_types_missed():
 def test_missing_headers_of_cuda_are_said_to_be_installed(monkeypatch):
     monkeypatch.setattr(nvrtc, "_headers", list)
     log = 'kernel.cu(1): catastrophic error: cannot open source file "cuda_fp16.h"\n'
-    (problem,) = nvrtc._problems(log, 80, "#include <cuda_fp16.h>")
+    (problem,) = nvrtc._problems(log, 80, flatten("#include <cuda_fp16.h>"))
     assert "pip install" in problem.message
 
 

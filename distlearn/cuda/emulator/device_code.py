@@ -103,26 +103,22 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-def without_host_code(source: str, options=(), names=()) -> str:
+def without_host_code(source: str, options=(), names=()) -> Flat:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
 
-    All kernels stay with what they need, and what `names` (name expressions of templates) need. So do all branches of
-    `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the first of each.
-    What has nothing of the host's comes back as it is.
+    Headers of its own are read in. All kernels stay with what they need, and what `names` (name expressions of templates)
+    need. So do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read
+    from the first of each. What has nothing of the host's comes back as it is.
     """
-    code = _first_branches(without_comments(source))
+    flat = flatten(source, options)
+    code = _first_branches(without_comments(flat.text))
     if unbalanced(code):
-        return source
+        return flat
     declarations = split(code)
     roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
     kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-    text = _blank(source, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
-    missing = flatten(source, options).missing
-
-    def without_host_header(match):
-        return match[0] if is_cuda_header(match[1] or match[2]) or (match[2] and match[2] not in missing) else ""
-
-    return INCLUDE.sub(without_host_header, text)
+    text = _blank(flat.text, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
+    return flat._replace(text=INCLUDE.sub(lambda m: m[0] if is_cuda_header(m[1] or m[2]) else "", text))
 
 
 def _first_branches(code: str) -> str:
@@ -181,13 +177,14 @@ def _spaces(text: str) -> str:
 
 
 def _blank(text: str, declarations) -> str:
-    """Blank declarations, except the directives between their lines: those count for what follows."""
+    """Blank declarations, except macros and conditions between their lines: those count for what follows."""
     out, at = [], 0
     for d in declarations:
         out.append(text[at : d.begin])
         part, last = text[d.begin : d.end], 0
         for match in DIRECTIVE.finditer(part):
-            out += [_spaces(part[last : match.start()]), match[0]]
+            pragma = re.match(r"[ \t]*#[ \t]*pragma\b", match[0])
+            out += [_spaces(part[last : match.start()]), _spaces(match[0]) if pragma else match[0]]
             last = match.end()
         out.append(_spaces(part[last:]))
         at = d.end

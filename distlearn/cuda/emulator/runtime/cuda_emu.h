@@ -41,6 +41,12 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #include "fast.h"
 #endif
 
+#ifndef __CUDACC__
+#define __CUDACC__ 1
+#endif
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 800
+#endif
 #define __global__
 #define __host__
 #define __device__
