@@ -29,7 +29,7 @@ def test_kernel(case):
         if checked:
             report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
             assert report.errors == [], str(report)
-            assert report.warnings == [], str(report)
+            assert [w.kind for w in report.warnings] == case.warnings, str(report)
         else:
             kernel(grid, block, given, shared_mem=case.shared_mem)
         for which, value in want.items():
@@ -42,7 +42,7 @@ def test_there_are_enough():
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
-@pytest.mark.parametrize("file", sorted({c.file for c in LAUNCHES}))
+@pytest.mark.parametrize("file", sorted({c.file for c in LAUNCHES} - {"nvcc.cu"}))  # which says why
 def test_files_compile_for_a_card(file):
     cases = [c for c in LAUNCHES if c.file == file]
     options = dict.fromkeys(o for c in cases for o in c.flags)

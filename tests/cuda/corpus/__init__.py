@@ -23,6 +23,7 @@ class Launch:
     shared_mem: int = 0
     options: tuple = ()
     constants: dict = field(default_factory=dict)
+    warnings: list = field(default_factory=list)
     rtol: float = 2e-5
     atol: float = 1e-5
 

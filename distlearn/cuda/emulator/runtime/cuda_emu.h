@@ -81,6 +81,21 @@ template <class T> struct DynamicShared {
 };
 }  // namespace emu
 
+namespace std {  // the compiler itself makes objects of this name: `for (int i : {1, 2})`
+template <class E> class initializer_list {
+    const E* first;
+    size_t n;
+    constexpr initializer_list(const E* p, size_t size) : first(p), n(size) {}
+
+public:
+    typedef E value_type;
+    constexpr initializer_list() : first(nullptr), n(0) {}
+    constexpr size_t size() const { return n; }
+    constexpr const E* begin() const { return first; }
+    constexpr const E* end() const { return first + n; }
+};
+}  // namespace std
+
 namespace emu_kernel {
 #include "vectors.h"
 #include "maths.h"
