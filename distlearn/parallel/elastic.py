@@ -15,7 +15,7 @@ import numpy as np
 from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
 from ..data import Batch, shard
 from ..trace import Clock
-from .base import params_on_root
+from .base import check_optimizer, params_on_root
 from .data import DataParallel
 from .state import copies, counters, generators, live_arrays, put, set_counters
 
@@ -113,6 +113,7 @@ class ElasticDataParallel:
     checkpointable = True
 
     def __init__(self, comm, model, loss, optimizer, **options):
+        check_optimizer(self, model, optimizer)
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
         self.clock: Clock = comm.clock
         self.members = list(range(comm.size))

@@ -439,8 +439,8 @@ def test_a_disk_that_is_full_does_not_end_training(tmp_path, monkeypatch):
 
 
 def test_a_state_of_another_model_changes_nothing():
-    strategy = Serial(a_model("mlp"), SoftmaxCrossEntropy(), None)
-    strategy.optimizer = Optimizer(strategy.model.params, RULES["momentum"](), 0.1)
+    model = a_model("mlp")
+    strategy = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.1))
     arrays, scalars = capture(strategy)
     before = {name: array.copy() for name, array in arrays.items()}
     wrong = {name: np.ones_like(array) for name, array in arrays.items()}

@@ -48,7 +48,9 @@ def a_model_to_deal(kind):
 def train_dealt(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
     model, loss, lr = a_model_to_deal(kind), SoftmaxCrossEntropy(), 0.05
     if strategy.startswith("zero"):
-        made = ZeRO(comm, model, loss, RULES[rule](), lr, stage=int(strategy[-1]), cap_bytes=500)
+        made = ZeRO(
+            comm, model, loss, Optimizer(model.params, RULES[rule](), lr), stage=int(strategy[-1]), cap_bytes=500
+        )
     else:
         kinds = {"tensor": TensorParallel, "pipeline": Pipeline, "data": DataParallel, "hybrid": hybrid}
         optimizer = Optimizer(model.params, RULES[rule](), lr)
