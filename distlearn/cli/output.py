@@ -7,6 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import click
+import numpy as np
+
+from ..train.history import SPLITS
 
 FILES = ("history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
 TIMELINE_STEPS = 3
@@ -79,7 +82,7 @@ def pipeline_step(trace) -> tuple[float, float]:
 
     The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
     """
-    from ..parallel.schedule import Action, actions_of
+    from ..parallel.pipeline.schedule import Action, actions_of
 
     mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)
     first = [i for i, (_, action) in enumerate(mine) if action == Action("F", 0, 0)]
@@ -106,15 +109,16 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
-    from ..parallel.schedule.traces import LANE
+    from ..parallel.pipeline.schedule.traces import LANE
     from ..trace import Trace
 
+    metric = next(iter(histories.values())).metric
     evaluated = [
         name
-        for name in ("train_accuracy", "val_accuracy", "test_accuracy")
-        if all(any(getattr(e, name) is not None for e in history.epochs) for history in histories.values())
+        for name in (f"{split}_{metric}" for split in SPLITS)
+        if all(np.isfinite(history.column(name)).any() for history in histories.values())
     ]
-    shown = evaluated if len(histories) == 1 else [name for name in evaluated if name == "val_accuracy"]
+    shown = evaluated if len(histories) == 1 else [name for name in evaluated if name.startswith("val_")]
     drawn = histories if len(histories) > 1 else next(iter(histories.values()))
     figures = {"curves.png": viz.plot_history(drawn, y=("loss", *shown))}
     if len(trace):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import click
 import numpy as np
 
-from ..comm import Network, RankError, Roofline, SimWorld
+from ..comm import Network, RankError
+from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import DivergedError, Result, Settings, train
 from .progress import make_progress

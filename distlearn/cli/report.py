@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ..nn.metrics import format_metric, metric_title
 from ..train.program import learning_rate
 from .console import console, say
 from .output import draw, write_json
@@ -55,9 +56,9 @@ def row(run, serial) -> dict:
     if serial is not None:
         speedup = serial.history.last.seconds / last.seconds if last.seconds > 0 else None
         made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.place.size)}
-    accuracies = {name: percent(getattr(last, f"{name}_accuracy")) for name in ("train", "val", "test")}
-    names = {"train": "train accuracy", "val": "validation", "test": "test"}
-    return made | {names[k]: v for k, v in accuracies.items()} | {"communication": percent(run.share)}
+    names = {f"train {metric_title(last.metric)}": last.train, "validation": last.val, "test": last.test}
+    made |= {name: format_metric(last.metric, value) for name, value in names.items()}
+    return made | {"communication": percent(run.share)}
 
 
 def percent(share) -> str | None:

@@ -8,7 +8,7 @@ import click
 
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
-from ..parallel.schedule import SCHEDULES
+from ..parallel.pipeline.schedule import SCHEDULES
 from ..train import MODELS, STRATEGIES, Settings
 from .console import plain_errors
 from .options import WORLDS, parse_numbers, parse_sizes, require_positive

@@ -42,7 +42,13 @@ def count_cores() -> int:
     return cores
 
 
-def poll(done, nbytes: float = 0, timeout: float | None = None, spin: float = CROWDED_SPIN_SECONDS) -> bool:
+def poll(
+    done,
+    nbytes: float = 0,
+    timeout: float | None = None,
+    spin: float = CROWDED_SPIN_SECONDS,
+    on_nap=None,
+) -> bool:
     """Call `done()` until it says yes; return False if that took longer than `timeout` seconds.
 
     Parameters
@@ -55,6 +61,8 @@ def poll(done, nbytes: float = 0, timeout: float | None = None, spin: float = CR
         [s]; no limit by default.
     spin : float
         How long to ask without a pause [s].
+    on_nap : callable, optional
+        Called as `on_nap(seconds)` before each nap, with the time waited so far.
     """
     if done():
         return True
@@ -65,6 +73,8 @@ def poll(done, nbytes: float = 0, timeout: float | None = None, spin: float = CR
         if timeout is not None and waited > timeout:
             return False
         if waited > brisk:
+            if on_nap is not None:
+                on_nap(waited)
             time.sleep(min(LONGEST_NAP, waited / 10))
         elif waited > spin:
             _give_way()

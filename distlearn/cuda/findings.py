@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# In the order of `enum Kind` in emulator/findings.h.
+# In the order of `enum Kind` in emulator/runtime/findings.h.
 KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
@@ -72,7 +72,7 @@ def describe(raw: dict, regions: list[dict], sites, lines: list[str]) -> Finding
     Parameters
     ----------
     raw : dict
-        As `emulator/launch_io.h` wrote it.
+        As `emulator/runtime/launch_io.h` wrote it.
     regions, sites : list
         Arrays and places that its numbers stand for.
     lines : list of str

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, fast, program, source, translate
-from distlearn.cuda.build import Build, build
-from distlearn.cuda.compilers import find_compiler
+from distlearn.cuda import arguments
+from distlearn.cuda.emulator import fast, program, source, translate
+from distlearn.cuda.emulator.build import Build, build
+from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from distlearn.cuda.source import lines_of
+from distlearn.cuda.emulator.source import lines_of
 
 GOOD, BAD = "#1b7837", "#b2182b"  # told apart in greyscale, too: the words say it as well
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from distlearn.cuda.emulator.source import lines_of
 from distlearn.cuda.findings import Finding, describe, merge
-from distlearn.cuda.source import lines_of
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
 SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more

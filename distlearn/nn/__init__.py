@@ -4,31 +4,38 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
 `model.forward` trains, `model.eval().forward` predicts. Images are (batch, height, width, channels), sequences
 (batch, time, values).
 
-- what a layer is: `base` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
+- what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
   `gru`, `shape`
-- layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese), `recompute`
-- whole networks: `models` (`build(name)`), `loss`
-- what they cost: `summary` and `memory_report` count, `profile`, `sweep` and `skinny` measure,
-  `conv_cost` and `count_operations` are exact
-- smaller networks: `compress` (weight sharing), `quantize` (8-bit integers)
-- arrays that behave like a GPU's without one: `strict`
+- layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
+- whole networks: `models` (`build(name)`), `loss`, `metrics`
+- the convolution's fast ways on a CPU: `fused`
+- what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
+- fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
 """
 
 from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
-from .base import Layer, Param, move, nbytes, parameter_count, walk
 from .branch import Parallel, Residual, Siamese
-from .compress import Clustered, Compressed, cluster, share_weights
+from .compression.clustering import Clustered, Compressed, cluster, share_weights
+from .compression.quantization import quantize
+from .compression.recomputation import Recompute
 from .container import Sequential
 from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
-from .count import count_operations
+from .costs.count import count_operations
+from .costs.memory import Memory, memory_report
+from .costs.profile import Profile, profile
+from .costs.skinny import skinny_products
+from .costs.strict import StrictArray
+from .costs.summary import Summary, summary
+from .costs.sweep import profile_sweep
 from .dropout import Dropout
 from .embedding import Embedding
 from .gru import GRU
+from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
-from .memory import Memory, memory_report
+from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
     MLP,
     MODELS,
@@ -48,16 +55,9 @@ from .models import (
 )
 from .norm import BatchNorm, LayerNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
-from .profile import Profile, profile
-from .quantize import quantize
-from .recompute import Recompute
 from .recurrent import RNN
 from .response import LocalResponseNorm
 from .shape import Flatten, Identity, Reshape
-from .skinny import skinny_products
-from .strict import StrictArray
-from .summary import Summary, summary
-from .sweep import profile_sweep
 
 keep_memory()
 
@@ -66,6 +66,7 @@ __all__ = [
     "ALGORITHMS",
     "GRU",
     "LOSSES",
+    "METRICS",
     "MLP",
     "MODELS",
     "RNN",
@@ -92,8 +93,10 @@ __all__ = [
     "Linear",
     "LocalResponseNorm",
     "MaxPool",
+    "MeanLoss",
     "MeanSquaredError",
     "Memory",
+    "Metric",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
@@ -121,6 +124,7 @@ __all__ = [
     "conv_cost",
     "count_operations",
     "keep_memory",
+    "make_metric",
     "memory_report",
     "move",
     "nbytes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..backend import get_xp
-from .base import Layer
+from .layer import Layer
 
 
 class _Elementwise(Layer):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..backend import get_xp
-from .base import Layer, describe
 from .container import Container
+from .layer import Layer, describe
 
 
 class Parallel(Container):

@@ -8,8 +8,8 @@ from weakref import WeakKeyDictionary
 
 from ..backend import can_launch
 from .activation import ReLU
-from .base import Layer
 from .conv import Conv2d
+from .layer import Layer
 from .linear import Linear
 from .pool import MaxPool
 
@@ -24,7 +24,6 @@ class Container(Layer):
 
     def __init__(self, layers: list[Layer]):
         self.layers = list(layers)
-        self.params = []
         for i, layer in enumerate(self.layers):
             if not hasattr(layer, "forward"):
                 raise TypeError(
@@ -32,11 +31,10 @@ class Container(Layer):
                     f"those of a list as {type(self).__name__}(*layers)"
                 )
             layer.name = layer.name or f"{i}.{type(layer).__name__}"
-            for p in layer.params:
-                if any(p is q for q in self.params):  # tied: the same Param in two layers is one parameter
-                    continue
-                p.name = f"{i}.{p.name}"
-                self.params.append(p)
+        self.params = []
+        for p, name in _named_params(self):
+            p.name = name
+            self.params.append(p)
 
     @property
     def children(self):
@@ -66,6 +64,42 @@ class Container(Layer):
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+def _named_params(container):
+    """Every parameter once, with its path from the container: a tied one is named after its first place."""
+    named = {}
+    for i, layer in enumerate(container.layers):
+        inside = _named_params(layer) if isinstance(layer, Container) else _own_names(layer, i)
+        for p, name in inside:
+            named.setdefault(id(p), (p, f"{i}.{name}"))
+    return list(named.values())
+
+
+def _own_names(layer, i):
+    """Parameters of a layer that is no container, by the names that it gave them."""
+    names = [p.local_name for p in layer.params]
+    if len(set(names)) < len(names):  # it may hold a container, which has numbered them
+        names = [p.name for p in layer.params]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"layer {i}, {layer!r}, has several parameters named {twice!r}, expected a name of its own for each; "
+            "layers inside a layer get one if they are put into a Sequential"
+        )
+    return zip(layer.params, names, strict=True)
+
+
+def check_unique_names(model) -> None:
+    """Raise unless every parameter has a name of its own: arrays are gathered, saved and loaded by name."""
+    names = [p.name for p in model.params]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"{names.count(twice)} parameters of the model are named {twice!r}, expected a name of its own for each. "
+            "A container names the parameters of its layers after their places; layers that were put into another "
+            "container since have the names of that one: give it copies (copy.deepcopy)"
+        )
 
 
 class Sequential(Container):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..backend import get_xp
-from .base import Layer
+from .layer import Layer
 from .shape import Identity
 
 

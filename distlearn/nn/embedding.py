@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backend import get_xp
 from . import init
-from .base import Layer, Param, check_positive, describe
+from .layer import Layer, Param, check_positive, describe
 
 
 class Embedding(Layer):

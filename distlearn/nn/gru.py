@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..backend import get_xp
 from . import init, ops
-from .base import Param
+from .layer import Param
 from .recurrent import Recurrent, swap
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from . import init, ops
-from .base import Layer, Param, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
 class Linear(Layer):

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ..backend import can_launch, get_xp
+from .metrics import METRICS, PairAccuracy, make_metric
 
 
 class SoftmaxCrossEntropy:
@@ -20,7 +21,15 @@ class SoftmaxCrossEntropy:
               \qquad \frac{\partial L}{\partial z_{ij}} = \frac{p_{ij} - [j = y_i]}{n}
 
     The largest logit of each row is subtracted first, so that no exponential overflows.
+
+    Parameters
+    ----------
+    metric : str or Metric
+        What a model that is trained with it is judged by: "accuracy", or "perplexity" for a language model.
     """
+
+    def __init__(self, metric="accuracy"):
+        self.metric = make_metric(metric)
 
     def __call__(self, logits, labels, n=None):
         """Return the loss and its gradient.
@@ -124,6 +133,8 @@ class MeanSquaredError:
     d is the number of values a sample has.
     """
 
+    metric = METRICS["rmse"]()
+
     def __call__(self, y, targets, n=None):
         """Return the loss and its gradient.
 
@@ -174,6 +185,7 @@ class ContrastiveLoss:
         if not margin > 0:
             raise ValueError(f"ContrastiveLoss: margin is {margin!r}, expected a distance above 0")
         self.margin = margin
+        self.metric = PairAccuracy(margin)
 
     def __call__(self, y, similar, n=None):
         """Return the loss and its gradient.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import get_xp
 from . import ops
-from .base import Layer, Param, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
 class _Scaled(Layer):

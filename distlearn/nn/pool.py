@@ -6,7 +6,7 @@ import math
 
 from ..backend import get_xp
 from . import ops
-from .base import Layer, check_shape, describe
+from .layer import Layer, check_shape, describe
 
 
 class _Pool(Layer):

@@ -14,7 +14,7 @@ import math
 
 from ..backend import get_xp
 from . import init, ops
-from .base import Layer, Param, check_dtype, check_positive, check_shape
+from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
 class Recurrent(Layer):

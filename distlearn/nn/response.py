@@ -11,7 +11,7 @@ import math
 
 from ..backend import get_xp
 from . import ops
-from .base import Layer
+from .layer import Layer
 
 ALIVE = 8
 """Arrays that are in use at a time, about."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .base import Layer
+from .layer import Layer
 
 
 class Flatten(Layer):

@@ -5,8 +5,8 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .clip import clip_by_norm, clip_by_value, global_norm
-from .mixed import MixedPrecision
+from .clipping import clip_by_norm, clip_by_value, global_norm
+from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .optimizer import Optimizer
 from .rule import Rule

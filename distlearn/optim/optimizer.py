@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Literal
 
-from ..nn.base import Param
-from .clip import clip_by_norm, global_norm
+from ..nn.layer import Param
+from .clipping import clip_by_norm, global_norm
 from .rule import Rule, apply, memory_of, needs_whole
 from .schedules import as_schedule
 

@@ -15,9 +15,9 @@ import numpy as np
 from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
 from ..data import Batch, shard
 from ..trace import Clock
-from .base import check_optimizer, params_on_root
-from .data import DataParallel
-from .state import copies, counters, generators, live_arrays, put, set_counters
+from .checkpoint.state import copies, counters, generators, live_arrays, put, set_counters
+from .data.data_parallel import DataParallel
+from .strategy import check_optimizer, params_on_root
 
 LOST = (PeerLostError, RevokedError)
 
@@ -95,7 +95,8 @@ class ElasticDataParallel:
     Examples
     --------
     >>> from distlearn import data, nn, optim
-    >>> from distlearn.comm import Failure, Network, Roofline, SimWorld
+    >>> from distlearn.sim import Failure, Roofline, SimWorld
+    >>> from distlearn.comm import Network
     >>> from distlearn.train import fit
     >>> digits = data.load("digits")
     >>> def program(comm):

@@ -15,12 +15,12 @@ import numpy as np
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..nn import Sequential
-from .base import check_optimizer, share_params, summed_norm, update
-from .codecs import Codec
-from .pipeline import Pipeline
-from .reducer import GradientReducer
-from .stages import layer_costs
-from .state import copies
+from .checkpoint.state import copies
+from .data.codecs import Codec
+from .data.reducer import GradientReducer
+from .pipeline.pipeline import Pipeline
+from .pipeline.stages import layer_costs
+from .strategy import check_optimizer, share_params, summed_norm, update
 from .tensor import (
     DealtState,
     Place,

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm import Phantom
-from ..nn.base import Layer, Param, move, walk
 from ..nn.container import Sequential, in_running_order
-from .codecs import Codec
+from ..nn.layer import Layer, Param, move, walk
+from ..sim import Phantom
+from .data.codecs import Codec
 from .tensor import TensorLayer
 
 

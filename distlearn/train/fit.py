@@ -7,38 +7,48 @@ import math
 import numpy as np
 
 from .. import data as datasets
-from ..backend import get_xp
+from ..backend import get_xp, to_numpy
+from ..nn.metrics import make_metric
 from .history import History, Progress
 from .saving import Saving
 
 
-def evaluate(strategy, x, y, batch_size: int = 4096) -> float:
-    """Return the share of samples that the model classifies rightly; each rank looks at its part.
+def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
+    """Measure how good the model is on a set of samples; each rank looks at its part.
 
     Parameters
     ----------
     strategy : Strategy
     x : (n, ...) array
-    y : (n,) array of int
+    y : (n, ...) array
+        Labels or targets, as the loss takes them.
     batch_size : int
         Samples of one forward pass.
+    metric : Metric or str, optional
+        By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
 
     Returns
     -------
-    accuracy : float
-        From 0 to 1; NaN for an empty set. One all-reduce of one number.
+    value : float
+        Over all samples, equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two
+        numbers.
     """
+    if len(x) != len(y):
+        raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected as many of both")
+    if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+        raise ValueError(f"evaluate: batch_size is {batch_size!r}, expected a whole number, 1 or more")
+    metric = make_metric(metric, strategy.loss)
     if len(x) == 0:
         return math.nan
     mine = datasets.shard(len(x), strategy.rank, strategy.size, allow_empty=True)
-    right, most = 0, -(-len(x) // strategy.size)
+    sums, most = np.zeros(2), -(-len(x) // strategy.size)
     for start in range(mine.start, mine.start + most, batch_size):  # equally often on all: they may predict together
         part = slice(start, min(start + batch_size, mine.stop))
         empty = part.start >= part.stop
-        logits = strategy.predict(x[:1] if empty else x[part])
-        right += 0 if empty else int((logits.argmax(axis=1) == y[part]).sum())
-    counts = strategy.total(get_xp(x).array([right, mine.stop - mine.start], dtype=np.float64))
-    return float(counts[0] / counts[1])
+        outputs = strategy.predict(x[:1] if empty else x[part])
+        if not empty:
+            sums += metric.count(outputs, y[part])
+    return metric.value(*to_numpy(strategy.total(get_xp(x).asarray(sums))).tolist())
 
 
 def fit(
@@ -49,6 +59,7 @@ def fit(
     batch_size: int,
     seed: int = 0,
     evaluate_every: int = 1,
+    metric=None,
     report=None,
     checkpoints=None,
     every: int = 0,
@@ -67,7 +78,9 @@ def fit(
     seed : int
         Order of the samples depends on (seed, epoch) alone, not on the number of ranks.
     evaluate_every : int
-        Accuracies on the train, validation and test sets every so many epochs and after the last; 0 for never.
+        Measure the metric on the train, validation and test sets every so many epochs and after the last; 0 for never.
+    metric : Metric or str, optional
+        By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
     checkpoints : CheckpointStore, optional
@@ -87,6 +100,7 @@ def fit(
     for name, value in (("epochs", epochs), ("batch_size", batch_size)):
         if not isinstance(value, (int, np.integer)) or value < 1:
             raise ValueError(f"fit: {name} is {value!r}, expected a whole number, 1 or more")
+    metric = make_metric(metric, strategy.loss)
     rank, size = strategy.rank, strategy.size
     if size > len(dataset.x_train):
         raise ValueError(f"fit: {size} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
@@ -111,21 +125,12 @@ def fit(
         if now.epoch + 1 == epochs and hasattr(strategy, "finish"):
             strategy.finish()
         now.seconds += strategy.clock.now() - began
-        accuracies = ()
+        values = ()
         if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
-            accuracies = [evaluate(strategy, *part) for part in _parts(dataset)]
-        now.end_epoch(accuracies)
+            values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
+        now.end_epoch(metric.name, values)
     now.history.recoveries = list(getattr(strategy, "recoveries", ()))
     return now.history
-
-
-def _parts(dataset):
-    """The three (x, y) on which accuracy is measured."""
-    return (
-        (dataset.x_train, dataset.y_train),
-        (dataset.x_val, dataset.y_val),
-        (dataset.x_test, dataset.y_test),
-    )
 
 
 class DivergedError(ArithmeticError):

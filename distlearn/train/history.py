@@ -8,9 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..nn.metrics import format_metric, metric_title
+
+SPLITS = ("train", "val", "test")
+
 
 class Epoch(NamedTuple):
-    """How training stood after one epoch. Accuracies are shares from 0 to 1, None where not evaluated."""
+    """How training stood after one epoch.
+
+    What `metric` measures can be had by its name as well: `epoch.test_accuracy`, `epoch.val_perplexity`.
+
+    Examples
+    --------
+    >>> epoch = Epoch(1, 0.5, 100, 2.0, test=31.5, metric="perplexity")
+    >>> epoch.test, epoch.test_perplexity, epoch.train_perplexity
+    (31.5, 31.5, None)
+    """
 
     epoch: int
     seconds: float
@@ -18,10 +31,35 @@ class Epoch(NamedTuple):
     samples: int
     """Samples of the global batches trained on since the start."""
     loss: float
-    """Mean training loss over the epoch's samples."""
-    train_accuracy: float | None = None
-    val_accuracy: float | None = None
-    test_accuracy: float | None = None
+    """Mean training loss over the epoch's samples, each measured in its step."""
+    train: float | None = None
+    """The metric on the training set; None where not evaluated, NaN of an empty set."""
+    val: float | None = None
+    test: float | None = None
+    metric: str = "accuracy"
+
+    def __getattr__(self, name: str):
+        split, _, metric = name.partition("_")
+        if split not in SPLITS or name.startswith("__"):
+            raise AttributeError(f"Epoch has no {name!r}")
+        if metric != self.metric:
+            raise AttributeError(f"Epoch has no {name!r}: its metric is {self.metric}, see {split}_{self.metric}")
+        return getattr(self, split)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all values, those of the metric by its name."""
+        return ("epoch", "seconds", "samples", "loss", *(f"{split}_{self.metric}" for split in SPLITS))
+
+    def as_dict(self) -> dict:
+        """Return the values by column."""
+        return dict(zip(self.columns, self, strict=False))
+
+    @classmethod
+    def from_dict(cls, values: dict) -> Epoch:
+        """Make it again from `as_dict()`."""
+        metric = next(name for name in values if name.startswith("train_")).removeprefix("train_")
+        return cls(*values.values(), metric=metric)
 
 
 @dataclass
@@ -45,16 +83,23 @@ class History:
         if not self.epochs:
             return f"History({len(self.losses)} steps, no epoch)"
         last = self.last
-        names = ("train", "val", "test")
-        shares = [(name, getattr(last, f"{name}_accuracy")) for name in names]
-        known = "".join(f", {name} accuracy {share:.1%}" for name, share in shares if share is not None)
+        known = "".join(
+            f", {split} {metric_title(last.metric)} {format_metric(last.metric, value)}"
+            for split in SPLITS
+            if (value := getattr(last, split)) is not None and not math.isnan(value)
+        )
         lost = f", {len(self.recoveries)} recoveries" if self.recoveries else ""
         return f"History({len(self.epochs)} epochs, {last.seconds:.3g} s: loss {last.loss:.3g}{known}{lost})"
 
+    @property
+    def metric(self) -> str:
+        """Name of what was measured on the three sets."""
+        return self.last.metric
+
     def column(self, name: str) -> np.ndarray:
         """Return one field of all epochs as an array (NaN where it was not evaluated)."""
-        if name not in Epoch._fields:
-            raise ValueError(f"History.column: {name!r}, expected one of {', '.join(Epoch._fields)}")
+        if self.epochs and name not in self.last.columns:
+            raise ValueError(f"History.column: {name!r}, expected one of {', '.join(self.last.columns)}")
         return np.array([math.nan if (v := getattr(e, name)) is None else v for e in self.epochs], float)
 
     @property
@@ -80,7 +125,7 @@ class History:
 
     def as_dicts(self) -> list[dict]:
         """Epochs as dictionaries, ready for JSON or a table."""
-        return [e._asdict() for e in self.epochs]
+        return [e.as_dict() for e in self.epochs]
 
 
 @dataclass
@@ -116,11 +161,11 @@ class Progress:
         self.samples += n
         self.step += 1
 
-    def end_epoch(self, accuracies=()) -> None:
-        """Write an epoch into the history, and begin the next."""
+    def end_epoch(self, metric: str, values=()) -> None:
+        """Write an epoch into the history, with the metric's values on the three sets, and begin the next."""
         self.epoch += 1
         loss = self.loss_sum / self.seen
-        self.history.epochs.append(Epoch(self.epoch, self.seconds, self.samples, loss, *accuracies))
+        self.history.epochs.append(Epoch(self.epoch, self.seconds, self.samples, loss, *values, metric=metric))
         self.loss_sum, self.seen = 0.0, 0
 
     _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
@@ -133,5 +178,5 @@ class Progress:
     def from_dict(cls, numbers: dict, losses) -> Progress:
         """Make it again from `as_dict()` and the losses."""
         numbers = dict(numbers)
-        history = History([Epoch(**e) for e in numbers.pop("epochs")], [float(x) for x in losses])
+        history = History([Epoch.from_dict(e) for e in numbers.pop("epochs")], [float(x) for x in losses])
         return cls(**numbers, history=history)

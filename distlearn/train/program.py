@@ -14,7 +14,7 @@ from ..backend import to_device
 from ..comm.protocol import CutOffError
 from ..nn import MLP, SoftmaxCrossEntropy
 from ..nn import build as build_model
-from ..nn.base import move
+from ..nn.layer import move
 from ..optim import RULES, WarmUp, scaled_lr
 from ..parallel import CheckpointStore
 from .fit import History, fit

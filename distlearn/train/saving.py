@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 
-from ..parallel.checkpoint import CheckpointStore, CheckpointWarning
-from ..parallel.checkpoint_file import Checkpoint
-from ..parallel.state import all_generators, capture, live_arrays, restore
+from ..parallel.checkpoint.file import Checkpoint
+from ..parallel.checkpoint.state import all_generators, capture, live_arrays, restore
+from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
 from .history import Progress
 
 _LOSSES = "history/losses"

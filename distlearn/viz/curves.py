@@ -1,4 +1,4 @@
-"""Learning curves: loss and accuracy of one run, or of several side by side or on top of each other."""
+"""Learning curves: loss and metric of one run, or of several side by side or on top of each other."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..nn.metrics import format_metric, is_share, metric_title
 from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled
 from .units import count_axis, share_axis, time_axis
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
-Y_NAMES = {
-    "loss": "training loss",
-    "train_accuracy": "training accuracy",
-    "val_accuracy": "validation accuracy",
-    "test_accuracy": "test accuracy",
-}
+SETS = {"train": "training", "val": "validation", "test": "test"}
 SAME = 0.02
 """Curves that stay so close together, as a share of the panel's range, count as lying on top of each other."""
 MOST = 9.0
@@ -37,8 +33,8 @@ class _Curve(NamedTuple):
 
 
 @styled
-def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, axes=None, title=None):
-    """Draw learning curves: a panel for the loss, a panel for the accuracies.
+def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None):
+    """Draw learning curves: a panel for the loss, a panel for the metric.
 
     Runs on top of each other are drawn from a broad light one to a narrow dark one, so that all stay visible.
 
@@ -48,8 +44,9 @@ def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, a
         One run, or runs by label. A `Result` of `train` will do, too.
     x : {"epoch", "seconds", "samples", "step"}
         What training is measured by; with "step" the loss is that of every single step.
-    y : str or sequence of str
-        Any of "loss", "train_accuracy", "val_accuracy", "test_accuracy".
+    y : str or sequence of str, optional
+        Any of "loss" and the columns of the runs' metric: "train_accuracy", "val_accuracy", "test_accuracy" of a
+        classifier. By default "loss" and the metric on the validation set.
     ax : Axes, optional
         Where to draw, if there is one panel.
     axes : sequence of Axes, optional
@@ -65,10 +62,11 @@ def plot_history(histories, *, x="epoch", y=("loss", "val_accuracy"), ax=None, a
     Raises
     ------
     ValueError
-        If there is nothing to draw: no runs, a run without epochs, accuracies that were never evaluated.
+        If there is nothing to draw: no runs, a run without epochs, a metric that was never evaluated; and for runs that
+        were measured by different metrics.
     """
     runs = _runs(histories)
-    panels = _panels(y)
+    panels = _panels(y, _metric_of(runs))
     if x not in X_NAMES:
         raise ValueError(f"plot_history: x is {x!r}, expected one of {', '.join(X_NAMES)}")
     curves = [_curves(runs, x, names) for names in panels]
@@ -102,16 +100,38 @@ def _runs(histories) -> dict:
     return runs
 
 
-def _panels(y) -> list[list[str]]:
-    """Names of the quantities by panel: loss and accuracies do not share an axis."""
-    names = [y] if isinstance(y, str) else list(y)
+def _metric_of(runs) -> str:
+    """The metric that all runs were measured by."""
+    by = {label: run.metric for label, run in runs.items()}
+    if len(set(by.values())) > 1:
+        told = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
+        raise ValueError(f"plot_history: {told.replace(' by ', ' was measured by ', 1)}; draw them one by one")
+    return next(iter(by.values()))
+
+
+def _panels(y, metric: str) -> list[list[str]]:
+    """Names of the quantities by panel: loss and metric do not share an axis."""
+    known = ("loss", *(f"{split}_{metric}" for split in SETS))
+    names = ["loss", f"val_{metric}"] if y is None else [y] if isinstance(y, str) else list(y)
     for name in names:
-        if name not in Y_NAMES:
-            raise ValueError(f"plot_history: y is {name!r}, expected one of {', '.join(Y_NAMES)}")
+        if name not in known:
+            raise ValueError(f"plot_history: y is {name!r}, expected one of {', '.join(known)}")
     panels = [[n for n in names if n == "loss"], [n for n in names if n != "loss"]]
     if not names:
-        raise ValueError(f"plot_history: y is empty, expected some of {', '.join(Y_NAMES)}")
+        raise ValueError(f"plot_history: y is empty, expected some of {', '.join(known)}")
     return [panel for panel in panels if panel]
+
+
+def _title(name: str) -> str:
+    """A quantity in words: "validation accuracy"."""
+    if name == "loss":
+        return "training loss"
+    split, _, metric = name.partition("_")
+    return f"{SETS[split]} {metric_title(metric)}"
+
+
+def _split(name: str) -> str:
+    return SETS[name.partition("_")[0]]
 
 
 def _targets(ax, axes, n: int) -> list:
@@ -122,7 +142,7 @@ def _targets(ax, axes, n: int) -> list:
     if given is None:
         return new_axes(n, figsize=(4.8 * n if n > 1 else 6.4, 3.6))
     if len(given) != n:
-        raise ValueError(f"plot_history: {len(given)} axes for {n} panels (loss and accuracy each take one)")
+        raise ValueError(f"plot_history: {len(given)} axes for {n} panels (loss and metric each take one)")
     return given
 
 
@@ -155,7 +175,7 @@ def _points(run, x: str, name: str):
 def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, markers: bool) -> None:
     """Draw the lines of one panel and say which is which."""
     for c in curves:
-        label = ", ".join(filter(None, [c.label, Y_NAMES[c.name].partition(" ")[0] if several_names else ""]))
+        label = ", ".join(filter(None, [c.label, _split(c.name) if several_names else ""]))
         look = dict(runs[c.run])
         if len(runs) == 1:  # colours tell quantities apart, where there are no runs to tell apart
             look |= {"color": COLORS[c.part], "marker": MARKERS[c.part]}
@@ -243,7 +263,7 @@ def _name_crowds(targets) -> None:
 def _finding(runs, names) -> str:
     """What a panel shows, in a line."""
     if len(runs) > 1:
-        return f"{(Y_NAMES[names[0]] if len(names) == 1 else 'accuracy').capitalize()} of {len(runs)} runs"
+        return f"{_first_upper(_panel_title(names))} of {len(runs)} runs"
     (run,) = runs.values()
     values = [run.column(name)[np.isfinite(run.column(name))] for name in names]
     if names == ["loss"]:
@@ -251,8 +271,18 @@ def _finding(runs, names) -> str:
             return f"Loss is {values[0][0]:.3g} after one epoch"
         verb = "falls" if values[0][-1] < values[0][0] else "goes"
         return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
-    ends = [f"{Y_NAMES[name].partition(' ')[0]} {v[-1]:.1%}" for name, v in zip(names, values, strict=True)]
-    return f"Accuracy at the end: {', '.join(ends if len(ends) < 3 else ends[-1:])}"  # three are wider than the panel
+    ends = [f"{_split(name)} {format_metric(run.metric, v[-1])}" for name, v in zip(names, values, strict=True)]
+    shown = ", ".join(ends if len(ends) < 3 else ends[-1:])  # three are wider than the panel
+    return f"{_first_upper(metric_title(run.metric))} at the end: {shown}"
+
+
+def _panel_title(names) -> str:
+    """What the y axis of a panel counts."""
+    return _title(names[0]) if len(names) == 1 else metric_title(names[0].partition("_")[2])
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _label(ax, x, names, longest: float) -> None:
@@ -263,7 +293,7 @@ def _label(ax, x, names, longest: float) -> None:
         count_axis(ax.xaxis, X_NAMES[x])
         if longest <= 1:  # a single epoch or step: the axis would count hundredths of it
             ax.set_xlim(0, 2)
-    if names == ["loss"]:
-        ax.set_ylabel(Y_NAMES["loss"])
+    if names == ["loss"] or not is_share(names[0].partition("_")[2]):
+        ax.set_ylabel(_panel_title(names))
     else:
-        share_axis(ax.yaxis, Y_NAMES[names[0]] if len(names) == 1 else "accuracy")
+        share_axis(ax.yaxis, _panel_title(names))

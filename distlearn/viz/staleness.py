@@ -145,7 +145,7 @@ def plot_recovered(runs, *, ax=None, title=None):
     (ax,) = new_axes(figsize=(7.2, 4.2)) if ax is None else (ax,)
     for i, (name, by_size) in enumerate(runs.items()):
         workers = sorted(by_size)
-        values = np.array([[run.curve["accuracy"][-1] for run in by_size[n]] for n in workers])
+        values = np.array([[run.curve["test_accuracy"][-1] for run in by_size[n]] for n in workers])
         _line(ax, workers, values, label=name, color=COLORS[i % 6], linestyle=LINES[i % 6], marker="o")
     _workers_axis(ax, np.array(workers))
     share_axis(ax.yaxis, "test accuracy")
@@ -157,7 +157,9 @@ def plot_recovered(runs, *, ax=None, title=None):
 def _recovered_finding(runs) -> str:
     """Say what the first rate and the best one come to with the most workers."""
     most = max(next(iter(runs.values())))
-    ends = {name: float(np.median([r.curve["accuracy"][-1] for r in by_size[most]])) for name, by_size in runs.items()}
+    ends = {
+        name: float(np.median([r.curve["test_accuracy"][-1] for r in by_size[most]])) for name, by_size in runs.items()
+    }
     (first, low), best = next(iter(ends.items())), max(ends, key=ends.get)
     if best == first:
         return "What rates that know the staleness recover"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..comm.protocol import CommError, RankError
-from ..parallel.checkpoint import CheckpointStore
+from ..parallel.checkpoint.store import CheckpointStore
 from .progress import Bar
 
 

@@ -14,9 +14,9 @@ import sys
 import time
 import traceback
 
-from ..comm.best import best
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
+from ..comm.select_backend import best
 from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import text_of_error

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..comm.protocol import CommTimeoutError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
+OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 
@@ -41,7 +41,8 @@ class Outcome:
     Attributes
     ----------
     status : str
-        "returned", "raised", "interrupted" (by us), "died" (its process), "silent" (could not be interrupted).
+        "returned", "early" (it returned, and was interrupted while it waited for the others to), "raised",
+        "interrupted" (by us), "died" (its process), "silent" (could not be interrupted).
     ended : float
         When, on the run's clock.
     error : str
@@ -181,11 +182,15 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "",
         original, lost = pickle.loads(first.original) if first.original else None, False
     elif timeout is not None:
         late = [o for o in outcomes if o.status in ("interrupted", "silent")]
+        late = late or [o for o in outcomes if o.status == "early"]
         lost = stalled
         if stalled:
             late.sort(key=lambda o: bool(o.waits_for))
         first, kind = late[0], RankTimeoutError
-        text = _no_progress(late, timeout) if stalled else _too_late(late, len(outcomes), timeout)
+        text = _no_progress(late, timeout) if stalled else _too_late(late, outcomes, timeout)
+    elif not silent:
+        first = next(o for o in outcomes if o.status in ("interrupted", "early"))
+        text = f"was interrupted from outside (SIGINT): it {where(first)}"
     else:
         first = silent[0]
         text = f"does not react any more: it {where(first)}"
@@ -217,14 +222,14 @@ def _ranks(outcomes) -> str:
     return f"{'Ranks' if len(outcomes) > 1 else 'Rank'} {numbers}"
 
 
-def _too_late(late, size, timeout) -> str:
-    rest = size - len(late)
-    back = "" if rest == 0 else "; the other one had" if rest == 1 else f"; the other {rest} had"
+def _too_late(late, outcomes, timeout) -> str:
     head = f"has not returned after {timeout:g} s"
     if len(late) > 1:
-        head += f", nor has {_ranks(late[1:]).lower()}" if len(late) == 2 else f", nor have {_ranks(late[1:]).lower()}"
+        head += f", nor {'has' if len(late) == 2 else 'have'} {_ranks(late[1:]).lower()}"
+    if back := [o for o in outcomes if o not in late]:
+        head += f"; {_ranks(back).lower()} had returned"
     lines = [f"  rank {o.rank} {where(o)}" for o in late]
-    return "\n".join([head + back + ":", *lines])
+    return "\n".join([f"{head}:", *lines])
 
 
 def surface(error: BaseException):

@@ -179,33 +179,38 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     interrupts = Interrupts()
     rank, copies = _worlds[key]
     reporter = Reporter(_publish)
-    outcome, value, comm = Outcome(rank), b"", None
+    outcome, value, comm = Outcome(rank, "interrupted"), b"", None
     try:
         if order["cwd"]:
             os.chdir(order["cwd"])
         if copies is None:
             comm = _unconnected(rank, order["size"], reporter)
         else:
-            from ..comm.best import best
             from ..comm.mpi import MPIComm
+            from ..comm.select_backend import best
 
             copies.free(order["free"])
             comm = best(MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"]))
         value = _call(comm, payload)
+        outcome.status = "early"
         if copies is not None:
-            _finish(comm, interrupts)
+            comm.end()
+        outcome.status = "returned"
         interrupts.disarm()
     except BaseException as error:
         interrupts.disarm()
         getattr(comm, "abort", lambda: None)()  # on a GPU a collective that the others never join would run for ever
-        outcome.status = "interrupted" if interrupts.struck else "raised"
+        if not interrupts.struck:
+            outcome.status = "raised"
         outcome.error, outcome.original = text_of_error(error, rank), pickled(error)
         outcome.frames = interrupts.frames or frames_of_error(error)
         value = b""
     if comm is not None:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
         waits_for = comm.activity.waits_for if copies is not None else None
-        outcome.waits_for = str(waits_for) if waits_for is not None and outcome.status == "interrupted" else ""
+        outcome.waits_for = (
+            str(waits_for) if waits_for is not None and outcome.status in ("interrupted", "early") else ""
+        )
     outcome.progress = reporter.last
     return pickle.dumps(outcome), value
 
@@ -220,15 +225,6 @@ def _call(comm, payload: bytes) -> bytes:
         return cloudpickle.dumps(result)
     except Exception as error:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
-
-
-def _finish(comm, interrupts) -> None:
-    """Wait for the others; a rank that is interrupted here had returned."""
-    try:
-        comm.end()
-    except KeyboardInterrupt:
-        interrupts.disarm()
-        interrupts.frames = None
 
 
 def _unconnected(rank: int, size: int, reporter) -> NoComm:

@@ -123,7 +123,7 @@ class Watch:
     def finish(self) -> None:
         """Show what is left to show."""
         for rank, handle in enumerate(self._handles):
-            if self.outcomes[rank].status in ("returned", "raised", "interrupted"):
+            if self.outcomes[rank].status not in ("died", "silent"):
                 handle.wait_for_output(OUTPUT_SECONDS)
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))

@@ -18,8 +18,8 @@ from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share, in_steps
 from distlearn.cli.report import title
-from distlearn.comm import SimWorld
-from distlearn.parallel.schedule import actions_of
+from distlearn.parallel.pipeline.schedule import actions_of
+from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
 from distlearn.train import Settings, train
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.cuda import CompileError, CompilerNotFound, KernelError, RawKernel, UnsupportedFeature, compilers
+from distlearn.cuda import CompileError, CompilerNotFound, KernelError, RawKernel, UnsupportedFeature
+from distlearn.cuda.emulator import compilers
 
 i32, f32 = np.int32, np.float32
 SAXPY = """extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
@@ -130,7 +131,7 @@ def test_too_much_shared_memory(compiler):
 
 def test_built_kernels_are_cached(compiler, monkeypatch):
     RawKernel(SAXPY, "saxpy", compiler=compiler).compile()
-    from distlearn.cuda import build
+    from distlearn.cuda.emulator import build
 
     monkeypatch.setattr(build.subprocess, "run", lambda *a, **k: pytest.fail("the compiler was called again"))
     RawKernel(SAXPY, "saxpy", compiler=compiler).compile()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
+from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc
+from distlearn.cuda.gpu import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from distlearn import viz
-from distlearn.comm import Network, SimWorld
+from distlearn.comm import Network
 from distlearn.experiments import (
     SCENARIOS,
     alternatives,
@@ -27,7 +27,8 @@ from distlearn.experiments import (
 )
 from distlearn.experiments.__main__ import EXPERIMENTS, main
 from distlearn.experiments.asynchrony.limits import _bisect
-from distlearn.parallel.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
+from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 
 TASK = digits_task(hidden=(12,), batch=8, lr=0.05)
@@ -161,7 +162,7 @@ def test_bisection():
 def test_recovered():
     rates = {"lr": lambda n: (lambda staleness, step: 1.0), "lr / staleness": lambda n: inverse}
     found = recovered(TASK.but(lr=0.2), workers=(1, 16), seeds=2, gradients=400, rates=rates)
-    ends = {name: [np.median([r.curve["accuracy"][-1] for r in by[n]]) for n in by] for name, by in found.items()}
+    ends = {name: [np.median([r.curve["test_accuracy"][-1] for r in by[n]]) for n in by] for name, by in found.items()}
     assert ends["lr"][0] == ends["lr / staleness"][0] > 0.7
     assert ends["lr / staleness"][1] > ends["lr"][1] + 0.2
     ax = viz.plot_recovered(found)

@@ -7,7 +7,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.nn import StrictArray, ops
-from distlearn.nn.conv import cells
+from distlearn.nn.fused import cells
 from distlearn.trace import Trace, WallClock
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from distlearn.nn import ALGORITHMS, Conv2d, choose_algorithm, conv_cost, count_operations, printed_conv_cost
-from distlearn.nn.conv import bands, direct, fft, im2col, rows, winograd
+from distlearn.nn.conv import direct, fft, im2col, winograd
 from distlearn.nn.conv.geometry import Geometry, input_gradient
-from distlearn.nn.conv.neighbours import neighbours
+from distlearn.nn.fused import bands, rows
+from distlearn.nn.fused.neighbours import neighbours
 
 
 def by_definition(x, W, b, stride, padding, dilation, groups):

@@ -5,6 +5,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.nn.container import in_running_order
+from distlearn.parallel import Serial
 from distlearn.testing import gradient_check
 
 
@@ -191,6 +192,35 @@ class TestContainers:
     def test_a_list_of_layers_is_refused_with_the_way_to_give_it(self):
         with pytest.raises(TypeError, match=r"Sequential: layer 0 is \[.*as Sequential\(\*layers\)"):
             nn.Sequential([nn.ReLU(), nn.Tanh()])
+
+    def test_tied_parameters_of_nested_containers_are_named_after_their_first_place(self):
+        first, second, other = (nn.Linear(2, 2, i, dtype="float64") for i in range(3))
+        second.W = first.W
+        second.params[0] = first.W
+        inside = nn.Sequential(first, nn.Sequential(other))
+        model = nn.Sequential(inside, nn.Sequential(nn.Tanh(), second))
+        names = ["0.0.W", "0.0.b", "0.1.0.W", "0.1.0.b", "1.1.b"]
+        assert [p.name for p in model.params] == names
+        assert list(Serial(model, nn.MeanSquaredError(), None).gather_params()) == names
+
+    def test_parameters_that_cannot_be_told_apart_are_refused(self):
+        class Pair(nn.Layer):
+            """Two dense layers, whose parameters have the same names."""
+
+            def __init__(self):
+                self.one, self.two = nn.Linear(2, 2, 0), nn.Linear(2, 2, 1)
+                self.params = self.one.params + self.two.params
+
+        with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has several parameters named 'W'.* Sequential"):
+            nn.Sequential(nn.ReLU(), Pair())
+        with pytest.raises(ValueError, match=r"2 parameters of the model are named 'W'"):
+            Serial(Pair(), nn.MeanSquaredError(), None)
+
+    def test_layers_that_another_model_has_renamed_since_are_refused(self):
+        model = nn.MLP((4, 3, 2))
+        nn.Sequential(model.layers[2])
+        with pytest.raises(ValueError, match=r"2 parameters of the model are named '0.W'.*another container"):
+            Serial(model, nn.MeanSquaredError(), None)
 
     def test_siamese_has_one_set_of_weights(self):
         body = nn.Linear(3, 2, dtype="float64")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.nn.table import Table, quantity, seconds
+from distlearn.nn.costs.table import Table, quantity, seconds
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 
 

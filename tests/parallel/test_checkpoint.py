@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn import data
-from distlearn.comm import SimWorld
 from distlearn.nn import (
     MLP,
     BatchNorm,
@@ -35,8 +34,9 @@ from distlearn.parallel import (
     ElasticDataParallel,
     Serial,
 )
-from distlearn.parallel import checkpoint_file as file
-from distlearn.parallel.state import capture, restore
+from distlearn.parallel.checkpoint import file
+from distlearn.parallel.checkpoint.state import capture, restore
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
         target.write(WHOLE[:50])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("distlearn.parallel.checkpoint.write", full)
+    monkeypatch.setattr("distlearn.parallel.checkpoint.store.write", full)
     with pytest.raises(OSError, match="No space left"):
         store.save(example(2))
     assert [p.name for p in tmp_path.iterdir()] == ["step-0000000001.ckpt"]
@@ -185,7 +185,8 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
 KILLED = """
     import os, signal, sys
     import numpy as np
-    from distlearn.parallel import Checkpoint, CheckpointStore, checkpoint
+    from distlearn.parallel import Checkpoint, CheckpointStore
+    from distlearn.parallel.checkpoint import store as checkpoint
 
     store, moment = CheckpointStore(sys.argv[1]), sys.argv[2]
     store.save(Checkpoint(1, {"x": np.arange(1000.0)}))

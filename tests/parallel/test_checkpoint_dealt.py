@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import SimWorld
 from distlearn.data import Dataset
 from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy, build
 from distlearn.optim import RULES, Optimizer
@@ -18,6 +17,7 @@ from distlearn.parallel import (
     TensorParallel,
     ZeRO,
 )
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 

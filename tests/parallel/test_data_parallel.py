@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
-from distlearn.nn.base import move
+from distlearn.nn.layer import move
 from distlearn.optim import RULES, MixedPrecision, Optimizer
 from distlearn.parallel import (
     FP16,
@@ -22,6 +22,7 @@ from distlearn.parallel import (
     TensorParallel,
     make_buckets,
 )
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_as_serial, assert_same_params
 
 RNG = np.random.default_rng(0)

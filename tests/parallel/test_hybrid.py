@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK
 from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
 from distlearn.train import train as train_by_settings

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import SGD, Adam, Momentum, Optimizer, StepDecay
@@ -20,6 +20,7 @@ from distlearn.parallel import (
     TensorParallel,
     ZeRO,
 )
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
 RNG = np.random.default_rng(5)

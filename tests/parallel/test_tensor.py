@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn import nn
-from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.comm.protocol import RankError
 from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
@@ -16,6 +16,7 @@ from distlearn.optim import LARS, SGD, Momentum, Optimizer
 from distlearn.parallel import OneWeirdTrick, TensorParallel, parallelize
 from distlearn.parallel.phantom import phantom_copy
 from distlearn.parallel.tensor import account, gather_params
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .tensor_cases import MODELS, PAIRS, F, batches, loss_of, serial, train

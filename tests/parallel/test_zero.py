@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.nn import build as build_model
 from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
 from distlearn.parallel import DataParallel, Serial, ZeRO, model_state_bytes
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .programs import RingComm, run, serial

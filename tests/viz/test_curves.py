@@ -9,7 +9,7 @@ from distlearn.train import Epoch, History
 
 def history(losses, accuracies=None, steps=2):
     epochs = [
-        Epoch(i + 1, 0.5 * (i + 1), 100 * (i + 1), loss, val_accuracy=None if accuracies is None else accuracies[i])
+        Epoch(i + 1, 0.5 * (i + 1), 100 * (i + 1), loss, val=None if accuracies is None else accuracies[i])
         for i, loss in enumerate(losses)
     ]
     return History(epochs, list(np.repeat(losses, steps)))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from distlearn import viz
-from distlearn.nn.profile import LayerTime, Profile
-from distlearn.nn.skinny import Product
+from distlearn.nn.costs.profile import LayerTime, Profile
+from distlearn.nn.costs.skinny import Product
 
 
 def profile(batch, scale=1.0, n=8):

@@ -11,7 +11,7 @@ import pytest
 
 from distlearn.comm.collectives import ring_all_reduce
 from distlearn.comm.protocol import CommError, CommTimeoutError, RankError
-from distlearn.comm.sim import SimWorld
+from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld, RankTimeoutError, World
 from distlearn.world.progress import REPORT_SECONDS
 
@@ -227,11 +227,21 @@ def test_hung_ranks_are_named_with_their_places(world):
     assert time.perf_counter() - start < SOON
     assert isinstance(error, CommTimeoutError)
     lines = str(error).splitlines()
-    assert re.fullmatch(r"rank 1: has not returned after [\d.]+ s, nor has rank 2; the other one had:", lines[0])
+    assert re.fullmatch(r"rank 1: has not returned after [\d.]+ s, nor has rank 2; rank 0 had returned:", lines[0])
     assert re.match(
         r"  rank 1 waited for recv\(source=2, tag=4\) of 16 bytes \(test_engines.py, line \d+, in wait", lines[1]
     )
     assert re.match(r"  rank 2 waited for recv\(source=0, tag=4\)", lines[2])
+
+
+@pytest.mark.parametrize("n", [1, 3, 100_000])
+def test_a_rank_that_returns_early_is_no_reason_for_numbers(world, n):
+    """The messages with which it waits for the others to return are none that their collectives can take."""
+    task = lambda comm: "early" if comm.rank == 1 else comm.all_reduce(np.ones(n)).sum()  # noqa: E731
+    wanted = (
+        rf"(?s)rank 0: has not returned.*rank 2; rank 1 had returned.*rank 0 waited for all_reduce of {8 * n} bytes"
+    )
+    assert re.search(wanted, str(too_late(world, task, wanted)))
 
 
 def test_rank_lost_in_its_own_code_is_named(world):

@@ -58,15 +58,29 @@ def test_late_ranks():
     assert type(error) is RankTimeoutError
     assert isinstance(error, CommTimeoutError)
     lines = str(error).splitlines()
-    assert lines[0] == "rank 1: has not returned after 2.5 s, nor have ranks 2, 3; the other one had:"
+    assert lines[0] == "rank 1: has not returned after 2.5 s, nor have ranks 2, 3; rank 0 had returned:"
     assert lines[2] == "  rank 2 waited for recv(source=0, tag=0) of 8 bytes (step.py, line 12, in step)"
 
 
 def test_one_late_rank():
     assert str(blame([Outcome(0), waiting(1)], timeout=1)).startswith(
-        "rank 1: has not returned after 1 s; the other one had"
+        "rank 1: has not returned after 1 s; rank 0 had returned:"
     )
+    text = str(blame([Outcome(0, "early"), waiting(1), Outcome(2, "early")], timeout=1))
+    assert text.startswith("rank 1: has not returned after 1 s; ranks 0, 2 had returned:")
     assert "nor has rank 1:" in str(blame([waiting(0), waiting(1)], timeout=1))
+
+
+def test_ranks_that_were_interrupted_while_they_waited_for_the_others_to_return():
+    early = [Outcome(rank, "early", waits_for="all ranks to return") for rank in range(2)]
+    error = blame(early, timeout=3)
+    assert type(error) is RankTimeoutError
+    assert str(error).splitlines()[1:] == [f"  rank {rank} waited for all ranks to return" for rank in range(2)]
+
+
+def test_an_interrupt_from_outside():
+    text = str(blame([Outcome(0, "early"), waiting(1)]))
+    assert text.startswith("rank 0: was interrupted from outside (SIGINT)")
 
 
 def test_death():

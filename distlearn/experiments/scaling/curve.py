@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...nn.table import Table, quantity, seconds
+from ...nn.costs.table import Table, quantity, seconds
 
 
 class Point(NamedTuple):

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from .. import ops
-from ..base import check_positive
+from ..layer import check_positive
 from .fft import fast_length
 
 KERNEL = 3

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...backend import get_xp
 from .. import init, ops
-from ..base import Layer, Param, check_dtype, check_positive, check_shape, describe
-from . import cells, direct, fft, im2col, rows, winograd
+from ..fused import cells, rows
+from ..layer import Layer, Param, check_dtype, check_positive, check_shape, describe
+from . import direct, fft, im2col, winograd
 from .geometry import Geometry
 
 ALGORITHMS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..base import Layer
+from ..layer import Layer
 from .alexnet import AlexNet, NarrowAlexNet
 from .cnn import LeNet, SmallCNN
 from .googlenet import GoogLeNet, Inception, NarrowGoogLeNet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...nn.container import Sequential
-from ...nn.memory import Memory
+from ...nn.costs.memory import Memory
 from ...optim import Optimizer
 from .layout import Layout
 from .work import Rates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
-from ...nn.memory import Memory
+from ...nn.costs.memory import Memory
 from ...optim.rule import memory_of
 from ..tensor import Gather
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from ...data import shard
 from ...nn.container import Sequential
-from ...nn.memory import Memory
-from ..schedule import Action, make_schedule
-from ..stages import as_stages, cut
+from ...nn.costs.memory import Memory
+from ..pipeline.schedule import Action, make_schedule
+from ..pipeline.stages import as_stages, cut
 from ..tensor import Traffic
 from .buckets import params_of, summed_by
 from .job import Cost, Job

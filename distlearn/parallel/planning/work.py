@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...nn.base import Layer, Param
 from ...nn.container import Sequential, cost
+from ...nn.layer import Layer, Param
 from ..tensor import ColumnLinear, Gather, StackParallel, TensorLayer, Traffic, parallelize
 
 WIRE = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...nn import Recompute
-from ...nn.base import Layer
-from ...nn.table import Table, quantity
+from ...nn.costs.table import Table, quantity
+from ...nn.layer import Layer
 from .layer import TensorLayer, Traffic
 
 
@@ -84,7 +84,7 @@ def account(model: Layer, input_shape: tuple[int, ...], itemsize: int | None = N
 
     Examples
     --------
-    >>> from distlearn.comm import SimWorld
+    >>> from distlearn.sim import SimWorld
     >>> from distlearn.nn import MLP
     >>> from distlearn.parallel.tensor import parallelize
     >>> def program(comm):

@@ -19,7 +19,7 @@ from ...nn import (
     Softmax,
     Tanh,
 )
-from ...nn.base import Layer
+from ...nn.layer import Layer
 from .groups import GroupConv2d
 from .local import Gather, ShardDropout, ShardNorm
 from .rows import RowLinear

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...backend import get_xp
-from ...nn.base import describe
+from ...nn.layer import describe
 from .cut import Cut, gather_last
 from .layer import Traffic
 from .units import Units

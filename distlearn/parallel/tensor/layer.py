@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import to_numpy
-from ...nn.base import Layer, Param, walk
 from ...nn.container import layer_span
+from ...nn.layer import Layer, Param, walk
 from .cut import Cut
 
 

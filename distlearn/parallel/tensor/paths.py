@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...nn import Conv2d, Linear, Parallel
-from ...nn.base import describe, walk
+from ...nn.layer import describe, walk
 from .cut import Cut
 from .layer import Place
 from .units import Units

@@ -24,7 +24,7 @@ from ...nn import (
     Sequential,
     Siamese,
 )
-from ...nn.base import Layer, walk
+from ...nn.layer import Layer, walk
 from .chain import Chain
 from .groups import GroupConv2d
 from .layer import TensorLayer

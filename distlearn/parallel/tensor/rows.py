@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...nn import ops
-from ...nn.base import check_dtype, check_shape, describe
+from ...nn.layer import check_dtype, check_shape, describe
 from .cut import Cut
 from .layer import TensorLayer, Traffic
 

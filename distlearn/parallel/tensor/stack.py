@@ -13,8 +13,8 @@ from itertools import pairwise
 from ...backend import get_xp
 from ...comm.collectives import shares
 from ...nn import GRU
-from ...nn.base import check_shape, describe
 from ...nn.container import layer_span
+from ...nn.layer import check_shape, describe
 from .layer import Place, TensorLayer, Traffic
 
 FORWARD, BACKWARD = 70, 71

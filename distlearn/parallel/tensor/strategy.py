@@ -6,7 +6,7 @@ import numpy as np
 
 from ...optim import Optimizer
 from ...optim.rule import memory_of
-from ..base import check_optimizer, require_scope, share_params, summed_norm, update
+from ..strategy import check_optimizer, require_scope, share_params, summed_norm, update
 from .layer import Place, gather_params, places_of
 from .rewrite import parallelize
 from .state import DealtState

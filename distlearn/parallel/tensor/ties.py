@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ...nn.base import Layer
+from ...nn.layer import Layer
 
 
 class Ties:

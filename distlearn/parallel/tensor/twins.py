@@ -6,8 +6,8 @@ import math
 
 from ...backend import get_xp
 from ...nn import BatchNorm, Dropout, Siamese
-from ...nn.base import Param, describe, walk
-from ..bucket import make_buckets
+from ...nn.layer import Param, describe, walk
+from ..data.bucket import make_buckets
 from .layer import TensorLayer, Traffic
 
 

@@ -7,8 +7,8 @@ import math
 
 from ...backend import get_xp
 from ...nn import ops
-from ...nn.base import describe
 from ...nn.container import layer_span
+from ...nn.layer import describe
 from .cut import Cut, gather_last, gathered_values
 from .layer import TensorLayer, Traffic
 

@@ -1,0 +1,198 @@
+"""Builds a kernel, in the checked or in the fast build, and keeps what was built.
+
+The cache is keyed by everything that goes into a build: the source, the emulator's own files, the compiler and its
+flags. It lies in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from distlearn.cuda.emulator import source as src
+from distlearn.cuda.emulator import translate
+from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
+from distlearn.cuda.emulator.compilers import COMMON, Compiler
+from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
+from distlearn.cuda.errors import CompileError, KernelError
+
+EXECUTABLE = ".exe" if sys.platform == "win32" else ""
+HINTS = [
+    (r"'?(INFINITY|HUGE_VALF?)'?", "CUDA C has no INFINITY without a header: write __int_as_float(0x7f800000)"),
+    (r"'NAN'|‘NAN’", "CUDA C has no NAN without a header: write __int_as_float(0x7fffffff)"),
+    (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
+    (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
+    (r"\bstd\b", "the C++ standard library is not available in a kernel"),
+    (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
+]
+
+
+class Build(NamedTuple):
+    """What was built: a program (checked) or a library (fast).
+
+    `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
+    `variables` the type and bytes of each `__constant__` and `__device__` variable.
+    """
+
+    path: Path
+    signature: list[str]
+    sites: list[SourceSite]
+    variables: dict[str, tuple[str, int]]
+
+
+@functools.cache
+def emulator_directory() -> Path:
+    """Return where the emulator's C++ files lie."""
+    return Path(str(resources.files("distlearn.cuda.emulator") / "runtime"))
+
+
+@functools.cache
+def _emulator_hash() -> str:
+    files = sorted(emulator_directory().glob("*.[hc]*"))
+    own = [
+        Path(__file__),
+        Path(src.__file__),
+        Path(translate.__file__),
+        Path(__file__).with_name("sites.py"),
+        Path(__file__).with_name("flow.py"),
+    ]
+    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform(), _processor())
+
+
+def _processor() -> str:
+    """Return what tells processors apart: a home directory may be shared by machines with different instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(sorted({text for text in lines if text.startswith(("flags", "Features", "model name"))}))
+
+
+def _hash(*texts) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
+def build(source: str, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
+    """Build one kernel of a source, or find it in the cache.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's messages at the lines of the source.
+    """
+    options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
+    key = _hash(source, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
+    stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
+    path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
+    about = Path(f"{stem}.json")
+    if not (path.exists() and about.exists()):
+        with scratch_directory() as scratch:
+            made, record = _compile(source, name, compiler, checked, options, scratch)
+            text = scratch / "about.json"
+            text.write_text(json.dumps(record), encoding="utf-8")
+            put(made, path)
+            put(text, about)
+    record = json.loads(about.read_text(encoding="utf-8"))
+    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"])
+
+
+def _compile(source, name, compiler, checked, options, scratch):
+    body = translate.to_cpp(source)
+    defines = ["-DEMU_CHECKED"] if checked else ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+    cpp = scratch / "unit.cpp"
+    cpp.write_text(
+        f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'
+        f"EMU_EXPORT({name})\n}}\n",
+        encoding="utf-8",
+    )
+    flags = [*compiler.flags(checked), *defines, "-I", str(emulator_directory()), *options]
+    if not checked:
+        made = scratch / "kernel.so"
+        _run([*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"], scratch, body, name, compiler)
+        import ctypes
+
+        library = ctypes.CDLL(str(made))
+        library.emu_signature.restype = ctypes.c_char_p
+        return made, _record(library.emu_signature().decode(), [])
+    assembly = scratch / "unit.s"
+    _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler)
+    text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
+    sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
+    assembly.write_text(text, encoding="utf-8")
+    made = scratch / f"kernel{EXECUTABLE}"
+    checker = _checker(compiler)
+    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
+    try:
+        asked = _run([str(made), "signature"], scratch)
+    except PermissionError:
+        raise KernelError(
+            f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
+        ) from None
+    return made, _record(asked.stdout, sites)
+
+
+def _record(described: str, sites) -> dict:
+    """Return what is kept of a build: its first line lists the parameters' types, each other one a variable."""
+    signature, *variables = described.split("\n")
+    each = [line.split() for line in variables if line]
+    return {
+        "signature": signature.split(),
+        "sites": sites,
+        "variables": {name: (code, int(nbytes)) for name, code, nbytes in each},
+    }
+
+
+def _checker(compiler: Compiler) -> Path:
+    """Return the checker's object file, the same for all kernels of a compiler."""
+    path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
+    if path.exists():
+        return path
+    with one_at_a_time("checker.lock"), scratch_directory() as scratch:
+        if not path.exists():
+            made = scratch / "checker.o"
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            cpp = emulator_directory() / "checker.cpp"
+            _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
+            put(made, path)
+    return path
+
+
+def _run(command, scratch, translated=None, name="", compiler=None):
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", errors="replace", cwd=scratch, check=False
+    )
+    if done.returncode == 0:
+        return done
+    if translated is None:
+        raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
+    raise compile_error(done.stderr, translated, name, compiler.name)
+
+
+def compile_error(messages: str, translated: translate.Translated, name: str, compiler: str) -> CompileError:
+    """Turn a compiler's messages into an error that shows the lines of the source they mean."""
+    pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
+    found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
+    problems = [(line, translated.column(line, column), message) for line, column, message in found]
+    if not problems and (bracket := src.unbalanced(translated.source)):
+        problems = [bracket]  # compilers notice at the end of the file only
+    if not problems:  # from the line that exports the kernel, say
+        rest = list(dict.fromkeys(re.findall(r"error: (?:static assertion failed:? *)?(.*)", messages)))
+        return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
+    lines = src.lines_of(translated.source)
+    out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
+    for line, column, message in problems[:10]:
+        out.append(f"  line {line}, column {column}: {message}" if column else f"  line {line}: {message}")
+        if 0 < line <= len(lines):
+            out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
+            if column:
+                out.append("    " + " " * (column - 1) + "^")
+    out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
+    return CompileError("\n".join(out), problems)

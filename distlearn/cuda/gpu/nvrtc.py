@@ -1,0 +1,232 @@
+"""Compiles CUDA C for real cards on a machine that has none, with NVIDIA's own compiler library.
+
+NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
+catches what a host compiler lets pass: INFINITY, headers of the C++ library, types that only the host's headers define.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from distlearn.cuda.emulator.source import lines_of, unbalanced
+from distlearn.cuda.errors import CompilerNotFound
+
+ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
+HELP = (
+    "NVRTC, NVIDIA's compiler library, was not found. It needs no GPU:\n"
+    '  pip install "distlearn[nvrtc]"      (Linux and Windows; there is none for macOS)'
+)
+MESSAGE = re.compile(r"^kernel\.cu\((\d+)\): (?:catastrophic )?(error|warning)(?: #\d+(?:-D)?)?: (.*)$")
+HEADER_HINT = 'The headers of CUDA come with: pip install "distlearn[nvrtc]"'
+HOST_HINT = "NVRTC has CUDA's headers, not those of the C and C++ libraries"
+
+
+class Problem(NamedTuple):
+    """One message of NVRTC; `column` is 0 where it gave none."""
+
+    arch: int
+    severity: str
+    line: int
+    column: int
+    message: str
+    source: str
+
+
+@dataclass
+class CompileCheck:
+    """What NVRTC said about a source.
+
+    Attributes
+    ----------
+    version : tuple of 2 int
+        Of NVRTC.
+    sizes : dict
+        Bytes of machine code by architecture (90 stands for sm_90), for those that compiled.
+    problems : list of Problem
+        Errors and warnings, each once, with the first architecture that showed it.
+    """
+
+    version: tuple[int, int]
+    archs: tuple[int, ...]
+    sizes: dict[int, int]
+    problems: list[Problem]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the source compiles for every architecture."""
+        return set(self.sizes) == set(self.archs)
+
+    def __str__(self):
+        good = ", ".join(f"sm_{a}" for a in self.archs if a in self.sizes)
+        bad = ", ".join(f"sm_{a}" for a in self.archs if a not in self.sizes)
+        out = [f"NVRTC {self.version[0]}.{self.version[1]}: " + "; ".join(
+            [f"compiles for {good}"] * bool(good) + [f"does not compile for {bad}"] * bool(bad))]  # fmt: skip
+        for p in self.problems:
+            place = (f"line {p.line}" if p.line else "assembler") + (f", column {p.column}" if p.column else "")
+            out.append(f"  {p.severity}, {place}: {p.message}")
+            if p.source.strip():
+                out += [f"    {p.source}"] + (["    " + " " * (p.column - 1) + "^"] if p.column else [])
+        return "\n".join(out)
+
+    __repr__ = __str__
+
+
+def _installed() -> list[Path]:
+    """Return NVIDIA's folders in site-packages, the newest CUDA first."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(p) for p in (spec.submodule_search_locations or [])] if spec else []
+    return sorted((d for root in roots for d in root.iterdir() if d.is_dir()), key=lambda d: d.name, reverse=True)
+
+
+def _headers() -> list[Path]:
+    """Return where CUDA's headers lie, if they are installed."""
+    return [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
+
+
+@functools.cache
+def _library():
+    names = ["lib/libnvrtc.so.*", "bin/nvrtc64_*.dll", "bin/*/nvrtc64_*.dll"]
+    found = [
+        p for d in _installed() for n in names for p in d.glob(n) if "builtins" not in p.name and ".alt" not in p.name
+    ]
+    for path in [*map(str, found), "libnvrtc.so"]:
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        return library
+    return None
+
+
+def has_nvrtc() -> bool:
+    """Say whether NVRTC can be loaded."""
+    return _library() is not None
+
+
+@functools.cache
+def supported_architectures() -> tuple[int, ...]:
+    """Return the architectures that this NVRTC compiles for, e.g. 75 for sm_75."""
+    library = _library()
+    if library is None:
+        raise CompilerNotFound(HELP)
+    count = ctypes.c_int()
+    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    archs = (ctypes.c_int * count.value)()
+    library.nvrtcGetSupportedArchs(archs)
+    return tuple(archs)
+
+
+def compile_check(
+    source: str, archs: Sequence = ARCHITECTURES, *, names: Sequence[str] = (), options=()
+) -> CompileCheck:
+    """Compile CUDA C for real cards and say what the compiler said.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C.
+    archs : sequence of int or str
+        Compute capabilities: 90 or "sm_90".
+    names : sequence of str
+        Templates to instantiate, e.g. "sgd<float, 4>" (they are not compiled otherwise).
+    options : sequence of str
+        Further options, e.g. "-DTILE=16".
+
+    Returns
+    -------
+    CompileCheck
+        With `ok`, and messages at the lines of the source.
+
+    Raises
+    ------
+    CompilerNotFound
+        If NVRTC is not installed.
+    ValueError
+        If it does not know an architecture.
+
+    Examples
+    --------
+    >>> print(compile_check('__global__ void f(float* x) { x[0] = INFINITY; }', [80]))  # doctest: +SKIP
+    NVRTC 13.5: does not compile for sm_80
+      error, line 1, column 39: identifier "INFINITY" is undefined
+    """
+    known = supported_architectures()
+    if isinstance(options, str) or isinstance(names, str):
+        raise TypeError(f"options and names are tuples of strings, got {options!r} and {names!r}")
+    wanted = tuple(_number(a) for a in ((archs,) if isinstance(archs, (int, str)) else archs))
+    if strangers := [a for a in wanted if a not in known]:
+        have = ", ".join(f"sm_{a}" for a in known)
+        raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    result = CompileCheck((major.value, minor.value), wanted, {}, [])
+    for arch in wanted:
+        size, log = _compile(source, arch, names, options)
+        if size is not None:
+            result.sizes[arch] = size
+        seen = {p[1:] for p in result.problems}
+        result.problems += [p for p in _problems(log, arch, source) if p[1:] not in seen]
+        if size is None and not result.problems and (bracket := unbalanced(source)):
+            line, column, message = bracket  # NVRTC notices at the end of the source
+            result.problems.append(Problem(arch, "error", line, column, message, lines_of(source)[line - 1]))
+        if size is None and not any(p.severity == "error" for p in result.problems):
+            message = re.sub(r"^ptxas error\s*: ", "", log.strip())
+            result.problems.append(Problem(arch, "error", 0, 0, message, ""))
+    return result
+
+
+def _number(arch) -> int:
+    match = re.fullmatch(r"(?:sm_|compute_)?(\d+)", str(arch))
+    if not match:
+        raise ValueError(f"architecture {arch!r}: expected a number such as 90, or 'sm_90'")
+    return int(match[1])
+
+
+def _compile(source, arch, names, options):
+    """Return the size of the machine code (None: it does not compile) and what the compiler wrote."""
+    library, program = _library(), ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    try:
+        for name in names:
+            library.nvrtcAddNameExpression(program, name.encode())
+        flags = [f"--gpu-architecture=sm_{arch}", "--std=c++17", *options]
+        flags += [f"-I{path}" for path in _headers()]
+        array = (ctypes.c_char_p * len(flags))(*[f.encode() for f in flags])
+        failed = library.nvrtcCompileProgram(program, len(flags), array)
+        size = ctypes.c_size_t()
+        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        library.nvrtcGetProgramLog(program, log)
+        if failed:
+            return None, log.value.decode(errors="replace") or library.nvrtcGetErrorString(failed).decode()
+        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        return size.value, log.value.decode(errors="replace")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _problems(log: str, arch: int, source: str) -> list[Problem]:
+    lines, text, found = lines_of(log), lines_of(source), []
+    for i, line in enumerate(lines):
+        if not (match := MESSAGE.match(line)):
+            continue
+        number, message = int(match[1]), match[3]
+        shown = text[number - 1] if 0 < number <= len(text) else ""
+        # The source line and a caret follow, indented alike: what stands above the caret tells the column.
+        column = 0
+        if i + 2 < len(lines) and lines[i + 2].strip() == "^" and shown.strip():
+            at = lines[i + 1].find(shown.strip())
+            before = shown.strip().encode()[: lines[i + 2].index("^") - at].decode(errors="ignore")  # it counts bytes
+            column = len(shown) - len(shown.lstrip()) + len(before) + 1 if at >= 0 else 0
+        if "cannot open source file" in message or "could not open source file" in message:
+            message += ". " + (HOST_HINT if _headers() else HEADER_HINT)
+        found.append(Problem(arch, match[2], number, column, message, shown))
+    return found

@@ -1,0 +1,116 @@
+"""What a model is made of, and what it costs, without running it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..layer import Layer, parameter_count
+from .table import Table, quantity
+
+
+class Row(NamedTuple):
+    """One layer of a model."""
+
+    name: str
+    layer: str
+    output_shape: tuple[int, ...]
+    params: int
+    """Learned values."""
+    flops: int
+    """Floating-point operations of a forward pass."""
+    nbytes: int
+    """Bytes of the learned values."""
+    moved: int
+    """Bytes that a forward pass moves at least."""
+    activations: int
+    """Bytes of the output, which the backward pass will need."""
+    depth: int
+    """0 for the model's own layers, 1 for layers inside them, ..."""
+
+
+class Summary:
+    """A model layer by layer; prints as a table.
+
+    Attributes
+    ----------
+    rows : list of Row
+    params, flops, nbytes, moved, activations : int
+        Sums over the model.
+    """
+
+    def __init__(self, rows: list[Row], params: int, title: str):
+        self.rows, self.params, self._title = rows, params, title
+        own = [r for r in rows if r.depth == 0]
+        self.flops, self.nbytes, self.moved, self.activations = (
+            sum(getattr(r, field) for r in own) for field in ("flops", "nbytes", "moved", "activations")
+        )
+
+    def table(self) -> Table:
+        """Return the rows and their sum as a table."""
+        header = ["layer", "output", "parameters", "flops", "weights", "moved", "activations"]
+        rows = [self._cells("  " * r.depth + f"{r.name}  {r.layer}", str(r.output_shape), r) for r in self.rows]
+        return Table(header, [*rows, self._cells("sum", "", self)], self._title)
+
+    @staticmethod
+    def _cells(name, shape, r):
+        sizes = [quantity(v, "B") for v in (r.nbytes, r.moved, r.activations)]
+        return [name, shape, f"{r.params:,}", quantity(r.flops), *sizes]
+
+    def __str__(self):
+        return str(self.table())
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        return self.table()._repr_html_()
+
+
+def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summary:
+    """List a model's layers with shape, parameters, flops, bytes and activation memory.
+
+    Nothing is run, and a model built with `seed=None` takes no memory, so this is quick for AlexNet too.
+
+    Parameters
+    ----------
+    model : Layer
+    input_shape : tuple of int
+        With the batch, as in (128, 227, 227, 3).
+    depth : int
+        How many levels of containers to look into.
+
+    Returns
+    -------
+    summary : Summary
+
+    Examples
+    --------
+    >>> from distlearn.nn import build
+    >>> net = summary(build("alexnet", seed=None), (1, 227, 227, 3))
+    >>> net.params, net.nbytes, net.flops // 2 * 2 == net.flops
+    (60965224, 243860896, True)
+    """
+    rows = list(_rows(model, tuple(input_shape), depth, 0))
+    return Summary(rows, parameter_count(model), f"{type(model).__name__} on {tuple(input_shape)}")
+
+
+def _rows(model, shape, depth, level):
+    """Rows of a model's layers, and of what is inside them."""
+    itemsize = model.params[0].data.dtype.itemsize if model.params else 4
+    for layer, inner in model.parts(shape) or [(model, shape)]:
+        out = layer.output_shape(inner)
+        learned = [p for p in layer.params if not p.frozen]
+        name = type(layer).__name__ if layer.children else repr(layer)
+        yield Row(
+            layer.name.partition(".")[0] if "." in layer.name else layer.name,
+            name,
+            out,
+            parameter_count(layer),
+            layer.flops(inner),
+            sum(p.nbytes for p in learned),
+            layer.bytes_moved(inner, itemsize),
+            itemsize * math.prod(out),
+            level,
+        )
+        if depth > 0 and layer.children:
+            yield from _rows(layer, inner, depth - 1, level + 1)

@@ -1,0 +1,1 @@
+"""The fast ways to convolve on a CPU."""

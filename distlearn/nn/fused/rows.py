@@ -1,0 +1,114 @@
+"""im2col along one axis: windows of single image rows become rows of a matrix; one product for every kernel row.
+
+    y_i (ow, c_out)  =  sum over u of  windows of image row i + u (ow, kw c_in)  @  kernel row u (kw c_in, c_out)
+
+The windows that im2col copies for output rows i and i + 1 have all but one image row in common. Here the windows of
+every image row are copied once, and kernel row u takes those that lie u rows further down: a slice, no copy. So kw
+values are written for an output instead of kh kw, and the border of zeros above and below is not even multiplied. The
+price is kh - 1 additions of the output.
+
+Where channels are few, several neighbouring outputs are computed at once (see `neighbours`). The rows of a very small
+window, as in a first layer with one channel, stay together in one product, which would have too little to do otherwise.
+"""
+
+from __future__ import annotations
+
+from ...backend import get_xp
+from .. import ops
+from ..conv import geometry as geometry_of
+from ..conv import im2col
+from ..conv.geometry import Geometry
+from . import bands
+from .neighbours import joint, narrow, neighbours, widen
+
+FEW = 40
+"""Values of a window up to which its rows stay together."""
+
+
+def forward(x, W, geometry: Geometry):
+    """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
+    if _as_im2col(geometry):
+        return im2col.forward(x, W, geometry)
+    xp, (oh, ow), k = get_xp(x), geometry.output(*x.shape[1:3]), W.shape[-1]
+    q = neighbours(W, ow, geometry)
+    together = _rows_together(W, q)
+    above, beside = geometry.padding[0] if together > 1 else 0, geometry.padding[1]
+    x = ops.pad(x, above, above, beside, beside)
+    meetings = _meetings(geometry, together, x.shape[1], oh, ow // q)
+    whole = any(pixels == slice(0, oh * ow // q) for _, _, pixels in meetings[:1])  # else zeros to add to
+    y = (xp.empty if whole else xp.zeros)((len(x), oh * ow // q, q * k), x.dtype)
+    kernels = widen(W, q).reshape(len(W) // together, -1, q * k)
+    for samples, windows in _row_windows(x, joint(geometry, q), together, y[:1].nbytes):
+        out = y[samples]
+        for i, (u, rows, pixels) in enumerate(meetings):
+            if whole and i == 0:
+                ops.matmul(windows[:, rows], kernels[u], out=out)
+            else:
+                out[:, pixels] += ops.matmul(windows[:, rows], kernels[u])
+    return y.reshape(len(x), oh, ow, k), x
+
+
+def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
+    """Return the gradients (dx or None, dW)."""
+    if _as_im2col(geometry):
+        return im2col.backward(dy, saved, W, geometry, need_dx=need_dx)
+    x, xp, (n, oh, ow, k) = saved, get_xp(dy), dy.shape
+    q = neighbours(W, ow, geometry)
+    together = _rows_together(W, q)
+    outputs = xp.ascontiguousarray(dy).reshape(n, oh * ow // q, q * k)
+    dW = xp.zeros_like(widen(W, q))
+    kernels = dW.reshape(len(W) // together, -1, q * k)
+    for samples, windows in _row_windows(x, joint(geometry, q), together, outputs[:1].nbytes):
+        for u, rows, pixels in _meetings(geometry, together, x.shape[1], oh, ow // q):
+            kernels[u] += ops.matmul(windows[:, rows].swapaxes(1, 2), outputs[samples, pixels]).sum(axis=0)
+    return (input_gradient(dy, W, geometry) if need_dx else None), narrow(dW, q, W.shape)
+
+
+def input_gradient(dy, W, geometry: Geometry):
+    """Return the gradient of the images, (n, h, w, c_in), in the faster of two ways."""
+    if bands.pays(W, dy.shape[2], geometry):
+        return bands.input_gradient(dy, W, geometry)
+    return geometry_of.input_gradient(forward, dy, W, geometry)
+
+
+def _as_im2col(geometry):
+    """Whether rows gain nothing: the kernel has one only, or windows with a stride share little."""
+    return geometry.stride != (1, 1) or geometry.size[0] == 1
+
+
+def _rows_together(W, q):
+    """How many rows of the kernel go into one product: all of a small window, else one."""
+    kh, kw, c_in, _ = W.shape
+    return kh if kh * (kw + q - 1) * c_in <= FEW else 1
+
+
+def _meetings(geometry, together, h, oh, width):
+    """For every product, (u, rows, pixels): the kernel row, whose windows it multiplies, and where the results belong.
+
+    Output row i meets image row i + u d - p; those of the border are left out. Both are slices of pixels, `width` to a
+    row; a kernel row that meets every output row comes first.
+    """
+    if together > 1:
+        return [(0, slice(0, oh * width), slice(0, oh * width))]
+    found = []
+    for u in range(geometry.size[0]):
+        shift = u * geometry.dilation[0] - geometry.padding[0]
+        first, last = max(0, -shift), min(oh, h - shift)
+        if first < last:
+            pixels = slice(first * width, last * width)
+            found.append((u, slice((first + shift) * width, (last + shift) * width), pixels))
+    return sorted(found, key=lambda meeting: meeting[2].start - meeting[2].stop)
+
+
+def _row_windows(x, geometry, together, output_bytes):
+    """Yield (samples, windows), windows being (samples, h ow, rows kw c_in): so many that they stay in the cache.
+
+    An output takes `output_bytes`, and its products as many again.
+    """
+    size = (together, geometry.size[1])
+    every = ops.windows(x, size, (1, geometry.stride[1]), geometry.dilation)
+    n, h, ow, r, kw, c = every.shape
+    if every.strides[-2:] == (c * x.itemsize, x.itemsize):  # a row of a window is one run
+        every = get_xp(x).lib.stride_tricks.as_strided(every, (n, h, ow, r, kw * c), (*every.strides[:4], x.itemsize))
+    for samples in ops.batches(len(x), every[:1].nbytes + 2 * output_bytes, get_xp(x)):
+        yield samples, ops.gathered(every[samples]).reshape(-1, h * ow, r * kw * c)  # copies: the windows overlap

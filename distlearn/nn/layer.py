@@ -1,0 +1,285 @@
+"""What a layer is: parameters, a forward and a backward pass, and nothing kept in between."""
+
+from __future__ import annotations
+
+import math
+
+from ..backend import get_xp
+from ..trace import union
+from .ops import matmul, rounded
+
+
+class Param:
+    """A learned array and its gradient.
+
+    Parameters
+    ----------
+    data : array
+    name : str
+        Unique within a model after `Sequential` has put the layer's name in front ("1.W").
+    frozen : bool
+        A frozen parameter takes part in forward and backward, but no optimizer changes it.
+    grad : array, optional
+        Zeros by default.
+
+    Attributes
+    ----------
+    local_name : str
+        The name within its layer ("W").
+    grad : array
+        Same shape and dtype as `data`; layers add into it, so it is cleared before every step.
+        A strategy may replace it by a view into a flat bucket.
+    """
+
+    def __init__(self, data, name: str = "", frozen: bool = False, grad=None):
+        self.data, self.name, self.local_name, self.frozen = data, name, name, frozen
+        self._grad = get_xp(data).zeros_like(data) if grad is None else grad
+        self._stale = False
+
+    @property
+    def grad(self):
+        """The gradient collected since it was last cleared."""
+        if self._stale:
+            self._grad[...] = 0
+            self._stale = False
+        return self._grad
+
+    @grad.setter
+    def grad(self, value):
+        self._grad, self._stale = value, False
+
+    def __array__(self, dtype=None, copy=None):
+        """Refuse to be taken for its numbers, in words that tell which of the two arrays there are."""
+        name = f"the Param {self.name!r}" if self.name else "a Param"
+        raise TypeError(f"{name} is no array: its numbers are in .data, their gradient is in .grad")
+
+    def zero_grad(self) -> None:
+        """Clear the gradient; zeros are written only if something reads it before a product overwrites it.
+
+        Who reads the memory behind the gradient in other ways, as through a flat bucket, clears that memory instead.
+        """
+        self._stale = True
+
+    def add_product(self, a, b) -> None:
+        """Add the matrix product `a @ b` to the gradient; into a cleared one it is written without a detour."""
+        if self._stale:
+            self._stale = False
+            matmul(a, b, out=self._grad)
+        else:
+            self._grad += matmul(a, b)
+
+    def add(self, values) -> None:
+        """Add an array of its shape to the gradient, rounded to its precision; into a cleared one it is written."""
+        values = rounded(values, self._grad.dtype)
+        if self._stale:
+            self._stale = False
+            self._grad[...] = values
+        else:
+            self._grad += values
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.data.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data (the gradient takes as many again)."""
+        return self.data.nbytes
+
+    def __repr__(self) -> str:
+        frozen = ", frozen" if self.frozen else ""
+        return f"Param({self.name!r}, {tuple(self.data.shape)} {self.data.dtype}{frozen})"
+
+
+class Layer:
+    """Base of all layers; subclasses give `forward` and `backward`.
+
+    A layer keeps no state of a pass on itself: `forward` returns what `backward` will need, so that several
+    micro-batches can be in flight, activation memory is `nbytes(saved)`, and recomputation is dropping `saved`.
+
+    Attributes
+    ----------
+    params : list of Param
+        In construction order: the same on every rank.
+    name : str
+        Shown in traces, tables and parameter names.
+    spans_itself : bool
+        Its passes do more than compute, so it writes their spans itself; `Sequential` writes one for any other layer.
+    """
+
+    params: list[Param] = []  # noqa: RUF012  (a layer with parameters sets its own list)
+    name: str = ""
+    spans_itself: bool = False
+
+    def forward(self, x):
+        """Return the layer's output and what `backward` needs.
+
+        Parameters
+        ----------
+        x : (batch, ...) array
+
+        Returns
+        -------
+        y : (batch, ...) array
+        saved : object
+            Hand it to `backward` unchanged.
+        """
+        raise NotImplementedError
+
+    def backward(self, dy, saved):
+        """Add this batch's gradients into `p.grad` of every parameter and return the gradient of the input.
+
+        Parameters
+        ----------
+        dy : array, shape of the output
+            Gradient of the loss with respect to the output. The layer may overwrite it.
+        saved : object
+            What `forward` returned.
+
+        Returns
+        -------
+        dx : array, shape of the input
+        """
+        raise NotImplementedError
+
+    def eval(self):
+        """Return the layer as it is used for prediction; most layers are the same for both and return themselves.
+
+        Training or predicting is a property of the object that is called, not a switch that could be forgotten:
+        `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so
+        it is never out of date and costs nothing to make.
+
+        Returns
+        -------
+        layer : Layer
+        """
+        return self
+
+    @property
+    def children(self) -> list[Layer]:
+        """Layers inside a container; none for a plain layer."""
+        return []
+
+    def parts(self, shape: tuple[int, ...]) -> list[tuple[Layer, tuple[int, ...]]]:
+        """`children`, each with the shape of its input when the container's input has `shape`."""
+        return []
+
+    def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the output for an input of `shape` (batch included); raises if the input does not fit."""
+        return shape
+
+    def flops(self, shape: tuple[int, ...]) -> int:
+        """Floating-point operations of `forward` on an input of `shape` (a multiply-add counts as two)."""
+        return 0
+
+    def backward_flops(self, shape: tuple[int, ...]) -> int:
+        """Floating-point operations of `backward` for an input of `shape`."""
+        return 2 * self.flops(shape)
+
+    def bytes_moved(self, shape: tuple[int, ...], itemsize: int = 4) -> int:
+        """Bytes that `forward` must at least move: input and parameters read once, output written once."""
+        values = math.prod(shape) + math.prod(self.output_shape(shape))
+        return itemsize * values + sum(p.nbytes for p in self.params)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def describe(layer: Layer) -> str:
+    """Name a layer in an error message: what it is, and where in the model."""
+    return f"{layer!r}" + (f" (layer {layer.name})" if layer.name else "")
+
+
+def check_shape(layer: Layer, shape, *axes) -> None:
+    """Raise unless `shape` fits.
+
+    Parameters
+    ----------
+    layer : Layer
+    shape : tuple of int
+    *axes : int or str
+        One per axis: a number must be met, a name stands for any. A leading "..." takes any number of axes, but at
+        least the batch.
+    """
+    tail = axes[1:] if axes[0] == "..." else axes
+    enough = len(shape) > len(tail) if axes[0] == "..." else len(shape) == len(tail)
+    fits = enough and all(isinstance(a, str) or a == s for a, s in zip(reversed(tail), reversed(shape), strict=False))
+    if not fits:
+        want = axes
+        if axes[0] == "...":
+            want = ("batch", "...", *tail) if len(shape) > len(tail) + 1 else ("batch", *tail)
+        raise ValueError(
+            f"{describe(layer)}: expected an input of shape ({', '.join(map(str, want))}), got {tuple(shape)}"
+        )
+
+
+def check_dtype(layer: Layer, x) -> None:
+    """Raise unless `x` has the precision of the layer's parameters: mixing two would silently compute in the larger."""
+    want = layer.params[0].data.dtype
+    if x.dtype != want:
+        raise TypeError(
+            f"{describe(layer)}: the input is {x.dtype}, the parameters are {want}; pass x.astype({str(want)!r})"
+        )
+
+
+def check_positive(what: str, **values) -> None:
+    """Raise unless every value is a whole number of 1 or more."""
+    for name, value in values.items():
+        if not (hasattr(value, "__index__") and value >= 1):
+            raise ValueError(f"{what}: {name} is {value!r}, expected a whole number of 1 or more")
+
+
+def nbytes(saved) -> int:
+    """Bytes of memory that the arrays in what `forward` saved keep alive; arrays that share memory count once."""
+    spans = []
+
+    def visit(x):
+        if hasattr(x, "strides"):
+            spans.append(_memory(x))
+        elif isinstance(x, dict):
+            for v in x.values():
+                visit(v)
+        elif isinstance(x, (list, tuple)):
+            for v in x:
+                visit(v)
+
+    visit(saved)
+    return sum(end - start for start, end in union(spans))
+
+
+def _memory(x) -> tuple[int, int]:
+    """First and last address of an array."""
+    if x.size == 0:
+        return 0, 0
+    pointer = x.data.ptr if hasattr(x.data, "ptr") else x.__array_interface__["data"][0]
+    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    return pointer + sum(s for s in steps if s < 0), pointer + sum(s for s in steps if s > 0) + x.itemsize
+
+
+def walk(model: Layer):
+    """Yield a layer and all layers inside it, outermost first."""
+    yield model
+    for child in model.children:
+        yield from walk(child)
+
+
+def parameter_count(model: Layer) -> int:
+    """Number of learned values (running statistics and other frozen parameters are not learned)."""
+    return sum(math.prod(p.data.shape) for p in model.params if not p.frozen)
+
+
+def move(model: Layer, convert) -> Layer:
+    """Replace every parameter's array by `convert(array)`, in place; return the model.
+
+    Parameters
+    ----------
+    model : Layer
+    convert : callable
+        Such as `lambda a: to_device(a, "gpu")`, or a change of precision. Do it before an optimizer or a strategy is
+        made: both hold on to the arrays they were given.
+    """
+    for p in model.params:
+        p.data = convert(p.data)
+        p.grad = get_xp(p.data).zeros_like(p.data)
+    return model

@@ -1,0 +1,210 @@
+"""Metrics: how good a model is, in the number that its task is judged by.
+
+A metric is a sum over terms divided by the number of terms (and a function of the quotient). `count` returns the two
+for some samples; sums and numbers are added over batches and over ranks, and divided once. So evaluation in parts of
+any size, on shards of any size, gives what one pass over all samples would.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..backend import get_xp
+
+
+class Metric:
+    """Base of metrics: a mean, as it is.
+
+    Attributes
+    ----------
+    name : str
+        What histories, tables and curves call it: "accuracy" makes `history.last.test_accuracy`.
+    title : str
+        In words, for tables and axes; the name by default.
+    share : bool
+        Whether it is a share from 0 to 1, shown in per cent.
+    """
+
+    name = "metric"
+    title = ""
+    share = False
+
+    def count(self, outputs, targets) -> tuple[float, int]:
+        """Return the sum over the terms of some samples, and the number of terms.
+
+        Parameters
+        ----------
+        outputs : (batch, ...) array
+            What the model predicts.
+        targets : (batch, ...) array
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
+
+    def value(self, total: float, n: float) -> float:
+        """Return the metric from sums over all samples; NaN of none."""
+        return float(total) / float(n) if n else math.nan
+
+
+class Accuracy(Metric):
+    """Share of the labels that have the highest score; for sequences, of the labels of all positions.
+
+    A row of scores with a NaN is wrong.
+    """
+
+    name, share = "accuracy", True
+
+    def count(self, outputs, targets):
+        """Count the right ones: (..., classes) scores, (...) labels."""
+        _check_classes("Accuracy", outputs, targets)
+        if targets.size == 0:
+            return 0.0, 0
+        numbers = ~get_xp(outputs).isnan(outputs).any(axis=-1)  # argmax takes NaN for the largest
+        return float(((outputs.argmax(axis=-1) == targets) & numbers).sum()), targets.size
+
+
+class Perplexity(Metric):
+    r"""Perplexity of a language model: as unsure as a fair choice among so many symbols.
+
+    .. math:: \exp\left(-\frac1n \sum_i \log p_{i, y_i}\right)
+    """
+
+    name = "perplexity"
+
+    def count(self, outputs, targets):
+        """Sum the negative log-likelihoods: (..., symbols) scores, (...) labels."""
+        _check_classes("Perplexity", outputs, targets)
+        if targets.size == 0:
+            return 0.0, 0
+        xp, labels = get_xp(outputs), targets.reshape(-1)
+        z = outputs.reshape(-1, outputs.shape[-1]).astype("float64")
+        z -= z.max(axis=1, keepdims=True)
+        nll = xp.log(xp.exp(z).sum(axis=1)) - z[xp.arange(len(z)), labels]
+        return float(nll.sum()), targets.size
+
+    def value(self, total, n):
+        """Return the exponential of the mean; infinity beyond the largest float."""
+        mean = super().value(total, n)
+        return math.exp(mean) if not mean > 709 else math.inf
+
+
+class RootMeanSquaredError(Metric):
+    """Root of the mean squared difference, over all values of all samples, in the unit of the targets."""
+
+    name, title = "rmse", "RMSE"
+
+    def count(self, outputs, targets):
+        """Sum the squared differences of two arrays of one shape."""
+        if outputs.shape != targets.shape:
+            raise ValueError(
+                f"RootMeanSquaredError: targets have shape {targets.shape}, expected that of the outputs, "
+                f"{outputs.shape}"
+            )
+        difference = outputs.astype("float64") - targets
+        return float((difference * difference).sum()), difference.size
+
+    def value(self, total, n):
+        """Return the root of the mean."""
+        return math.sqrt(super().value(total, n))
+
+
+class PairAccuracy(Metric):
+    """Share of the pairs taken rightly for similar (closer than half the margin) or different.
+
+    Parameters
+    ----------
+    margin : float
+        Of the `ContrastiveLoss`: similar pairs are pulled towards distance 0, others pushed beyond the margin.
+    """
+
+    name, title, share = "pair_accuracy", "pair accuracy", True
+
+    def __init__(self, margin: float = 1.0):
+        self.margin = margin
+
+    def count(self, outputs, targets):
+        """Count the right ones: (batch, 2, d) outputs, (batch,) labels, 1 for similar."""
+        if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
+            raise ValueError(
+                f"PairAccuracy: outputs have shape {outputs.shape} and labels {targets.shape}, "
+                "expected (batch, 2, d) and (batch,)"
+            )
+        difference = (outputs[:, 0] - outputs[:, 1]).astype("float64")
+        distance = get_xp(outputs).sqrt((difference * difference).sum(axis=1))
+        right = get_xp(outputs).where(targets.astype(bool), distance < self.margin / 2, distance >= self.margin / 2)
+        return float(right.sum()), len(targets)
+
+
+class MeanLoss(Metric):
+    """The loss itself, for losses that name no metric.
+
+    Parameters
+    ----------
+    loss : callable
+        `loss(outputs, targets, n) -> (loss, gradient)`, divided by n.
+    """
+
+    name = "loss"
+
+    def __init__(self, loss):
+        self.loss = loss
+
+    def count(self, outputs, targets):
+        """Sum the losses of the samples."""
+        n = len(targets)
+        return (float(self.loss(outputs, targets, n)[0]) * n, n) if n else (0.0, 0)
+
+
+METRICS = {metric.name: metric for metric in (Accuracy, Perplexity, RootMeanSquaredError, PairAccuracy)}
+"""Metrics by name."""
+
+
+def make_metric(metric, loss=None) -> Metric:
+    """Return the metric of a task.
+
+    Parameters
+    ----------
+    metric : Metric, str or None
+        A name is one of `METRICS`; None stands for what the loss says (`loss.metric`), or for the loss itself.
+    loss : callable, optional
+
+    Raises
+    ------
+    ValueError
+        For a name that is none.
+    """
+    if metric is None:
+        metric = getattr(loss, "metric", None) or MeanLoss(loss)  # a loss may be a plain function
+    if isinstance(metric, str) and metric in METRICS:
+        metric = METRICS[metric]()
+    if not isinstance(metric, Metric):
+        raise ValueError(f"metric is {metric!r}, expected a Metric or one of {', '.join(METRICS)}")
+    if not metric.name.isidentifier():
+        raise ValueError(f"{type(metric).__name__}: name is {metric.name!r}, expected a name such as word_error")
+    return metric
+
+
+def metric_title(name: str) -> str:
+    """Return what tables and axes call a metric."""
+    return (METRICS[name].title if name in METRICS else "") or name.replace("_", " ")
+
+
+def is_share(name: str) -> bool:
+    """Say whether a metric is a share from 0 to 1, shown in per cent."""
+    return name in METRICS and METRICS[name].share
+
+
+def format_metric(name: str, value: float | None) -> str:
+    """Return a metric's value as text: a share in per cent, others to four digits, what is unknown as a dash."""
+    if value is None or math.isnan(value):
+        return "–"
+    return f"{value:.1%}" if is_share(name) else f"{value:.4g}"
+
+
+def _check_classes(what: str, outputs, targets) -> None:
+    if outputs.ndim < 2:
+        raise ValueError(f"{what}: logits have shape {outputs.shape}, expected (batch, ..., classes)")
+    if targets.shape != outputs.shape[:-1]:
+        raise ValueError(
+            f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
+            "logits"
+        )

@@ -1,0 +1,117 @@
+"""Metrics: sums that can be added over parts and ranks, checked against the textbook's formulas."""
+
+import math
+
+import numpy as np
+import pytest
+
+from distlearn.nn import METRICS, ContrastiveLoss, MeanLoss, MeanSquaredError, Metric, SoftmaxCrossEntropy, make_metric
+from distlearn.nn.metrics import Accuracy, PairAccuracy, Perplexity, RootMeanSquaredError
+
+
+def of(metric, outputs, targets):
+    return metric.value(*metric.count(outputs, targets))
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 4), (2, 3, 4)])
+def test_accuracy_is_over_the_class_axis_of_any_shape(shape):
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 4, shape)
+    logits = rng.normal(size=(*shape, 4))
+    assert of(Accuracy(), np.eye(4)[classes], classes) == 1
+    assert of(Accuracy(), logits, classes) == pytest.approx((logits.argmax(axis=-1) == classes).mean())
+
+
+def test_logits_that_are_no_numbers_are_wrong():
+    """argmax takes NaN for the largest: a model of NaNs would be right wherever class 0 is."""
+    assert of(Accuracy(), np.full((6, 3), np.nan), np.zeros(6, int)) == 0
+    assert math.isnan(of(Perplexity(), np.full((6, 3), np.nan), np.zeros(6, int)))
+
+
+def test_perplexity_of_a_uniform_guess_is_the_number_of_symbols():
+    labels = np.arange(12).reshape(3, 4) % 5
+    assert of(Perplexity(), np.zeros((3, 4, 5), np.float32), labels) == pytest.approx(5)
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(3, 4, 5))
+    assert of(Perplexity(), logits, labels) == pytest.approx(math.exp(SoftmaxCrossEntropy()(logits, labels)[0]))
+    assert of(Perplexity(), 1e4 * logits, labels) == math.inf  # beyond the largest float: no error
+
+
+def test_rmse_is_the_root_of_the_mean_over_all_values():
+    rng = np.random.default_rng(2)
+    y, targets = rng.normal(size=(2, 6, 3))
+    assert of(RootMeanSquaredError(), y, targets) == pytest.approx(math.sqrt(((y - targets) ** 2).mean()))
+
+
+def test_pairs_are_similar_within_half_the_margin():
+    y = np.array([[[0.0, 0], [0.3, 0]], [[0, 0], [0.9, 0]], [[0, 0], [0, 0.9]], [[0, 0], [0, 0.1]]])
+    assert of(PairAccuracy(margin=1.0), y, np.array([1, 0, 1, 0])) == 0.5
+    assert of(PairAccuracy(margin=4.0), y, np.array([1, 1, 1, 1])) == 1
+
+
+@pytest.mark.parametrize("parts", [[5, 5], [1, 9], [3, 3, 4]])
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_parts_add_up(name, parts):
+    rng = np.random.default_rng(3)
+    outputs = {"rmse": rng.normal(size=(10, 3)), "pair_accuracy": rng.normal(size=(10, 2, 3))}.get(
+        name, rng.normal(size=(10, 4, 3))
+    )
+    targets = {"rmse": rng.normal(size=(10, 3)), "pair_accuracy": rng.integers(0, 2, 10)}.get(
+        name, rng.integers(0, 3, (10, 4))
+    )
+    metric, cuts = METRICS[name](), np.cumsum(parts)[:-1]
+    counts = [metric.count(*part) for part in zip(np.split(outputs, cuts), np.split(targets, cuts), strict=True)]
+    assert metric.value(*np.sum(counts, axis=0)) == pytest.approx(of(metric, outputs, targets), rel=1e-12)
+    assert math.isnan(of(metric, outputs[:0], targets[:0]))
+
+
+def test_every_loss_says_its_metric():
+    assert SoftmaxCrossEntropy().metric.name == "accuracy"
+    assert SoftmaxCrossEntropy(metric="perplexity").metric.name == "perplexity"
+    assert MeanSquaredError().metric.name == "rmse"
+    assert ContrastiveLoss(margin=3.0).metric.margin == 3.0
+
+
+def test_a_loss_without_a_metric_is_measured_by_itself():
+    def absolute(y, targets, n=None):
+        return float(np.abs(y - targets).sum()) / (n or len(y)), np.sign(y - targets)
+
+    metric = make_metric(None, absolute)
+    assert isinstance(metric, MeanLoss)
+    y, targets = np.arange(6.0).reshape(3, 2), np.zeros((3, 2))
+    assert (metric.name, of(metric, y, targets)) == ("loss", pytest.approx(5))
+
+
+def test_a_metric_of_ones_own():
+    class Hits(Metric):
+        name = "hits"
+
+        def count(self, outputs, targets):
+            return float((outputs > targets).sum()), len(targets)
+
+    assert make_metric(Hits(), None).value(2, 4) == 0.5
+    with pytest.raises(ValueError, match="metric is 'acuracy', expected a Metric or one of accuracy, "):
+        make_metric("acuracy", None)
+    with pytest.raises(ValueError, match="name is 'word error', expected a name"):
+        make_metric(type("Bad", (Hits,), {"name": "word error"})(), None)
+
+
+@pytest.mark.parametrize(
+    ("metric", "outputs", "targets", "message"),
+    [
+        (Accuracy(), (4, 3), (3,), r"Accuracy: labels have shape \(3,\), expected \(4,\)"),
+        (Accuracy(), (4, 5, 3), (4,), r"labels have shape \(4,\), expected \(4, 5\): one class index per"),
+        (Perplexity(), (4,), (4,), r"Perplexity: logits have shape \(4,\), expected \(batch, ..., classes\)"),
+        (RootMeanSquaredError(), (4, 3), (4,), r"targets have shape \(4,\), expected that of the outputs, \(4, 3\)"),
+        (PairAccuracy(), (4, 3), (4,), r"outputs have shape \(4, 3\) and labels \(4,\), expected \(batch, 2, d\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(metric, outputs, targets, message):
+    with pytest.raises(ValueError, match=message):
+        metric.count(np.zeros(outputs), np.zeros(targets, int))
+
+
+def test_one_hot_labels_are_refused():
+    """(4, 3) logits against (4, 3) one-hot labels would broadcast to a number between 0 and 1."""
+    with pytest.raises(ValueError, match="one class index per row"):
+        Accuracy().count(np.zeros((4, 3)), np.eye(3)[[0, 1, 2, 0]])
