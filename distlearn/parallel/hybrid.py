@@ -20,7 +20,7 @@ from .data.codecs import Codec
 from .data.reducer import GradientReducer
 from .pipeline.pipeline import Pipeline
 from .pipeline.stages import layer_costs
-from .strategy import check_optimizer, share_params, summed_norm, update
+from .strategy import adopt, share_params, summed_norm, update
 from .tensor import (
     DealtState,
     Place,
@@ -103,7 +103,7 @@ class Hybrid(DealtState):
         overlap: bool = True,
         compress: Codec | None = None,
     ):
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
         self.names = [p.name for p in model.params]

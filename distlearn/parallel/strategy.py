@@ -18,6 +18,7 @@ from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope
 from ..optim.rule import needs_whole
 from ..trace import Clock, WallClock
+from .checkpoint.fingerprint import run_fingerprint
 
 
 class Strategy(Protocol):
@@ -87,8 +88,8 @@ def share_params(comm, model) -> None:
         comm.broadcast(p.data)
 
 
-def check_optimizer(strategy, model, optimizer) -> None:
-    """Raise unless an optimizer is one of the model's parameters, all or some of them."""
+def adopt(strategy, model, loss, optimizer) -> None:
+    """Note what a strategy trains (`fingerprint`); raise unless the optimizer is one of the model's parameters."""
     what = type(strategy).__name__
     if not isinstance(optimizer, Optimizer):
         raise TypeError(
@@ -101,6 +102,7 @@ def check_optimizer(strategy, model, optimizer) -> None:
                 f"{what}: parameter {p.name!r} of the optimizer does not belong to the model; "
                 "make it with Optimizer(model.params, ...)"
             )
+    strategy.fingerprint = run_fingerprint(model, loss, optimizer)
 
 
 def refuse_masters(what: str, optimizer) -> None:
@@ -174,7 +176,7 @@ class Replicated:
     """
 
     def __init__(self, comm, model, loss, optimizer):
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         self.comm, self.model, self.loss, self.optimizer = comm, model, optimizer.scaled(loss), optimizer
         self.rank, self.size = comm.rank, comm.size
         self.clock: Clock = comm.clock
@@ -221,7 +223,7 @@ class Serial:
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         check_unique_names(model)
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
         self.clock = WallClock() if clock is None else clock
 

@@ -10,7 +10,7 @@ from ...backend import get_xp
 from ...data import shard
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays
-from ..strategy import check_optimizer
+from ..strategy import adopt
 from ..tensor import DealtState, Place
 from .params import Owners, sub_optimizer
 from .schedule import SCHEDULES, Action, Schedule, check_schedule
@@ -57,7 +57,7 @@ class StagedModel(DealtState):
         shape=None,
         track_memory=False,
     ):
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         self.comm, self.loss, self.clock = comm, loss, comm.clock
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size

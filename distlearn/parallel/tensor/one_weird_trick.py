@@ -21,7 +21,7 @@ from ...nn import Dropout, Flatten, Linear, Sequential
 from ..data.bucket import group_params
 from ..data.reducer import GradientReducer
 from ..pipeline.stages import cut
-from ..strategy import check_optimizer, share_params, update
+from ..strategy import adopt, share_params, update
 from . import (
     Account,
     DealtState,
@@ -75,7 +75,7 @@ class OneWeirdTrick(DealtState):
     rank, size = 0, 1  # of the data: every rank is given the whole batch
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
         self.halves = Halves.of(model, comm)

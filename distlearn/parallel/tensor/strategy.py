@@ -6,7 +6,7 @@ import numpy as np
 
 from ...optim import Optimizer
 from ...optim.rule import memory_of
-from ..strategy import check_optimizer, require_scope, share_params, summed_norm, update
+from ..strategy import adopt, require_scope, share_params, summed_norm, update
 from .layer import Place, gather_params, places_of
 from .rewrite import parallelize
 from .state import DealtState
@@ -44,7 +44,7 @@ class TensorParallel(DealtState):
     rank, size = 0, 1  # of the data: every rank is given the whole batch
 
     def __init__(self, comm, model, loss, optimizer: Optimizer):
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.comm, self.names = comm, [p.name for p in model.params]
         self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock

@@ -23,7 +23,7 @@ from ...backend import get_xp, to_numpy
 from ...nn.container import Sequential
 from ...nn.layer import nbytes
 from ..data.bucket import group_params
-from ..strategy import check_optimizer, require_scope, share_params, summed_norm, update
+from ..strategy import adopt, require_scope, share_params, summed_norm, update
 from .group import Group
 from .memory import Ledger, Memory
 from .state import ZeROState
@@ -93,7 +93,7 @@ class ZeRO(ZeROState):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
         if not isinstance(model, Sequential):
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
-        check_optimizer(self, model, optimizer)
+        adopt(self, model, loss, optimizer)
         held = "a rank holds only a part of each"
         require_scope("ZeRO", optimizer, "element", held)
         self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
