@@ -10,7 +10,7 @@ from ....backend import to_numpy
 from ....comm.collectives import shares
 from ....comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.rule import memory_of
-from ....optim.schedules import as_plan
+from ....optim.schedules import as_schedule
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -104,7 +104,7 @@ class ParameterServer(Survival):
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
         if not (hasattr(mirror, "__index__") and mirror >= 0):
             raise ValueError(f"ParameterServer: mirror is {mirror!r}, expected a number of updates, 0 or more")
-        self._rule, self._lr = rule, as_plan(lr, "ParameterServer")
+        self._rule, self._lr = rule, as_schedule(lr, "ParameterServer")
         self._every, self._mirror = every, mirror
         self._done, self.recoveries, self._trained = 0, [], False
         self._head = self._earlier = None
