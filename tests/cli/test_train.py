@@ -39,6 +39,10 @@ def read(folder):
     return json.loads((folder / "history.json").read_text(encoding="utf-8"))
 
 
+def files(folder):
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
 # -- what it does
 
 
@@ -46,7 +50,7 @@ def test_local(call, tmp_path):
     result = call(*SMALL)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "runs" / "digits-mlp-local1"
-    assert {p.name for p in folder.iterdir() if p.name[0] != "."} == {
+    assert files(folder) == {
         "history.json",
         "trace.json",
         "curves.png",
@@ -408,9 +412,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path, world):
     assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
     assert len(run["losses"]) == 8
     assert run["interrupted"] is True
-    assert {"history.json", "trace.json", "curves.png", "timeline.png"} <= {
-        p.name for p in (tmp_path / "out").iterdir()
-    }
+    assert files(tmp_path / "out") == {"history.json", "trace.json", "curves.png", "timeline.png"}
 
 
 def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):
