@@ -18,7 +18,6 @@ from click.testing import CliRunner
 from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share, in_steps
-from distlearn.cli.report import title
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
@@ -110,7 +109,7 @@ def test_network_options_reach_the_simulator(call, tmp_path):
 
 
 def test_overlap_is_faster_and_the_same(call, tmp_path):
-    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--bucket-kib", 2, "--beta", "1e8")
+    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--cap-bytes", 2048, "--beta", "1e8")
     call(*base, "--out", "yes", "--overlap")
     call(*base, "--out", "no", "--no-overlap")
     yes, no = (read(tmp_path / name)["runs"][0] for name in ("yes", "no"))
@@ -156,8 +155,8 @@ def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
 
 def test_only_an_mlp_has_widths():
     digits = data.load("digits")
-    assert title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
-    assert title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
+    assert output.title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
+    assert output.title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
 
 
 def test_a_preset_can_be_changed(call, tmp_path):
@@ -312,16 +311,16 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--sizes", "4,2"], "rising numbers of ranks"),
         (["--sizes", "1,2", "--size", "2"], "give one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
-        (["--lr", "-1"], "--lr is -1.0"),
-        (["--lr", "nan"], "--lr is nan"),
+        (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
+        (["--lr", "nan"], "'--lr': nan, expected a number"),
         (["--n-train", "99999999"], "n_train is 99999999"),
         (["--activation", "selu"], "'selu' is not one of"),
-        (["--bucket-kib", "0"], "expected a number above 0"),
+        (["--cap-bytes", "0"], "Invalid value for '--cap-bytes': 0, expected a whole number, 1 or more"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
-        (["--pp", "2"], "--pp does nothing with --strategy data, but with hybrid"),
-        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing with --strategy zero3, but with data"),
-        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing with --model lenet, but with mlp"),
+        (["--pp", "2"], "--pp does nothing where --strategy is data, but with hybrid"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing where --strategy is zero3, but with data"),
+        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing where --model is lenet, but with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
@@ -538,7 +537,7 @@ def test_a_long_run_keeps_a_bounded_trace(call, tmp_path, monkeypatch):
 
 
 def test_progress_lines(capsys):
-    from distlearn.cli.progress import Lines
+    from distlearn.cli.console import Lines
 
     lines = Lines("2 ranks")
     for step in range(1, 101):
