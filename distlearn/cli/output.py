@@ -17,11 +17,12 @@ import click
 import numpy as np
 
 from ..nn.metrics import format_metric, metric_title
+from ..tables import table
 from ..train.history import SPLITS
 from ..train.program import learning_rate
 from ..train.weights import FILE as WEIGHTS
 from ..train.weights import save_weights
-from .console import console, say
+from .console import say
 
 PARTIAL = "history.partial.json"
 """The epochs that are done, while a run is under way; it stays if the run is killed."""
@@ -199,11 +200,9 @@ def report(runs, about: Experiment) -> None:
     """Print the table, write the files."""
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    from .. import viz
-
     for line in title(about.settings, about.dataset):
         say(line, style="bold")
-    console().print(viz.table(rows))
+    say(str(table(rows)))
     for line in notes(runs, about):
         say(line)
     write_json(folder / "history.json", as_dict(runs, rows, about))

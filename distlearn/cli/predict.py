@@ -23,7 +23,10 @@ def read_images(path: Path, trained) -> np.ndarray:
         Scaled as in training.
     """
     if path.suffix == ".npy":
-        x = np.load(path, allow_pickle=False)
+        try:
+            x = np.load(path, allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{path}: is no array of numbers: {error}") from None
         shape = trained.image_shape or ()
         single = x.shape in {shape, shape[:2], (int(np.prod(shape)),)}
         x = trained.scaled(x[None] if single else x)

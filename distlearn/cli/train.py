@@ -45,6 +45,7 @@ INTERRUPTED = 130
     help="Steps between two; and after the last one.",
 )
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint.")
+@click.option("--resume-anyway", is_flag=True, help="Also from one of another run: other optimizer, data, ...")
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
@@ -126,12 +127,13 @@ def _saving(options, n_runs: int) -> dict:
     """Say where a run's state is saved, as `train` wants it."""
     folder = options["checkpoint"]
     if folder is None:
-        if options["resume"]:
+        if options["resume"] or options["resume_anyway"]:
             raise click.UsageError("--resume needs --checkpoint, the folder in which the run's state was saved")
         return {}
     if n_runs > 1:
         raise click.UsageError("--checkpoint keeps the state of one run; leave --sizes out")
-    return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": options["resume"]}
+    resume = "anyway" if options["resume_anyway"] else options["resume"]
+    return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": resume}
 
 
 def _place_under_mpi(options, size, sizes, ranks):

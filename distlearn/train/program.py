@@ -133,7 +133,7 @@ def build(comm, settings: Settings, dataset):
 
 
 def train(
-    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool = False, on_epoch=None
+    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool | str = False, on_epoch=None
 ) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
@@ -145,8 +145,8 @@ def train(
         Folder in which rank 0 saves the run's state (see `CheckpointStore`).
     every : int
         Save after every so many steps, and after the last one.
-    resume : bool
-        Go on from the newest checkpoint, if there is one.
+    resume : bool or "anyway"
+        Go on from the newest checkpoint, if there is one (see `fit`).
     on_epoch : callable, optional
         `on_epoch(history)` on every rank after every epoch.
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share, in_steps
+from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
@@ -51,6 +52,7 @@ def test_local(call, tmp_path):
     folder = tmp_path / "runs" / "digits-mlp-local1"
     assert files(folder) == {
         "history.json",
+        "model.safetensors",
         "trace.json",
         "curves.png",
         "timeline.png",
@@ -285,6 +287,40 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert [e["test_accuracy"] for e in rest["epochs"]] == [e["test_accuracy"] for e in whole["epochs"]]
     done = call(*words, "--checkpoint", "state", "--resume", "--out", "done")  # there is nothing left to do
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        (("--clip-norm", 0.5), "clip_norm None (now 0.5)"),
+        (("--lr", 0.1), "lr"),
+        (("--warmup-epochs", 1), "lr"),
+        (("--optimizer", "sgd"), "rule"),
+        (("--weight-decay", 0.1), "weight_decay=0.1"),
+        (("--seed", 3), "seed 0 (now 3)"),
+    ],
+)
+def test_another_run_is_not_resumed_unasked(call, tmp_path, changes, differs):
+    words = (*SMALL, "--checkpoint", "state", "--out", "out")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, *changes, "--resume")
+    assert refused.exit_code == 1
+    assert differs in refused.output
+    assert "--resume-anyway" in refused.output
+    assert not (tmp_path / "out-2" / "history.json").exists()
+    if "--clip-norm" in changes:
+        with pytest.warns(CheckpointWarning, match="clip_norm"):
+            anyway = call(*words, *changes, "--resume-anyway")
+        assert anyway.exit_code == 0, anyway.output
+        assert len(read(tmp_path / "out-2")["runs"][0]["losses"]) == 8
+
+
+def test_steps_that_lie_elsewhere_are_never_resumed(call):
+    words = (*SMALL, "--checkpoint", "state")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, "--batch-size", 40, "--resume-anyway")
+    assert refused.exit_code == 1
+    assert "batch_size 50 (now 40); where the steps of an epoch lie must be the same" in refused.output
 
 
 @pytest.mark.mpi

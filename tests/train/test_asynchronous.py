@@ -104,5 +104,5 @@ def test_policies_that_are_none(text):
 
 def test_policies_are_written_as_in_python():
     assert [str(make_policy(t)) for t in ("bsp", "ssp(4)", "backup(0.9)", " asp() ")] == [
-        "BSP", "SSP(4)", "Backup(0.9)", "ASP",
+        "BSP", "SSP(4)", "backup(0.9)", "ASP",
     ]  # fmt: skip

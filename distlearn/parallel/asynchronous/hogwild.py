@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...optim.schedules import as_plan
+from ...optim.schedules import as_schedule
 from .param_server.curve import measure
 from .param_server.flat import FlatModel
 from .param_server.record import CURVE, GRADIENT, Run
@@ -111,7 +111,7 @@ class Hogwild:
         self.comm, self.clock, self.loss, self.sparse, self.pace, self.every = (
             comm, comm.clock, loss, sparse, pace, every,
         )  # fmt: skip
-        self.lr = as_plan(lr, "Hogwild")
+        self.lr = as_schedule(lr, "Hogwild")
         self.rank, self.size = comm.rank, comm.size
         self.flat = FlatModel(model)
         shared = share_array(comm, self.flat.data.size, self.flat.data.dtype)
@@ -156,8 +156,8 @@ class Hogwild:
         flat, used = self.flat, int(self._done.sum())
         with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
             loss = flat.gradient(batch.x, batch.y, self.loss)
-            if self.pace is not None:
-                self.clock.sleep(self.pace(self.rank, step))
+            # even for no time: on simulated ranks this is where the others read and write in between
+            self.clock.sleep(0.0 if self.pace is None else self.pace(self.rank, step))
         staleness = int(self._done.sum()) - used
         self._write(self.lr(step))
         self._done[self.rank] += 1

@@ -10,8 +10,9 @@ from ...backend import get_xp
 from ...data import shard
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays
+from ..strategy import adopt
 from ..tensor import DealtState, Place
-from .params import Owners, restricted
+from .params import Owners, sub_optimizer
 from .schedule import SCHEDULES, Action, Schedule, check_schedule
 from .schedule.traces import LANE, span_name
 from .stage_comm import Wires, taker
@@ -56,6 +57,7 @@ class StagedModel(DealtState):
         shape=None,
         track_memory=False,
     ):
+        adopt(self, model, loss, optimizer)
         self.comm, self.loss, self.clock = comm, loss, comm.clock
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
@@ -67,7 +69,7 @@ class StagedModel(DealtState):
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._owners = Owners(comm, model, pieces, self._rank_of)
         self.params = self._owners.params
-        self.optimizer = restricted(optimizer, self.params)
+        self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
         self._shapes, self._shapes_for = [], None
         self._track = track_memory
         self.peak_in_flight = self.peak_bytes = 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ..strategy import refuse_masters
+from ..strategy import require_scope
 
 
 class Entry(NamedTuple):
@@ -91,18 +90,20 @@ class Owners:
         return gathered if self.comm.rank == 0 else None
 
 
-def restricted(optimizer, params):
+def sub_optimizer(what: str, optimizer, params, alone: bool):
     """Return an optimizer like the one given, for some of its parameters, with the states that it has for them.
 
     Parameters
     ----------
+    what : str
+        The strategy, for errors.
     optimizer : Optimizer
         Of the whole model.
     params : list of Param
+        Of this rank.
+    alone : bool
+        Whether those are all of the model's.
     """
-    refuse_masters("a pipeline", optimizer)
+    require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
     mine = {id(p) for p in params}
-    part = copy.copy(optimizer)
-    kept = [(p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True) if id(p) in mine]
-    part.params, part.states = [p for p, _ in kept], [state for _, state in kept]
-    return part
+    return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])

@@ -14,7 +14,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 from .base import StagedModel
-from .params import restricted
+from .params import sub_optimizer
 from .schedule import Action
 
 
@@ -146,6 +146,10 @@ class PipeDream(StagedModel):
             raise ValueError(f"PipeDream: stages share {names}, but update at different times; use Pipeline")
         if optimizer.clip_norm is not None:
             raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
+        self._optimizers = {
+            s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size == 1 and len(self.stages) == 1)
+            for s, stage in self.stages.items()
+        }
         self.vertical_sync = vertical_sync
         self.staleness, self.versions_held = {}, {}
 
@@ -158,7 +162,8 @@ class PipeDream(StagedModel):
             )
         self._begin(batch)
         self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
-        self._optimizers = {s: restricted(self.optimizer, stage.params) for s, stage in self.stages.items()}
+        for part in self._optimizers.values():
+            part.steps = self.optimizer.steps
         self.staleness = {}
         self._run()
         self.optimizer.steps = max(o.steps for o in self._optimizers.values())  # all have updated equally often

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...optim.clipping import global_norm
+from ..strategy import summed_norm
 from .base import StagedModel
 
 
@@ -99,7 +99,8 @@ class Pipeline(StagedModel):
             raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
         options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape, "track_memory": track_memory}
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
-        self._clip_norm, self.optimizer.clip_norm = self.optimizer.clip_norm, None
+        self._like = model.params[0].data if model.params else np.zeros(0)
+        self.optimizer.norm = self._norm
 
     def step(self, batch) -> float:
         """Train on a batch; return its loss, on every rank."""
@@ -125,7 +126,8 @@ class Pipeline(StagedModel):
             Of this batch, divided by n; on every rank.
         """
         self._begin(batch)
-        self.optimizer.zero_grad()
+        for p in self.params:  # not only the optimizer's: what stages share is summed
+            p.zero_grad()
         reported, shared = set(), {id(p) for p in self._owners.tied}
 
         def report(p):
@@ -146,16 +148,10 @@ class Pipeline(StagedModel):
 
     def update(self) -> None:
         """Apply the gradients to this rank's parameters."""
-        if self._clip_norm is not None:
-            self._clip()
         flops, moved = self.optimizer.cost()
         with self.clock.span("update", flops=flops, nbytes=moved):
             self.optimizer.step()
 
-    def _clip(self) -> None:
-        """Shorten the gradients of the whole model to the length that the optimizer asks for."""
-        squared = global_norm(self.counted(self.optimizer.params)) ** 2
-        norm = float(self.comm.all_reduce(self._xp.array([squared], dtype=np.float64))[0]) ** 0.5
-        if norm > self._clip_norm:
-            for p in self.optimizer.params:
-                p.grad *= self._clip_norm / norm
+    def _norm(self, params) -> float:
+        """Return the length of the whole model's gradient: a parameter that stages share counts once."""
+        return summed_norm(self.counted(params), [self.comm], self._like)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....trace import Message, Span, Trace
 from .check import check_schedule
-from .play import Deadlock, needs, play
+from .play import Deadlock, play
 from .schedule import Schedule
 from .traces import LANE, span_name
 
@@ -144,22 +144,17 @@ def simulate(
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 
-    def delay(before, after):
-        return transfer if made.rank_of(before.stage) != made.rank_of(after.stage) else 0.0
-
-    times, deadlock = play(made, lambda action: costs[action.kind][action.stage], delay)
-    spans, messages = [], []
-    for rank, order in enumerate(made.orders):
-        for action in (a for a in order if a in times):
-            spans.append(Span(rank, LANE, span_name(made, action), *times[action]))
-            for b in needs(action, made.n_stages):
-                source, sent = made.rank_of(b.stage), times[b][1]
-                if source != rank:
-                    messages.append(Message(source, rank, 0, sent, sent + transfer))
+    played = play(made, lambda a: costs[a.kind][a.stage], lambda consumer: (transfer, 0.0))
+    times, rank_of = played.times, made.rank_of
+    spans = [Span(rank_of(a.stage), LANE, span_name(made, a), *times[a]) for a in times]
+    messages = [
+        Message(rank_of(m.producer.stage), rank_of(m.consumer.stage), 0, times[m.producer][1], arrival)
+        for m, arrival in played.arrivals.items()
+    ]
     busy = [sum(costs[a.kind][a.stage] for a in order if a in times) for order in made.orders]
     spans.sort(key=lambda s: (s.end, s.rank))
     makespan = max((s.end for s in spans), default=0.0)
-    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
+    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, played.deadlock)
 
 
 def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
