@@ -13,7 +13,7 @@ import click
 from .. import __version__
 
 COMMANDS = {
-    "doctor": "Check this machine, and say how to mend what is wrong.",
+    "doctor": "Check this machine, and say how to fix what is wrong.",
     "train": "Train a network on images, on one rank or many.",
     "predict": "Say what a trained network takes images for.",
     "run": "Run a function of yours on every rank.",

@@ -18,8 +18,8 @@ from ..nn import Sequential
 from .checkpoint.state import copies
 from .data.codecs import Codec
 from .data.reducer import GradientReducer
-from .pipeline.pipeline import Pipeline
 from .pipeline.stages import layer_costs
+from .pipeline.strategy import Pipeline
 from .strategy import adopt, share_params, summed_norm, update
 from .tensor import (
     DealtState,

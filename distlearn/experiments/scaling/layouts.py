@@ -9,7 +9,7 @@ from ...optim import Momentum, Optimizer
 from ...parallel.data.data_parallel import DataParallel
 from ...parallel.hybrid import Hybrid
 from ...parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
-from ...parallel.pipeline.pipeline import Pipeline
+from ...parallel.pipeline.strategy import Pipeline
 from ...parallel.planning import Layout, Plan, plan
 from ...parallel.planning.named import compute_of, model_and_sample
 from ...parallel.tensor import TensorParallel
