@@ -65,7 +65,7 @@ def fit(
     on_epoch=None,
     checkpoints=None,
     every: int = 0,
-    resume: bool = False,
+    resume: bool | str = False,
 ) -> History:
     """Train for some epochs over a data set.
 
@@ -91,10 +91,12 @@ def fit(
         Where to save the run's state.
     every : int
         Save after every so many steps, and after the last one; 0 for the last one alone.
-    resume : bool
-        Go on from the newest checkpoint, if there is one: the result is that of a run that was never interrupted, bit
-        for bit on as many ranks, to rounding on others. Where the number of ranks decides what is computed (`LocalSGD`,
-        `PipeDream`, compressed gradients), others go on from the same state to results of their own.
+    resume : bool or "anyway"
+        Go on from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning rate,
+        clipping, data, ...) is refused with what differs, unless "anyway". Of the same run the result is that of a run
+        that was never interrupted, bit for bit on as many ranks, to rounding on others. Where the number of ranks
+        decides what is computed (`LocalSGD`, `PipeDream`, compressed gradients), others go on from the same state to
+        results of their own.
 
     Returns
     -------
