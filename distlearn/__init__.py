@@ -42,7 +42,7 @@ _NAMES = {
     "ANY": "comm",
     "CommError": "comm",
     "CommTimeoutError": "comm",
-    "DeadlockError": "sim",
+    "DeadlockError": "comm",
     "Failure": "sim",
     "FailureSchedule": "sim",
     "Free": "sim",
@@ -83,6 +83,8 @@ _NAMES = {
     "Settings": "train",
     "evaluate": "train",
     "fit": "train",
+    "load": "train",
+    "load_weights": "train",
     "Span": "trace",
     "Trace": "trace",
 }

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "distlearn"
 
 FLOORS = {
     "backend": 0,
+    "tables": 0,
     "trace": 0,
     "cuda": 1,
     "nn": 2,
@@ -44,15 +45,14 @@ HEAVY = {
     "matplotlib": ("viz", "lab.desk"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "rich": ("cli.console", "viz.tables"),
+    "rich": ("cli.console",),
     "scipy": ("optim.rule",),
     "sklearn": ("data",),
     "torch": (),
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.select_backend", "comm.local", "comm.mpi", "comm.nccl", "sim.world", "sim.DeadlockError",
-                   "sim.SimWorld")  # fmt: skip
+IMPLEMENTATIONS = ("comm.select_backend", "comm.local", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
 
 
 class Import(NamedTuple):

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from .console import plain_errors, say
+from .console import make_progress, plain_errors, say
 from .options import parse_numbers
-from .output import make_folder, write_json
-from .progress import make_progress
+from .output import results_folder, write_json
 
 
 def _batches(ctx, param, value) -> tuple[int, ...]:
@@ -65,7 +64,8 @@ def profile(models, batches, threads, seconds, products, out):
     """
     from .. import nn, viz
 
-    sweeps, folder, whole = {}, make_folder(out), True
+    folder = click.get_current_context().with_resource(results_folder(out))
+    sweeps, whole = {}, True
     with plain_errors(ValueError, TimeoutError):
         for name in models:
             try:

@@ -23,12 +23,8 @@ from heapq import heappop, heappush
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..comm.callsite import call_site
-from ..comm.protocol import CommError, RankError
+from ..comm.protocol import DeadlockError, RankError
 from .timeline import CommTimeline
-
-
-class DeadlockError(CommError):
-    """Every rank waits for another, so nothing will ever happen again."""
 
 
 class BlockReason:

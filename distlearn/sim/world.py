@@ -20,10 +20,10 @@ from .compute import ComputeModel, Free, Roofline
 from .failures import Failure, FailureSchedule, Fate, Loss
 from .formula import FormulaComm
 from .messages import MessageComm
-from .scheduler import DeadlockError, Scheduler
+from .scheduler import Scheduler
 from .transport import Transport
 
-__all__ = ["DeadlockError", "SimWorld"]
+__all__ = ["SimWorld"]
 
 
 COMMUNICATORS = {"messages": MessageComm, "formula": FormulaComm}

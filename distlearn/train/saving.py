@@ -8,11 +8,14 @@ import warnings
 import numpy as np
 
 from ..parallel.checkpoint.file import Checkpoint
+from ..parallel.checkpoint.fingerprint import differences
 from ..parallel.checkpoint.state import all_generators, capture, live_arrays, restore
 from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
 from .history import Progress
 
 _LOSSES = "history/losses"
+_STEPS = ("samples", "batch_size")
+"""What says which samples a step of an epoch takes."""
 
 
 class Saving:
@@ -35,9 +38,8 @@ class Saving:
         if not isinstance(every, (int, np.integer)) or every < 0:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
         live_arrays(strategy)  # refuses strategies without a state that can be saved, before any work is done
-        optimizer = strategy.optimizer
         self.store, self.every, self.strategy = store, int(every), strategy
-        self.run = run | {"optimizer": repr(optimizer.rule), "lr": float(optimizer.lr(0))}
+        self.run = run | strategy.fingerprint
 
     @property
     def comm(self):
@@ -54,8 +56,10 @@ class Saving:
         return self.comm is None or self.comm.rank == 0
 
     # -- reading -------------------------------------------------------------------------------------------------------
-    def begin(self, resume: bool) -> Progress:
+    def begin(self, resume: bool | str) -> Progress:
         """Return where the run stands: at the beginning, or at the newest checkpoint, which is put into the strategy.
+
+        With "anyway" a run that differs in what it trains, not in where its steps lie, is only warned of.
 
         Raises
         ------
@@ -91,10 +95,14 @@ class Saving:
             return None
         found = self.store.latest()
         if found is not None:
-            theirs = found.meta["run"]
-            other = [f"{k} {theirs.get(k)!r} (now {v!r})" for k, v in self.run.items() if theirs.get(k) != v]
+            other = differences(found.meta["run"], self.run)
+            text = f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}"
+            if other and resume != "anyway":
+                raise ValueError(f'{text}; resume="anyway" (--resume-anyway) goes on from them with what is now')
+            if any(found.meta["run"].get(name) != self.run[name] for name in _STEPS):
+                raise ValueError(f"{text}; where the steps of an epoch lie must be the same to go on")
             if other:
-                raise ValueError(f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}")
+                warnings.warn(f"{text}; going on with what is now", CheckpointWarning, stacklevel=2)
         return found
 
     def _own_generators(self, found: Checkpoint) -> list:

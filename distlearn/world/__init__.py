@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib
 
 _NAMES = {
-    "World": "base",
+    "World": "local",
     "LocalWorld": "local",
     "ElasticRun": "elastic",
     "EngineWorld": "engines",
-    "Hosts": "hosts",
+    "Hosts": "cluster",
+    "RankDeadlockError": "outcome",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
     "Restart": "elastic",
@@ -28,6 +29,7 @@ __all__ = [
     "Hosts",
     "LocalWorld",
     "MPIWorld",
+    "RankDeadlockError",
     "RankTimeoutError",
     "Restart",
     "World",

@@ -16,44 +16,12 @@ import time
 
 from ..comm.local import DisconnectedComm
 from ..comm.waiting import RankClock, poll
-from .outcome import Outcome, frames_of_error, frames_of_stack, pickled, text_of_error
-from .progress import Reporter
+from .interrupts import Interrupts
+from .outcome import Outcome, frames_of_error, pickled, text_of_error
+from .progress import Patience, Reporter
 
 _worlds: dict = {}
 """What `join` left for `launch`, by the world's key."""
-
-
-class Interrupts:
-    """SIGINT while a launch runs: remembers where it struck, and raises KeyboardInterrupt where that is safe."""
-
-    def __init__(self):
-        self.frames: list | None = None
-        self._armed, self._held = True, False
-        signal.signal(signal.SIGINT, self._handle)
-
-    @property
-    def struck(self) -> bool:
-        """Whether there was one."""
-        return self.frames is not None
-
-    def _handle(self, signum, frame):
-        if self.frames is None:
-            self.frames = frames_of_stack(frame)
-        if self._armed and not self._held:
-            raise KeyboardInterrupt
-
-    def disarm(self) -> None:
-        """From now on the launch is over, and an interrupt comes too late."""
-        self._armed = False
-
-    def __enter__(self):
-        """Hold interrupts back until the block is done."""
-        self._held = True
-
-    def __exit__(self, *exc):
-        self._held = False
-        if self.struck and self._armed:
-            raise KeyboardInterrupt
 
 
 class Copies:
@@ -167,7 +135,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     ----------
     key : str
     order : dict
-        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `options`.
+        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `strict`,
+        `patience`.
     payload : bytes
         The pickled (function, arguments, keyword arguments).
 
@@ -190,7 +159,9 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
             from ..comm.select_backend import select_backend
 
             copies.free(order["free"])
-            comm = select_backend(MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"]))
+            copy = copies.get(order["number"], interrupts)
+            comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
+            comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
         if copies is not None:
@@ -238,3 +209,10 @@ def _publish(report) -> None:
     from .cluster import publish
 
     publish({"progress": report, "at": time.time()})
+
+
+def _publish_wait(wait) -> None:
+    """Tell the client that this rank has waited for long, or that it goes on (None)."""
+    from .cluster import publish
+
+    publish({"wait": wait})

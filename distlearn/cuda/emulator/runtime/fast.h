@@ -46,6 +46,7 @@ static EMU_ALWAYS unsigned emu_vote(unsigned mask, int value) {
 static EMU_ALWAYS unsigned emu_match(unsigned mask, uint64_t value, void*) {
     return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
 }
+static EMU_ALWAYS unsigned emu_active_lanes(int place) { return emu::active_lanes(place, nullptr); }
 static inline int emu_lane() { return EMU_BLOCK.current->linear % emu::WARP; }
 static inline void* emu_dynamic_shared() { return EMU_BLOCK.dynamic_shared; }
 static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

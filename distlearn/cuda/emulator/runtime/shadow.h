@@ -73,8 +73,8 @@ static size_t block_of(uint32_t when) {  // which block an interval belongs to
 }
 
 static void report_race(const Region& r, int region, uint64_t offset, int size, uint32_t site, Access access, const Mark& before,
-                        Access other, bool blocks) {
-    Kind kind = blocks ? RACE_BLOCKS : r.space == SHARED ? RACE_SHARED : RACE_GLOBAL;
+                        Access other, bool blocks, bool same_value = false) {
+    Kind kind = same_value ? SAME_VALUE : blocks ? RACE_BLOCKS : r.space == SHARED ? RACE_SHARED : RACE_GLOBAL;
     Finding* f = report(kind, site, before.site, region, access, other);
     if (!f) return;
     Block& B = block();
@@ -85,6 +85,37 @@ static void report_race(const Region& r, int region, uint64_t offset, int size, 
     f->other_thread = {t % B.size.x, t / B.size.x % B.size.y, t / (B.size.x * B.size.y)};
     f->other_block = {(unsigned)(b % B.grid.x), (unsigned)(b / B.grid.x % B.grid.y),
                       (unsigned)(b / ((uint64_t)B.grid.x * B.grid.y))};
+}
+
+// A write over another thread's write. The hooks come before the access, so whether it leaves the same value behind is
+// only known at the next one.
+struct SecondWrite {
+    Fibre* by;
+    int region, size;
+    uint64_t offset;
+    uint32_t site;
+    Mark before;
+    bool blocks;
+    char value[16];
+};
+static SecondWrite second_write;  // `by` is null if there is none
+
+static __attribute__((noinline)) void judge_second_write() {
+    SecondWrite w = second_write;
+    second_write.by = nullptr;
+    Region& r = regions[w.region];
+    bool same = w.size <= (int)sizeof w.value && !memcmp((void*)(r.begin + w.offset), w.value, w.size);
+    Fibre* now = block().current;
+    block().current = w.by;  // whose finding it is
+    report_race(r, w.region, w.offset, w.size, w.site, WRITE, w.before, WRITE, w.blocks, same);
+    block().current = now;
+}
+
+static void keep_second_write(const Region& r, int region, uint64_t offset, int size, uint32_t site, const Mark& before,
+                              bool blocks) {
+    if (second_write.by) return;  // of the same access: its first cell speaks for all
+    second_write = {block().current, region, size, offset, site, before, blocks, {}};
+    memcpy(second_write.value, (void*)(r.begin + offset), size <= 16 ? size : 16);
 }
 
 static bool handed_over(const Mark& write) { return made_atomic && fenced[block_of(write.interval)] >= write.interval; }
@@ -108,8 +139,10 @@ static inline void watch(int region, uint64_t offset, int size, Access access, u
             if (f) f->offset = (int64_t)offset, f->size = size;
         }
         bool relaxed = (access == ATOMIC || access == VOLATILE_READ) && (x.write.flags & BY_ATOMIC);
-        if (!relaxed && clashes(r, x.write, me, &blocks) && !(blocks && handed_over(x.write)))
-            report_race(r, region, offset, size, site, access, x.write, x.write.flags & BY_ATOMIC ? ATOMIC : WRITE, blocks);
+        if (!relaxed && clashes(r, x.write, me, &blocks) && !(blocks && handed_over(x.write))) {
+            if (access == WRITE && !(x.write.flags & BY_ATOMIC)) keep_second_write(r, region, offset, size, site, x.write, blocks);
+            else report_race(r, region, offset, size, site, access, x.write, x.write.flags & BY_ATOMIC ? ATOMIC : WRITE, blocks);
+        }
         Mark now = {interval, (uint16_t)me, epoch[me / WARP], (uint16_t)site, 0};
         if (access == READ || access == VOLATILE_READ) {
             if (access == VOLATILE_READ) now.flags = BY_VOLATILE;

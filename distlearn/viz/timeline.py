@@ -1,0 +1,250 @@
+"""The time line of a run: a row for every rank, so that waiting shows.
+
+Communication that runs while the rank computes costs nothing: it is a thin strip along the foot of the computing. What
+is *exposed*, because the rank computes nothing meanwhile, fills the row. Where a rank does neither, its row is grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba, to_rgba_array
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from ..tables import format_time
+from .bars import Bars, select
+from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled
+from .units import time_axis
+
+FAMILY_COLORS = {
+    "forward": SKY,
+    "backward": NAVY,
+    "update": AMBER,
+    "all_reduce": VERMILION,
+    "broadcast": PURPLE,
+    "reduce_scatter": TEAL,
+    "all_gather": PURPLE,
+    "F": SKY,
+    "B": NAVY,
+}
+"""Colours that the usual names have, unless one that takes longer has it already; others get one that is free."""
+
+SHARED = ("compute", "comm")
+"""Lanes that one line shows."""
+OTHER, OTHER_COLOR = "other", "#9aa2ab"
+STRIP = 0.32
+"""Share of a row's height that hidden communication takes."""
+DENSE = 3000
+"""From so many bars on they have no edges: most are narrower than a pixel."""
+LEAST = 1e-3
+"""Share of the time from which on hidden communication is to be seen, and the legend names it."""
+
+
+@styled
+def plot_timeline(
+    trace,
+    *,
+    ranks: Sequence[int] | None = None,
+    start: float | None = None,
+    end: float | None = None,
+    ax=None,
+    messages: bool = False,
+    title: str | None = None,
+    max_ranks: int | None = 64,
+    legend: bool = True,
+):
+    """Draw what every rank did when: computing, communication, waiting.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a simulated or a real run; `world.trace`.
+    ranks : sequence of int, optional
+        Ranks to show, from top to bottom; all by default.
+    start, end : float, optional
+        Show the time from `start` to `end` [s]; all of it by default.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+    messages : bool
+        Draw an arrow from sender to receiver for every message. A trace without spans shows them in any case.
+    title : str, optional
+        What the figure shows; by default the shares of time spent computing, communicating and idle.
+    max_ranks : int or None
+        If there are more ranks, show so many, evenly spaced, the first and the last among them; None shows all.
+    legend : bool
+        Say beside the figure which colour is what.
+
+    Returns
+    -------
+    ax : Axes
+        Its x axis holds seconds, its y axis row numbers (0 is the top row).
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw: an empty trace, a rank that is not in it, a window in which nothing happens.
+    """
+    bars = select(trace, ranks, start, end, max_ranks)
+    if ax is None:
+        n = len(bars.ranks)
+        (ax,) = new_axes(figsize=(8.4, float(np.clip(min(1.1 + 0.5 * n, 2.1 + 0.25 * n), 2.3, 8.5))))
+    colours = _colours(bars)
+    _draw_tracks(ax, bars)
+    for lane in bars.lanes:
+        _draw_lane(ax, bars, lane, colours)
+    drawn = _draw_messages(ax, bars, trace.messages) if messages or not len(bars.start) else 0
+    _label(ax, bars, len(trace.ranks) if ranks is None else len(bars.ranks))
+    if legend:
+        handles = _legend(bars, colours, drawn)
+        ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
+    title = _finding(bars, drawn) if title is None else title
+    if title:
+        ax.set_title(title)
+    return ax
+
+
+def _colours(bars: Bars) -> dict[tuple[str, str], str]:
+    """Colour of every (lane, family): the usual one, a free one, or grey for the shortest when colours run out."""
+    families = [(lane, family) for lane in bars.lanes for family in bars.families(lane)]
+    colours = {}
+    for key in families:
+        usual = FAMILY_COLORS.get(key[1])
+        if usual and usual not in colours.values():
+            colours[key] = usual
+    free = [c for c in COLORS if c not in colours.values()]
+    return {key: colours.get(key) or (free.pop(0) if free else OTHER_COLOR) for key in families}
+
+
+def _place(bars: Bars, lane: str) -> tuple[float, float]:
+    """Top and bottom of a lane in a row centred at 0: computing and communication share one, any others lie below."""
+    below = [name for name in bars.lanes if name not in SHARED]
+    parts = np.array([2.0] * (len(below) < len(bars.lanes)) + [1.0] * len(below))
+    height = 0.84 if len(bars.ranks) <= 100 else 1.0  # rows are 1 apart; between rows of three pixels there is no room
+    edges = np.append(0, np.cumsum(parts)) / parts.sum() * height - height / 2
+    i = 0 if lane in SHARED else len(parts) - len(below) + below.index(lane)
+    return edges[i], edges[i + 1]
+
+
+def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
+    """Corners of rectangles, as (n, 4, 2) array."""
+    corners = np.empty((len(left), 4, 2))
+    corners[:, :2, 0], corners[:, 2:, 0] = left[:, None], right[:, None]
+    corners[:, [0, 3], 1], corners[:, [1, 2], 1] = (row + top)[:, None], (row + bottom)[:, None]
+    return corners
+
+
+def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True) -> None:
+    """Draw boxes, all in one collection."""
+    dense = len(bars.start) > DENSE
+    edges, width = "none", 0.0
+    if edged and not dense:  # a light seam between neighbours, except where it would swallow the box
+        wide = (right - left) > 0.006 * (bars.high - bars.low)
+        edges, width = np.where(wide[:, None], (1.0, 1.0, 1.0, 1.0), faces), 0.6
+    boxes = PolyCollection(_boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width)
+    boxes.set(gid=gid, snap=False if dense else None)  # snapping would drop boxes that are narrower than a pixel
+    ax.add_collection(boxes, autolim=False)
+
+
+def _draw_tracks(ax, bars: Bars) -> None:
+    """Grey ground on which idle time shows."""
+    n = len(bars.ranks)
+    if set(SHARED) & set(bars.lanes):
+        low, high = np.full(n, bars.low), np.full(n, bars.high)
+        track = np.tile(to_rgba(TRACK), (n, 1))
+        _add(ax, bars, _place(bars, "compute"), low, high, np.arange(n), track, "idle", edged=False)
+
+
+def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
+    """Draw one lane of all ranks."""
+    mine = np.flatnonzero(bars.lane == bars.lanes.index(lane))
+    mine = mine[np.lexsort((bars.start[mine] - bars.end[mine], bars.start[mine]))]  # an outer span below the inner ones
+    faces = to_rgba_array([colours.get((lane, name), OTHER_COLOR) for name in bars.names])[bars.family]
+    top, bottom = _place(bars, lane)
+    if lane == "comm":
+        strip = bottom - STRIP * (bottom - top)
+        for gid, place, cut in (("exposed", (top, bottom), bars.exposed), ("hidden", (strip, bottom), bars.hidden)):
+            which, left, right = cut(mine)
+            _add(ax, bars, place, left, right, bars.row[which], faces[which], f"comm, {gid}")
+    else:
+        _add(ax, bars, (top, bottom), bars.start[mine], bars.end[mine], bars.row[mine], faces[mine], lane)
+
+
+def _draw_messages(ax, bars: Bars, messages) -> int:
+    """Draw arrows from sender to receiver; return how many."""
+    row = {rank: i for i, rank in enumerate(bars.ranks)}
+    arrows = [
+        (m.sent, row[m.source], m.arrived - m.sent, row[m.dest] - row[m.source])
+        for m in messages
+        if m.source in row and m.dest in row and m.arrived > bars.low and m.sent < bars.high
+    ]
+    if arrows:
+        look = {"color": INK, "width": 0.012 if len(arrows) <= 300 else 0.006, "alpha": 0.85, "zorder": 3}
+        heads = {"headwidth": 5, "headlength": 7, "headaxislength": 6}
+        x, y, dx, dy = np.array(arrows, float).T
+        ax.quiver(x, y, dx, dy, angles="xy", scale_units="xy", scale=1, units="inches", gid="messages", **heads, **look)
+    return len(arrows)
+
+
+def _label(ax, bars: Bars, n_ranks: int) -> None:
+    """Axes, ticks and limits."""
+    shown = bars.ranks
+    time_axis(ax.xaxis, bars.high - bars.low, "time")
+    ax.set_xlim(bars.low, bars.high)
+    ax.set_ylim(len(shown) - 0.5, -0.5)
+    if len(shown) <= 16:
+        ax.set_yticks(range(len(shown)))
+    else:
+        ax.yaxis.set_major_locator(MaxNLocator(12, steps=[1, 2, 4, 5, 8, 10], integer=True))
+    name = lambda y, _: str(shown[round(y)]) if 0 <= round(y) < len(shown) and y == round(y) else ""  # noqa: E731
+    ax.yaxis.set_major_formatter(FuncFormatter(name))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(visible=False, axis="y")
+    ax.set_ylabel("rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
+
+
+def _legend(bars: Bars, colours, n_messages: int) -> list:
+    """What the legend lists: families by lane, then what thin strips, grey and arrows mean."""
+    own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
+    handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
+    if len(own) < len(colours):
+        handles.append(Patch(facecolor=OTHER_COLOR, label=OTHER))
+    if _hidden(bars) > LEAST:
+        colour = colours["comm", bars.families("comm")[0]]
+        handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))
+    if set(SHARED) & set(bars.lanes):
+        handles.append(Patch(facecolor=TRACK, label="idle"))
+    if n_messages:
+        handles.append(Line2D([], [], color=INK, marker=">", markersize=4, linewidth=1, label="message"))
+    return handles
+
+
+def _hidden(bars: Bars) -> float:
+    """Share of all rows' time in which a rank communicates under its computing."""
+    if not set(SHARED) <= set(bars.lanes):
+        return 0.0
+    _, start, end = bars.hidden(np.flatnonzero(bars.lane == bars.lanes.index("comm")))
+    return float((end - start).sum() / ((bars.high - bars.low) * len(bars.ranks)))
+
+
+def _usual_order(family: str):
+    """Known families in the order of a step, then the others by name."""
+    known = list(FAMILY_COLORS)
+    return (known.index(family), "") if family in known else (len(known), family)
+
+
+def _finding(bars: Bars, n_messages: int) -> str:
+    """The shares of time, in a line."""
+    n = len(bars.ranks)
+    ranks = f"{n} rank{'s' if n > 1 else ''}"
+    if not bars.lanes:
+        return f"{n_messages} messages among {ranks} in {format_time(bars.high - bars.low)}"
+    computing, exposed = bars.shares()
+    idle = max(0.0, 1 - computing - exposed)
+    parts = [f"{computing:.0%} computing"] if "compute" in bars.lanes else []
+    if "comm" in bars.lanes:
+        parts.append(f"{exposed:.0%} {'exposed ' if parts else ''}communication")
+    return f"{ranks}, {format_time(bars.high - bars.low)}: {', '.join([*parts, f'{idle:.0%} idle'])}"

@@ -1,0 +1,232 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Patch
+from matplotlib.quiver import Quiver
+
+import distlearn as dl
+from distlearn import viz
+from distlearn.trace import Message, Span, Trace
+from distlearn.viz.look import TRACK
+from distlearn.viz.timeline import FAMILY_COLORS
+
+
+def boxes(ax, gid):
+    """Boxes of one kind, as rows of (left, right, top, bottom)."""
+    found = [c for c in ax.collections if c.get_gid() == gid and isinstance(c, PolyCollection)]
+    assert len(found) == 1, f"{len(found)} collections {gid!r}"
+    corners = np.array([p.vertices[:4] for p in found[0].get_paths()]).reshape(-1, 4, 2)
+    return np.column_stack([corners[:, 0, 0], corners[:, 2, 0], corners[:, 0, 1], corners[:, 1, 1]])
+
+
+def seconds(ax, gid, row):
+    """Time in the boxes of one kind on one row."""
+    drawn = boxes(ax, gid)
+    mine = drawn[(drawn[:, 2] > row - 0.5) & (drawn[:, 3] < row + 0.5)]
+    return float((mine[:, 1] - mine[:, 0]).sum())
+
+
+def colours(ax):
+    """Legend entry to colour."""
+    legend = ax.get_legend()
+    entries = zip(legend.get_texts(), legend.legend_handles, strict=True)
+    return {text.get_text(): handle.get_facecolor() for text, handle in entries if isinstance(handle, Patch)}
+
+
+def ring(comm, n):
+    return dl.ring_all_reduce(comm, np.ones(n))
+
+
+@pytest.fixture(scope="module")
+def ring_trace():
+    world = dl.SimWorld(4, dl.Network(5e-6, 1e9))
+    world.run(ring, 4000)
+    return world.trace
+
+
+def test_what_is_drawn_is_the_trace(trace):
+    ax = viz.plot_timeline(trace)
+    for rank in range(4):
+        assert seconds(ax, "compute", rank) == pytest.approx(trace.total(rank=rank, lane="compute"))
+        assert seconds(ax, "comm, exposed", rank) == pytest.approx(trace.exposed(rank))
+        hidden = trace.total(rank=rank, lane="comm") - trace.exposed(rank)
+        assert seconds(ax, "comm, hidden", rank) == pytest.approx(hidden)
+        assert hidden > 0
+    assert seconds(ax, "idle", 0) == pytest.approx(trace.makespan - min(s.start for s in trace))
+
+
+def test_exposed_communication_fills_the_row_and_hidden_is_a_strip_at_its_foot(trace):
+    ax = viz.plot_timeline(trace)
+    computing, exposed, hidden = (boxes(ax, gid)[0] for gid in ("compute", "comm, exposed", "comm, hidden"))
+    height = computing[3] - computing[2]
+    assert exposed[3] - exposed[2] == pytest.approx(height)
+    assert hidden[3] - hidden[2] < 0.4 * height
+    assert hidden[3] % 1 == pytest.approx(computing[3] % 1)
+
+
+def test_the_title_says_how_the_time_is_spent():
+    spans = [
+        Span(0, "compute", "forward", 0, 5),
+        Span(0, "comm", "all_reduce", 4, 8),
+        Span(1, "compute", "forward", 0, 10),
+    ]
+    ax = viz.plot_timeline(Trace(spans))
+    assert ax.get_title("left") == "2 ranks, 10 s: 75% computing, 15% exposed communication, 10% idle"
+
+
+def test_the_legend_explains_thin_strips_only_where_there_are_some(trace):
+    def entries(trace):
+        return [text.get_text() for text in viz.plot_timeline(trace).get_legend().get_texts()]
+
+    assert "hidden (thin)" in entries(trace)
+    one_after_the_other = [Span(r, lane, lane, t, t + 1) for r in (0, 1) for t, lane in enumerate(("compute", "comm"))]
+    assert "hidden (thin)" not in entries(Trace(one_after_the_other))
+
+
+def test_families_have_colours_that_differ(trace):
+    ax = viz.plot_timeline(trace)
+    found = colours(ax)
+    assert {"forward", "backward", "all_reduce", "broadcast", "idle"} <= set(found)
+    for name in ("forward", "backward", "all_reduce"):
+        assert found[name] == to_rgba(FAMILY_COLORS[name])
+    assert len(set(found.values())) == len(found)
+    greys = sorted(viz.lightness(FAMILY_COLORS[name]) for name in ("forward", "backward", "update", "all_reduce"))
+    assert np.diff([*greys, viz.lightness(TRACK)]).min() >= 9
+
+
+def test_unknown_names_get_free_colours_and_the_shortest_share_grey():
+    spans = [
+        Span(0, "compute", f"work{i}[{j}]", 10 * i + j, 10 * i + j + 1 - i / 20) for i in range(9) for j in range(2)
+    ]
+    found = colours(viz.plot_timeline(Trace(spans)))
+    assert set(found) == {*(f"work{i}" for i in range(6)), "other", "idle"}
+    assert len(set(found.values())) == 8
+    clash = [Span(0, "comm", name, i, i + 1 + i / 10) for i, name in enumerate(["broadcast", "all_gather"])]
+    assert len(set(colours(viz.plot_timeline(Trace(clash))).values())) == 3
+
+
+def test_a_window_cuts_spans_off(trace):
+    low, high = 0.3 * trace.makespan, 0.6 * trace.makespan
+    ax = viz.plot_timeline(trace, start=low, end=high)
+    assert ax.get_xlim() == (low, high)
+    drawn = boxes(ax, "compute")
+    assert drawn[:, 0].min() >= low
+    assert drawn[:, 1].max() <= high
+    wanted = sum(max(0, min(s.end, high) - max(s.start, low)) for s in trace.select(rank=2, lane="compute"))
+    assert seconds(ax, "compute", 2) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(3.0, "s"), (3e-3, "ms"), (3e-6, "µs"), (3e-9, "ns")])
+def test_the_time_axis_has_a_unit_that_fits(scale, unit):
+    ax = viz.plot_timeline(Trace([Span(0, "compute", "forward", 0, scale)]))
+    assert ax.get_xlabel() == f"time [{unit}]"
+    ax.figure.canvas.draw()
+    labels = [t.get_text() for t in ax.get_xticklabels() if t.get_text()]
+    assert labels[0] == "0"
+    assert {"1", "2", "3"} <= set(labels)
+    assert ax.get_xlim()[1] == scale, "the axis itself holds seconds"
+
+
+def test_some_ranks_in_the_order_asked_for(trace):
+    ax = viz.plot_timeline(trace, ranks=[3, 1])
+    ax.figure.canvas.draw()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["3", "1"]
+    assert seconds(ax, "compute", 0) == pytest.approx(trace.total(rank=3, lane="compute"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 17, 64, 256])
+def test_any_number_of_ranks(size):
+    spans = [Span(r, lane, "x", i, i + 0.7) for r in range(size) for i in range(3) for lane in ("compute", "comm")]
+    ax = viz.plot_timeline(Trace(spans), max_ranks=None)
+    assert ax.get_ylim() == (size - 0.5, -0.5)
+    assert len(boxes(ax, "compute")) == 3 * size
+    assert ax.get_ylabel() == "rank"
+    few = viz.plot_timeline(Trace(spans), max_ranks=8)
+    assert len(boxes(few, "idle")) == min(size, 8)
+    assert few.get_ylabel() == ("rank" if size <= 8 else f"rank (8 of {size} shown)")
+    few.figure.canvas.draw()
+    assert {"0", str(size - 1)} <= {t.get_text() for t in few.get_yticklabels()}
+
+
+def test_a_hundred_thousand_spans_are_a_few_artists():
+    spans = [Span(r, "compute", f"forward[{i}]", i, i + 0.5) for r in range(100) for i in range(1000)]
+    ax = viz.plot_timeline(Trace(spans), max_ranks=None)
+    assert len(ax.collections) <= 4
+    assert len(boxes(ax, "compute")) == 100_000
+
+
+def test_an_outer_span_lies_below_the_inner_ones():
+    spans = [Span(0, "compute", "inner", 1, 2), Span(0, "compute", "outer", 1, 5)]  # the inner one ends first
+    lengths = np.diff(boxes(viz.plot_timeline(Trace(spans)), "compute")[:, :2]).ravel()
+    assert lengths.tolist() == [4, 1]
+
+
+def test_other_lanes_lie_below_computing_and_communication():
+    spans = [Span(0, lane, lane, 0, 1) for lane in ("input", "comm", "compute")]
+    ax = viz.plot_timeline(Trace(spans))
+    compute, extra = boxes(ax, "compute")[0], boxes(ax, "input")[0]
+    assert extra[2] == pytest.approx(compute[3])
+    assert extra[3] < 0.5
+
+
+def arrows(ax):
+    (found,) = [c for c in ax.collections if isinstance(c, Quiver)]
+    return np.column_stack([found.X, found.Y, found.X + found.U, found.Y + found.V])
+
+
+def test_messages_run_from_sender_to_receiver(ring_trace):
+    drawn = Counter(map(tuple, arrows(viz.plot_timeline(ring_trace)).round(12).tolist()))
+    wanted = Counter((round(m.sent, 12), m.source, round(m.arrived, 12), m.dest) for m in ring_trace.messages)
+    assert drawn == wanted
+    assert drawn.total() == 4 * 6
+
+
+def test_messages_only_between_shown_ranks_and_inside_the_window(ring_trace):
+    half = ring_trace.makespan / 2
+    drawn = arrows(viz.plot_timeline(ring_trace, ranks=[0, 1], end=half))
+    assert len(drawn) == sum(m.source == 0 and m.dest == 1 and m.sent < half for m in ring_trace.messages)
+
+
+def test_messages_are_left_out_unless_asked_for():
+    trace = Trace([Span(0, "compute", "forward", 0, 1)], [Message(0, 1, 8, 0.2, 0.6)])
+    assert not any(isinstance(c, Quiver) for c in viz.plot_timeline(trace).collections)
+    ax = viz.plot_timeline(trace, messages=True)
+    np.testing.assert_allclose(arrows(ax), [[0.2, 0, 0.6, 1]])
+    assert ax.get_legend().get_texts()[-1].get_text() == "message"
+
+
+def test_given_axes_are_used_and_pyplot_is_left_alone(trace, ax):
+    assert viz.plot_timeline(trace, ax=ax, title="", legend=False) is ax
+    assert plt.get_fignums() == []
+    assert ax.get_legend() is None
+    assert ax.get_title() + ax.get_title("left") == ""
+
+
+def test_a_real_clock_gives_the_same_plot():
+    clock = dl.trace.WallClock(rank=3)
+    with clock.span("forward[0.Linear]"):
+        sum(range(10000))
+    ax = viz.plot_timeline(clock.trace)
+    assert seconds(ax, "compute", 0) == pytest.approx(clock.trace.total())
+
+
+@pytest.mark.parametrize(
+    ("spans", "options", "match"),
+    [
+        ([], {}, "the trace is empty"),
+        ([Span(0, "compute", "forward", 1, 1)], {}, "no time passes on ranks .0."),
+        ([Span(0, "compute", "forward", 0, 1)], {"ranks": [0, 4]}, r"ranks \[4\] are not in the trace"),
+        ([Span(0, "compute", "forward", 0, 1)], {"ranks": []}, "ranks"),
+        ([Span(0, "compute", "forward", 0, 1)], {"start": 2.0, "end": 1.0}, "start is 2.0 and end 1.0"),
+        ([Span(0, "compute", "forward", 0, 1)], {"start": 2.0, "end": 3.0}, "nothing happens .* runs from 0 s to 1 s"),
+        ([Span(0, "compute", "forward", 0, 1)], {"max_ranks": 0}, "max_ranks is 0"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(spans, options, match):
+    with pytest.raises(ValueError, match=match):
+        viz.plot_timeline(Trace(spans), **options)
+    assert plt.get_fignums() == []
