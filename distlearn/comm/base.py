@@ -7,22 +7,52 @@ collective the `Call` that every rank must make alike.
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
-from .callsite import CallSite, call_site
 from .protocol import (
     ANY,
     Work,
     check_buffer,
     check_deal,
-    check_op,
     check_output,
     check_peer,
-    check_reducible,
+    check_reduction,
     check_root,
     check_rows,
     check_tag,
 )
+
+OWN = ("distlearn.comm", "distlearn.sim")
+"""Modules whose frames are none of the user's: errors name the line below them."""
+
+
+class CallSite(NamedTuple):
+    """File, line and function of a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        folder, _, name = self.file.replace("\\", "/").rpartition("/")
+        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # of a notebook: such names say nothing
+        where = "" if in_cell else f"{name}, "
+        return f"{where}line {self.line}, in {self.function}"
+
+
+def call_site(frame=None) -> CallSite | None:
+    """Return the innermost frame that is not this package's communication code, or None if there is none.
+
+    Parameters
+    ----------
+    frame : frame, optional
+        Where to begin to look; by default the caller's.
+    """
+    frame = sys._getframe(1) if frame is None else frame
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
+        frame = frame.f_back
+    return None if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 class Call(NamedTuple):
@@ -133,9 +163,7 @@ class BaseComm:
         return self._ireduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
 
     def _reduction(self, name, x, op) -> Call:
-        check_op(op, self.rank)
-        (check_output if name == "all_reduce" else check_buffer)(name, x, self.rank)
-        check_reducible(name, x, op, self.rank)
+        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
         return Call(name, (f"op={op!r}", x.shape, x.dtype), call_site())
 
     def all_gather(self, x):

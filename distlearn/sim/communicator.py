@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 from numpy import ndarray
@@ -46,12 +45,6 @@ class SimComm(BaseComm):
         self.size = len(members)
         self.clock = self.clock_class(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
-
-    def in_fibre(self, fibre: Fibre) -> SimComm:
-        """Return the same communicator, whose calls run in another fibre."""
-        other = copy.copy(self)
-        other._fibre = fibre
-        return other
 
     def report(self, step, total, **values):
         """Hand rank 0's progress to the world's `report`."""

@@ -111,15 +111,14 @@ class CollectiveCall(Event):
     `when`, `payloads` and `results` are those of a collective that is computed at once (`formula`).
     """
 
-    __slots__ = ("calls", "left", "members", "payloads", "results", "when")
+    __slots__ = ("calls", "context", "members", "payloads", "results", "when")
 
-    def __init__(self, members: list[Fibre]):
-        self.members = members
+    def __init__(self, members: list[Fibre], context: int):
+        self.members, self.context = members, context
         self.calls: dict[int, Call] = {}  # by rank of the communicator
         self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time, what it brought)
         self.results = None  # by rank
         self.when = None
-        self.left = 0
 
     def waiting(self, fibre) -> str:
         """Say what a member waits for."""
@@ -135,12 +134,14 @@ class Completion(Event):
     call : CollectiveCall
     waiters : list of Fibre
         Who may have to be woken: the rank's own fibre, and that of its next collective.
+    results : dict
+        This rank's, by its number.
     """
 
-    __slots__ = ("call", "result", "waiters", "when")
+    __slots__ = ("call", "results", "waiters", "when")
 
     def __init__(self, call: CollectiveCall, owner: Fibre):
-        self.call, self.waiters, self.result, self.when = call, [owner], None, None
+        self.call, self.waiters, self.results, self.when = call, [owner], {}, None
 
     def waiting(self, fibre) -> str:
         """Say what a rank waits for."""

@@ -55,12 +55,7 @@ class FormulaComm(SimComm):
         """Sums are formed in the order of ranks, so every run gives the same bits."""
         snapshot = x.copy()
         joined = self._meet(call, snapshot, x.nbytes, lambda xs: [_reduce(xs, op)] * len(xs))
-
-        def finish():
-            x[...] = joined.results[self.rank]
-            return x
-
-        return CollectiveWork(self, joined, call, x, snapshot, finish)
+        return CollectiveWork(self, joined, call, x, snapshot)
 
     def _ireduce_scatter(self, call, x, op):
         snapshot = x.copy()
@@ -69,7 +64,7 @@ class FormulaComm(SimComm):
             return [_reduce([q.reshape(-1)[share] for q in xs], op) for share in shares(x.size, self.size)]
 
         joined = self._meet(call, snapshot, x.nbytes, reduced_shares)
-        return CollectiveWork(self, joined, call, x, snapshot, lambda: joined.results[self.rank])
+        return CollectiveWork(self, joined, call, x, snapshot)
 
     def _all_gather(self, call, x):
         return self._result(call, x, x.nbytes * self.size, lambda xs: [_stack(xs)] * len(xs)).copy()

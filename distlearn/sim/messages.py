@@ -7,6 +7,9 @@ of one communicator run one after another, in the order of their calls; those of
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+
 from ..comm import collectives
 from ..trace import Span
 from .communicator import SimComm
@@ -25,6 +28,7 @@ class MessageComm(FormulaComm):
         super().__init__(transport, fibre, rank, members, context, clock)
         self._inner = SimComm(transport, fibre, rank, members, -1 - context, self.clock)  # for collectives' messages
         self._latest: Completion | None = None  # of the non-blocking collectives
+        self._algorithms: dict[tuple, Callable] = {}  # by name of the collective and bytes
 
     def _join(self, call):
         """Note that this rank has come to its next collective."""
@@ -36,35 +40,41 @@ class MessageComm(FormulaComm):
         """Run a collective in `fibre` and record it; return its result."""
         previous = fibre.call
         fibre.call = joined
-        comm = self._inner if fibre is self._fibre else self._inner.in_fibre(fibre)
+        comm = self._inner
+        if fibre is not self._fibre:
+            comm = copy.copy(comm)
+            comm._fibre = fibre
         start = fibre.now
-        result = self._algorithm(call.name, nbytes)(comm, *args)
+        key = call.name, nbytes
+        result = (self._algorithms.get(key) or self._choose(key))(comm, *args)
         fibre.call = previous
         self._transport.trace.spans.append(Span(fibre.rank, "comm", call.name, start, fibre.now, 0, nbytes))
         return result
 
-    def _algorithm(self, name, nbytes):
-        """Return the function that sends the messages of a collective."""
+    def _choose(self, key):
+        """Return the function that sends the messages of a collective of so many bytes."""
         network = self._transport.network
-        chosen = network.algorithm(name, nbytes, [member.rank for member in self._members])
+        chosen = network.algorithm(*key, [member.rank for member in self._members])
         algorithm = getattr(collectives, chosen)
         if chosen == "torus_all_reduce":
-            return lambda comm, x, op: algorithm(comm, x, network.ranks_per_node, op)
-        return algorithm
+            self._algorithms[key] = lambda comm, x, op: algorithm(comm, x, network.ranks_per_node, op)
+        else:
+            self._algorithms[key] = algorithm
+        return self._algorithms[key]
 
     def _run(self, call, nbytes, *args):
         """Perform a collective in the rank's own fibre, after those under way."""
         joined = self._join(call)
-        self._settle()
+        if self._latest is not None:
+            self._finish_earlier()
         return self._perform(self._fibre, call, joined, nbytes, *args)
 
-    def _settle(self) -> None:
+    def _finish_earlier(self) -> None:
         """Wait for the non-blocking collectives that were started before."""
-        if self._latest is not None:
-            self._transport.wait_for(self._fibre, self._latest)
-            self._latest = None
+        self._transport.wait_for(self._fibre, self._latest)
+        self._latest = None
 
-    def _start(self, call, x, op, finish) -> CollectiveWork:
+    def _start(self, call, x, op) -> CollectiveWork:
         """Perform a collective of a copy of `x` in a fibre of its own."""
         joined, transport = self._join(call), self._transport
         before, done = self._latest, Completion(joined, self._fibre)
@@ -75,28 +85,24 @@ class MessageComm(FormulaComm):
             if before is not None:
                 before.waiters.append(fibre)
                 transport.wait_for(fibre, before)
-            done.result = self._perform(fibre, call, joined, x.nbytes, mine, op)
+            done.results[self.rank] = self._perform(fibre, call, joined, x.nbytes, mine, op)
             for waiter in done.waiters:
                 transport.complete(done, fibre.now, waiter)
 
         transport.scheduler.spawn(self._fibre, task)
-        return CollectiveWork(self, done, call, x, snapshot, lambda: finish(done.result))
+        return CollectiveWork(self, done, call, x, snapshot)
 
     def _all_reduce(self, call, x, op):
         return self._run(call, x.nbytes, x, op)
 
     def _iall_reduce(self, call, x, op):
-        def finish(result):
-            x[...] = result
-            return x
-
-        return self._start(call, x, op, finish)
+        return self._start(call, x, op)
 
     def _reduce_scatter(self, call, x, op):
         return self._run(call, x.nbytes, x, op)
 
     def _ireduce_scatter(self, call, x, op):
-        return self._start(call, x, op, lambda result: result)
+        return self._start(call, x, op)
 
     def _all_gather(self, call, x):
         return self._run(call, x.nbytes * self.size, x)
@@ -118,5 +124,6 @@ class MessageComm(FormulaComm):
 
     def _meet(self, call, payload, nbytes, finish):
         """Join a collective that takes the time of the formula, after those under way."""
-        self._settle()
+        if self._latest is not None:
+            self._finish_earlier()
         return super()._meet(call, payload, nbytes, finish)

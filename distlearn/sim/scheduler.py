@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.callsite import call_site
+from ..comm.base import call_site
 from ..comm.protocol import DeadlockError, RankError
 from .timeline import CommTimeline
 
@@ -256,9 +256,6 @@ class Scheduler:
         """Let everybody whose clock stands before `when` go first."""
         self.wake(fibre, when)
         self.block(fibre, _ITS_TURN)
-
-    def apply_failures(self, fibre: Fibre) -> None:
-        """Do nothing: in a sound world no rank fails."""
 
     def _unwind(self) -> None:
         """End every fibre that still lives, so that nothing is left behind."""

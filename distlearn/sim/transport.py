@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class Transport:
     """What the ranks of one run share: channels, objects under way, collective calls."""
 
+    call_class = CollectiveCall
     losses = ()
 
     def __init__(self, world: SimWorld, scheduler: Scheduler):
@@ -115,16 +116,18 @@ class Transport:
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received, or buffered, or the operation that will know."""
-        nbytes, card = x.nbytes, fibre.card
-        if self.plain and not card.users:  # as in `launch`, which would cost a call per message
-            now = start = fibre.now
+        nbytes, card = x.nbytes, fibre.card  # as in `launch`, which would cost a call per message
+        if card.users or self.shared:
+            self.scheduler.yield_until(fibre, fibre.now)
+        now = start = fibre.now
+        if self.plain:
             if card.free > start:
                 start = card.free
             arrival = start + (self.alpha + nbytes / self.beta)
             card.free = arrival - self.alpha
-            self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         else:
-            arrival = self.launch(fibre, channel, nbytes)
+            arrival = self._travel(fibre, channel, nbytes)
+        self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:
@@ -191,7 +194,7 @@ class Transport:
         key = (context, seq)
         joined = self.calls.get(key)
         if joined is None:
-            joined = self.calls[key] = self.new_call(members, context)
+            joined = self.calls[key] = self.call_class(members, context)
         elif joined.calls:
             other, first = next(iter(joined.calls.items()))
             if first[:2] != call[:2]:
@@ -203,10 +206,6 @@ class Transport:
         if len(joined.calls) == len(members):
             del self.calls[key]
         return joined
-
-    def new_call(self, members: list[Fibre], context: int) -> CollectiveCall:
-        """Make the object for a collective that the first rank comes to."""
-        return CollectiveCall(members)
 
     def collective(self, name: str, nbytes: int, ranks: list[int], context: int, seq: int) -> float:
         """Return the seconds of a collective among ranks of the world, by the formula."""

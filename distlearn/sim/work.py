@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..comm.callsite import call_site
+from ..comm.base import call_site
 from ..comm.protocol import CommError
 from .meta import Phantom
 
@@ -105,29 +105,30 @@ class CollectiveWork(SimWork):
         Happens when the collective has ended.
     call : Call
     x, snapshot : array
-        What the user gave, and a copy of it.
-    finish : callable
-        Called once, when the event has happened; returns the result.
+        What the user gave, and a copy of it; an all-reduce puts its result into `x`.
     """
 
-    __slots__ = ("_call", "_finish", "_result", "_snapshot", "_x")
+    __slots__ = ("_call", "_result", "_snapshot", "_x")
 
-    def __init__(self, comm, event, call, x, snapshot, finish):
+    def __init__(self, comm, event, call, x, snapshot):
         super().__init__(comm, event, call.site)
-        self._call, self._x, self._snapshot, self._finish, self._result = call, x, snapshot, finish, None
+        self._call, self._x, self._snapshot, self._result = call, x, snapshot, None
 
     def __str__(self) -> str:
         return f"{self._call.name} of {self._x.nbytes} bytes"
 
     def wait(self):
         """Block until it has ended; return what the collective returns."""
-        if self._finish is None:
+        if self._snapshot is None:
             return self._result  # waited for before
         if not same_bytes(self._x, self._snapshot):
             name = self._call.name
             raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
         self._wait()
-        self._result, self._snapshot, self._finish = self._finish(), None, None
+        self._result, self._snapshot = self._event.results[self.rank], None
+        if self._call.name == "all_reduce":
+            self._x[...] = self._result
+            self._result = self._x
         return self._result
 
 

@@ -168,9 +168,7 @@ class SimWorld:
         self._transport = transport
 
         def main(fibre):
-            result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
-            scheduler.apply_failures(fibre)
-            return result
+            return fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
 
         try:
             results = scheduler.run(main)

@@ -7,8 +7,9 @@ import pytest
 
 from distlearn import DataParallel
 from distlearn.comm import HierarchicalNetwork, Network, RankError, collectives, ring_all_reduce
+from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy
-from distlearn.optim import SGD
+from distlearn.optim import SGD, Optimizer
 from distlearn.sim import Roofline, SimWorld
 
 SLOW = Network(1e-3, 1e6)
@@ -145,10 +146,11 @@ def test_worlds_of_more_than_64_ranks_take_the_formula_unless_asked():
 
 def test_the_trace_of_a_data_parallel_step_shows_the_messages_of_its_all_reduces():
     def program(comm):
-        model = MLP((6, 5, 4), seed=0)
-        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), SGD(), lr=0.1)
+        model = MLP((6, 5, 4), seed=0, dtype="float64")
+        optimizer = Optimizer(model.params, SGD(), lr=0.1)
+        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
         rng = np.random.default_rng(1)
-        strategy.step((rng.normal(size=(8, 6)), rng.integers(4, size=8)))
+        strategy.step(Batch(rng.normal(size=(8, 6)), rng.integers(4, size=8), 32))
 
     world = SimWorld(4, SLOW)
     world.run(program)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import CommError, RankError
-from distlearn.sim import DeadlockError, SimWorld
+from distlearn.comm import CommError, DeadlockError, RankError
+from distlearn.sim import SimWorld
 
 HERE = r"\(test_misuse.py, line \d+, in \S+\)"
 

@@ -159,6 +159,7 @@ class MPIComm(Messages, Collectives, BaseComm):
         self.block(returned, "all ranks to return")
         if self.control is not None:
             self.control.Free()
+            self.control = None
         status = self.mpi.Status()
         if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
             nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self.n_tags

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from ..callsite import call_site
+from ..base import call_site
 from ..protocol import ANY
 from .staging import as_bytes, from_host, to_host
 from .work import MPIWork, RecvWork, SendWork

@@ -13,11 +13,10 @@ class Vanished(Exception):
 class FaultyCollectiveCall(CollectiveCall):
     """A collective call that may have failed on some of its members."""
 
-    __slots__ = ("context", "failed_ranks")
+    __slots__ = ("failed_ranks",)
 
     def __init__(self, members: list[Fibre], context: int):
-        super().__init__(members)
-        self.context = context
+        super().__init__(members, context)
         self.failed_ranks: set[int] | None = None  # of the world; None until it has ended
 
 

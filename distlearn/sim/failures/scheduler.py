@@ -36,6 +36,16 @@ class FaultyScheduler(Scheduler):
                     self.wake(fibre, when)
             self.notify(when)
 
+    def run(self, main):
+        """Run `main(fibre)` on every fibre; one that has been killed by the time it returns has no result."""
+
+        def survive(fibre):
+            result = main(fibre)
+            self.apply_failures(fibre)
+            return result
+
+        return super().run(survive)
+
     def block(self, fibre: Fibre, event) -> None:
         """Give the baton away; what happens to the rank meanwhile shows when it gets it back."""
         super().block(fibre, event)

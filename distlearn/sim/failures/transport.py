@@ -27,6 +27,8 @@ from .survivors import Survivors
 class FaultyTransport(Survivors, Transport):
     """What simulated ranks share in a world with failures."""
 
+    call_class = FaultyCollectiveCall
+
     def __init__(self, world, scheduler: FaultyScheduler):
         super().__init__(world, scheduler)
         self.fates = scheduler.fates
@@ -52,10 +54,6 @@ class FaultyTransport(Survivors, Transport):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
-    def new_call(self, members, context):
-        """Make the object for a collective that the first rank comes to."""
-        return FaultyCollectiveCall(members, context)
-
     def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Take a message through the network; return when it arrives.
 
