@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from ...comm.collectives import shares
 from ...nn.layer import check_positive
-from ..checkpoint.state import copies, live_arrays, put
 from ..strategy import Replicated, refuse_masters
 from .codecs import Codec
 from .reducer import GradientReducer
@@ -57,8 +56,6 @@ class DataParallel(Replicated):
     S. Li et al. (2020), PyTorch Distributed: experiences on accelerating data parallel training, VLDB 13(12),
     section 3.2 (buckets, overlap), 3.2.4 (accumulation).
     """
-
-    checkpointable = True
 
     def __init__(
         self,
@@ -112,20 +109,15 @@ class DataParallel(Replicated):
         """The random number generators of this rank's codecs."""
         return self.reducer.generators
 
-    def gather_state(self) -> dict | None:
-        """Return the state on rank 0, None elsewhere; every rank must call, though without codecs nothing is sent.
+    def state_dict(self):
+        return super().state_dict() | self.reducer.residuals.state_dict()
 
-        With error feedback it holds what the ranks have left out, each by itself and all together: one gather, and one
-        all-reduce for each bucket.
-        """
-        residuals = self.reducer.residuals
-        by_rank, total = residuals.by_rank(self.comm), residuals.total()
-        return None if self.rank else copies(live_arrays(self) | total) | by_rank
+    def own_state(self):
+        return self.reducer.residuals.own_state()
 
-    def put_state(self, arrays: dict) -> None:
-        """Take a state over; nothing is changed if it is that of another model."""
-        put(live_arrays(self), arrays)
-        self.reducer.residuals.put(arrays, self.comm.rank)
+    def load_state_dict(self, arrays):
+        super().load_state_dict(arrays)
+        self.reducer.residuals.load(arrays, self.comm.rank)
 
 
 def micro_batches(batch, count: int) -> list:

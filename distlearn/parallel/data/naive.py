@@ -35,8 +35,6 @@ class NaiveDataParallel(Replicated):
     section 3.2.1.
     """
 
-    checkpointable = True
-
     def step(self, batch) -> float:
         """Forward, loss, backward, sum the gradients over ranks, update."""
         self.optimizer.zero_grad()
