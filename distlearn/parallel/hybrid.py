@@ -18,10 +18,10 @@ from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..nn import Sequential
 from .checkpoint.state import named_arrays, param_name
+from .data.bucket import GradientReducer
 from .data.codecs import Codec
-from .data.reducer import GradientReducer
-from .pipeline.pipeline import Pipeline
 from .pipeline.stages import layer_costs
+from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec
 from .strategy import Strategy, adopt, share_params, summed_norm, update
 from .tensor import parallelize, shard_specs, sub_optimizer

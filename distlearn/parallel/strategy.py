@@ -260,10 +260,6 @@ class Replicated(Strategy):
         self.clock: Clock = comm.clock
         share_params(comm, model)
 
-    def update(self) -> None:
-        """Let the optimizer take its step, and record it."""
-        update(self.optimizer, self.clock)
-
     def gather_params(self):
         """Return rank 0's parameters."""
         return params_on_root(self.model, self.rank)

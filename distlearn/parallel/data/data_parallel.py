@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from ...comm.collectives import shares
 from ...nn.layer import check_positive
-from ..strategy import Replicated, refuse_masters
+from ..strategy import Replicated, refuse_masters, update
+from .bucket import GradientReducer
 from .codecs import Codec
-from .reducer import GradientReducer
 from .replicas import check_replicas, optimizer_arrays
 
 
@@ -80,12 +80,12 @@ class DataParallel(Replicated):
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
-        *first, last = micro_batches(batch, self.accumulate)
+        *first, last = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
         for x, y in first:
             self._accumulate(x, y, batch.n)
         self._accumulate(*last, batch.n, self.reducer.on_grad)
         loss = self.reducer.finish()
-        self.update()
+        update(self.optimizer, self.clock)
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()

@@ -14,7 +14,7 @@ import numpy as np
 from ...backend import get_xp
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
-from ..strategy import Replicated, refuse_masters
+from ..strategy import Replicated, refuse_masters, update
 from .replicas import optimizer_arrays
 
 _SINCE = "since_average"
@@ -96,7 +96,7 @@ class LocalSGD(Replicated):
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, y, len(x))
         self.model.backward(dy, saved, clock=self.clock)
-        self.update()
+        update(self.optimizer, self.clock)
         return loss
 
     def finish(self) -> None:

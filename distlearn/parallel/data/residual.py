@@ -34,18 +34,18 @@ class Residuals:
 
     def __init__(self, comm, buckets, reducers):
         self.comm, self.buckets, self.reducers = comm, buckets, reducers
-        self._owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
+        self.owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
 
     def add_to(self, bucket) -> None:
         """Add to a bucket's gradients, once, what this rank has to carry of another run."""
-        owed = self._owed.pop(bucket, None)
+        owed = self.owed.pop(bucket, None)
         if owed is not None:
             bucket.flat[: owed.size] += owed
 
     # -- saving --------------------------------------------------------------------------------------------------------
     def own_state(self) -> dict:
         """Return what this rank keeps, bucket by bucket, and what that depends on; nothing where nothing is kept."""
-        found = {f"owed/{i}": self._owed[b] for i, b in enumerate(self.buckets) if b in self._owed}
+        found = {f"owed/{i}": self.owed[b] for i, b in enumerate(self.buckets) if b in self.owed}
         for i, bucket in enumerate(self.buckets):
             errors = self.reducers[bucket].errors if bucket in self.reducers else {}
             found |= {f"{which}/{i}": error for which, error in errors.items()}
@@ -90,7 +90,7 @@ class Residuals:
         -----
         One all-reduce of one number, if there are residuals at all.
         """
-        self._owed = {}
+        self.owed = {}
         for reducer in self.reducers.values():
             reducer.errors = {}
         if not any(name.startswith(RESIDUAL) for name in arrays) or not self.buckets:
@@ -107,7 +107,7 @@ class Residuals:
         for name, array in mine.items():
             which, i = name.split("/")
             bucket = self.buckets[int(i)]
-            kept = self._owed if which == "owed" else self.reducers[bucket].errors
+            kept = self.owed if which == "owed" else self.reducers[bucket].errors
             kept[bucket if which == "owed" else which] = get_xp(bucket.flat).asarray(array)
 
     def _load_equal_part(self, arrays: dict, spec_of) -> None:
@@ -118,7 +118,7 @@ class Residuals:
                 if (whole := arrays.get(RESIDUAL + p.name)) is not None:
                     mine = whole if spec_of is None else spec_of(p.name).take(whole)
                     part[...] = xp.asarray(mine) / self.comm.size
-            self._owed[bucket] = owed
+            self.owed[bucket] = owed
 
     def _layout(self):
         """Return as bytes what decides which numbers a rank keeps: ranks, codecs, buckets."""

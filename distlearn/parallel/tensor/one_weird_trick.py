@@ -18,8 +18,7 @@ from typing import NamedTuple
 from ...backend import get_xp
 from ...comm.collectives import shares
 from ...nn import Dropout, Flatten, Linear, Sequential
-from ..data.bucket import group_params
-from ..data.reducer import GradientReducer
+from ..data.bucket import GradientReducer, group_params
 from ..pipeline.stages import cut
 from ..strategy import Strategy, adopt, share_params, update
 from . import (

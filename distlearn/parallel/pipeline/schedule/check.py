@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import accumulate, islice, product
 from typing import NamedTuple
 
-from .action import Action
+from .orders import make_schedule
 from .play import Deadlock, play
-from .schedule import Schedule, make_schedule
+from .schedule import Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""

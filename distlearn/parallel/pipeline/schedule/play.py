@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...play import play_queues
-from .action import Action
-from .schedule import Schedule
+from .schedule import Action, Schedule
 
 
 class Waiting(NamedTuple):
@@ -60,12 +59,11 @@ class Played(NamedTuple):
     """Where ranks wait for ever, if they do."""
 
 
-def needs(action: Action, n_stages: int) -> list[Action]:
+def needs(schedule: Schedule, action: Action) -> list[Action]:
     """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or forward here."""
-    kind, i, stage = action
-    if kind == "F":
-        return [Action("F", i, stage - 1)] if stage else []
-    return [Action("F", i, stage)] + ([Action("B", i, stage + 1)] if stage + 1 < n_stages else [])
+    producer = schedule.producer(action)
+    forward = [action._replace(kind="F")] if action.kind == "B" else []
+    return forward if producer is None else [*forward, producer]
 
 
 def play(
@@ -106,7 +104,7 @@ def play(
         if isinstance(task, Message):
             yield task.producer, 0.0
             return
-        for producer in needs(task, schedule.n_stages):
+        for producer in needs(schedule, task):
             if schedule.rank_of(producer.stage) == schedule.rank_of(task.stage):
                 yield producer, 0.0
             else:
@@ -131,7 +129,7 @@ def _blocking_calls(schedule: Schedule, rank: int) -> list[Action | Message]:
     """What a rank does, call by call; a message is in the lists of sender and receiver, and needs both at once."""
     calls = []
     for action in schedule.orders[rank]:
-        received = (Message(producer, action) for producer in needs(action, schedule.n_stages))
+        received = (Message(producer, action) for producer in needs(schedule, action))
         calls += [m for m in received if schedule.rank_of(m.producer.stage) != rank]
         calls.append(action)
         calls += _sent_after(schedule, rank, action)
@@ -143,18 +141,17 @@ def _messages_from(schedule: Schedule, rank: int) -> list[Message]:
 
 
 def _sent_after(schedule: Schedule, rank: int, action: Action) -> list[Message]:
-    """The message that an action's result makes; none at the ends of the pipeline, or if it stays on the rank."""
-    stage = action.stage + (1 if action.kind == "F" else -1)
-    if not 0 <= stage < schedule.n_stages or schedule.rank_of(stage) == rank:
-        return []
-    return [Message(action, action._replace(stage=stage))]
+    """The message with an action's result; none at the ends of the pipeline, or if it stays on the rank."""
+    consumer = schedule.consumer(action)
+    stays = consumer is None or schedule.rank_of(consumer.stage) == rank
+    return [] if stays else [Message(action, consumer)]
 
 
 def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting:
     """Say what a rank waits for, and where that stands."""
     position = at[rank]
     action = schedule.orders[rank][position]
-    missing = next(b for b in needs(action, schedule.n_stages) if b not in times)
+    missing = next(b for b in needs(schedule, action) if b not in times)
     on, where = schedule.rank_of(missing.stage), schedule.place.get(missing)
     shown = schedule.short(missing)
     what = f"rank {rank} at position {position} ({schedule.short(action)}) waits for {shown}"

@@ -1,15 +1,18 @@
-"""How long a schedule takes, and how much of that its ranks wait: the bubble."""
+"""How long a schedule takes, simulated or in the trace of a run, and how much of that its ranks wait: the bubble."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....trace import Message, Span, Trace
 from .check import check_schedule
 from .play import Deadlock, play
-from .schedule import Schedule
-from .traces import LANE, span_name
+from .schedule import LANE, Action, Schedule
+
+_NAME = re.compile(r"([FB])\[(\d+)(?: of stage (\d+))?\]")
 
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
@@ -146,7 +149,7 @@ def simulate(
 
     played = play(made, lambda a: costs[a.kind][a.stage], lambda consumer: (transfer, 0.0))
     times, rank_of = played.times, made.rank_of
-    spans = [Span(rank_of(a.stage), LANE, span_name(made, a), *times[a]) for a in times]
+    spans = [Span(rank_of(a.stage), LANE, made.span_name(a), *times[a]) for a in times]
     messages = [
         Message(rank_of(m.producer.stage), rank_of(m.consumer.stage), 0, times[m.producer][1], arrival)
         for m, arrival in played.arrivals.items()
@@ -170,3 +173,50 @@ def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
             f"{schedule.n_stages} stages"
         )
     return costs
+
+
+class TimedAction(NamedTuple):
+    """An action of a pipeline with its times [s]."""
+
+    rank: int
+    action: Action
+    start: float
+    end: float
+
+
+def actions_of(trace: Trace) -> list[TimedAction]:
+    """Find the actions of a pipeline in the trace of a run, simulated or real.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    actions : list of TimedAction
+        Each with its stage, in the order in which they ended.
+    """
+    found = []
+    for s in trace.select(lane=LANE):
+        match = _NAME.fullmatch(s.name)
+        if match:
+            kind, i, stage = match.groups()
+            action = Action(kind, int(i), s.rank if stage is None else int(stage))
+            found.append(TimedAction(s.rank, action, s.start, s.end))
+    return found
+
+
+def measured_bubble(trace: Trace) -> float:
+    """Share of the ranks' time, from the first start of an action to the last end, in which they run none.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a run with a pipeline, simulated or real; take the `window` of one step.
+    """
+    actions = actions_of(trace)
+    if not actions:
+        raise ValueError(f"measured_bubble: there is no action of a pipeline in {trace!r}")
+    length = max(a.end for a in actions) - min(a.start for a in actions)
+    ranks = {a.rank for a in actions}
+    return 1 - sum(a.end - a.start for a in actions) / (length * len(ranks)) if length else 0.0
