@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments
+from distlearn.cuda import arguments, pointers
 from distlearn.cuda.emulator import fast, program, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
@@ -143,7 +143,9 @@ class RawKernel:
         TypeError, ValueError
             If the arguments or the geometry do not suit the kernel.
         """
-        xp = get_xp(*args)
+        args = arguments.as_tuple(self.name, args)
+        held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
+        xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         if not self.checked:
@@ -153,7 +155,7 @@ class RawKernel:
             self._check_constants(made)
             for name, value in self._constants.items():
                 fast.set_constant(made.path, name, value)
-            return fast.run(made.path, grid, block, shared_mem, bound)
+            return fast.run(made.path, grid, block, shared_mem, bound.values)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
@@ -192,7 +194,7 @@ class RawKernel:
         bound = arguments.bind(self.name, made.signature, self._names(made), args)
         self._check_constants(made)
         raw, printed, code = program.run(
-            made.path, grid, block, shared_mem, bound, made.signature, self._names(made),
+            made.path, grid, block, shared_mem, *bound,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
         )  # fmt: skip
         if printed and raw is not None:
@@ -203,19 +205,25 @@ class RawKernel:
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
-        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim]
+        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
             raise TypeError(
                 f"{self.name}: arguments {strangers} are NumPy arrays and others are on the GPU; move them first"
             )
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
+        args = [self._with_addresses(xp, a) if pointers.holds_pointers(a) else a for a in args]
         kernel = self._gpu_kernel(xp)
         for name, value in self._constants.items():
             memory = self._gpu_module(xp).get_global(name)
             memory.copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
+
+    @staticmethod
+    def _with_addresses(xp, arg):
+        packed = pointers.with_addresses(arg, lambda array: array.data.ptr)
+        return packed if isinstance(arg, np.generic) or not arg.ndim else xp.asarray(packed)  # a struct goes by value
 
     @functools.cached_property
     def _on_gpu(self) -> dict:
