@@ -60,6 +60,21 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
     return grid, block, shared_mem
 
 
+def block_number(index, grid: tuple[int, int, int]) -> int:
+    """Return the number of a block of the grid, x running fastest.
+
+    Raises
+    ------
+    ValueError
+        If the grid has no such block.
+    """
+    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
+    if len(parts) != 3 or not all(0 <= p < n for p, n in zip(parts, grid, strict=True)):
+        raise ValueError(f"record is {index!r}: the grid {grid} has no such block")
+    return parts[0] + grid[0] * (parts[1] + grid[1] * parts[2])
+
+
 def spell(code: str) -> str:
     """Return how CUDA C writes a type code: '*kf4' is 'const float*'."""
     const = code.startswith("*k")

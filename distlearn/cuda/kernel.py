@@ -161,7 +161,7 @@ class RawKernel:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
         return None
 
-    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0) -> Report:
+    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
         """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
 
         The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run for ever.
@@ -172,6 +172,9 @@ class RawKernel:
             As for a launch.
         time_limit : float
             Seconds after which the kernel counts as an infinite loop.
+        record : tuple of 1 to 3 int, optional
+            A block (blockIdx) whose first accesses are kept, to be drawn by `distlearn.viz.plot_accesses` and
+            `distlearn.viz.plot_sectors`.
 
         Returns
         -------
@@ -179,7 +182,9 @@ class RawKernel:
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
-        report = self._emulate(grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit)
+        report = self._emulate(
+            grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit, record=record
+        )
         for given, copy in zip(args, host, strict=True):
             if given is not copy:
                 given.set(copy)
@@ -188,14 +193,16 @@ class RawKernel:
     def _geometry(self, grid, block, shared_mem):
         return arguments.geometry(grid, block, shared_mem, self.device.most_threads)
 
-    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
+    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
         grid, block, shared_mem = self._geometry(grid, block, shared_mem)
+        recorded_block = -1 if record is None else arguments.block_number(record, grid)
         made = self._build(True)
         bound = arguments.bind(self.name, made.signature, self._names(made), args)
         self._check_constants(made)
         raw, printed, code = program.run(
             made.path, grid, block, shared_mem, *bound,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
+            recorded_block=recorded_block,
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
