@@ -19,8 +19,8 @@ from ..comm import Network, RankError
 from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import DivergedError, History, Result, Settings, train
+from .console import make_progress
 from .output import PARTIAL, write_json
-from .progress import make_progress
 
 SPANS = 100_000
 """Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""

@@ -11,6 +11,7 @@ import functools
 import re
 from dataclasses import dataclass
 
+from distlearn.cuda.emulator.conditionals import first_branches, spaces, taken_branches
 from distlearn.cuda.emulator.declarations import (
     DIRECTIVE,
     Declaration,
@@ -22,7 +23,7 @@ from distlearn.cuda.emulator.declarations import (
     parameter_list,
     split,
 )
-from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_cuda_header
+from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_device_header
 from distlearn.cuda.emulator.source import (
     GRID_GROUP,
     UNSUPPORTED,
@@ -34,13 +35,17 @@ from distlearn.cuda.emulator.source import (
 )
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
-CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef)\b", re.M)
 # Types that only the host has: a variable or type made of them is put aside even if a kernel seems to name it.
 HOST_ONLY = re.compile(
     r"\b(FILE|(?:std\s*::\s*)?(?:vector|string|map|unordered_map|unique_ptr|shared_ptr|function|ostream|istream|fstream"
     r"|ifstream|ofstream|stringstream|thread|mutex|chrono|random_device|mt19937\w*|uniform_\w+_distribution)\s*[<\s&]"
     r"|cuda(?:Stream|Event|Error|Graph\w*|DeviceProp)_?t?|cublas\w+|cudnn\w+|thrust\s*::\s*\w+_vector)\b"
 )
+
+# What CUDA has of the C++ library for device code.
+CUDA_STD = {"algorithm", "array", "bit", "cfloat", "climits", "cmath", "complex", "cstddef", "cstdint", "functional",
+            "limits", "numeric", "tuple", "type_traits", "utility"}  # fmt: skip
+C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         If what the kernel needs is not there without a GPU.
     """
     flat = flatten(source, options)
-    text = flat.text
-    if preprocessor and CONDITIONAL.search(text):
-        text = _taken(text, preprocessor)
+    text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
     code = without_comments(text)
     macros = macros_of(code) | _defined(options)
     declarations = split(code)
@@ -103,43 +106,41 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-def without_host_code(source: str, options=(), names=()) -> str:
+def without_host_code(source: str, options=(), names=()) -> Flat:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
 
-    All kernels stay with what they need, and what `names` (name expressions of templates) need. So do all branches of
-    `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the first of each.
-    What has nothing of the host's comes back as it is.
+    Headers of its own are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
+    do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from
+    the first of each. What has nothing of the host's comes back as it is.
     """
-    code = _first_branches(without_comments(source))
+    flat = flatten(source, options)
+    code = first_branches(without_comments(flat.text))
     if unbalanced(code):
-        return source
+        return flat
     declarations = split(code)
     roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
     kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-    text = _blank(source, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
-    missing = flatten(source, options).missing
-
-    def without_host_header(match):
-        return match[0] if is_cuda_header(match[1] or match[2]) or (match[2] and match[2] not in missing) else ""
-
-    return INCLUDE.sub(without_host_header, text)
+    text = _blank(flat.text, [d for d in declarations if id(d) not in kept])
+    return flat._replace(text=_with_device_headers(text))
 
 
-def _first_branches(code: str) -> str:
-    """Blank what stands between `#else` (or `#elif`) and `#endif`."""
-    out, depth, blank = [], 0, []
-    for line in code.split("\n"):
-        word = re.match(r"[ \t]*#[ \t]*(\w+)", line)
-        word = word[1] if word else ""
-        if word in ("if", "ifdef", "ifndef"):
-            depth += 1
-        elif word.startswith("el") and depth not in blank:
-            blank.append(depth)
-        elif word == "endif":
-            blank = [level for level in blank if level != depth]
-            depth -= 1
-        out.append(_spaces(line) if blank and not word else line)
-    return "\n".join(out)
+def _with_device_headers(text: str) -> str:
+    """Take out the headers of the host; those of the C++ library that kernels need are CUDA's own, in cuda::std."""
+    code = without_comments(INCLUDE.sub("", text))
+    uses_std = re.search(r"(?<!cuda::)\bstd::|\busing namespace std\b", code)
+
+    def header(match):
+        name = match[1] or match[2]
+        name = "c" + name.removesuffix(".h") if name in C_HEADERS else name
+        needed = re.search(r"\bu?int(8|16|32|64|ptr)_t\b", code) if name == "cstdint" else uses_std
+        if name in CUDA_STD and needed:
+            return f"#include <cuda/std/{name}>"
+        return match[0] if is_device_header(match[1] or match[2]) else ""
+
+    with_headers = INCLUDE.sub(header, text)
+    if "<cuda/std/" in with_headers:
+        return re.sub(r"(?<![\w:])std::|(?<=using namespace )std\b", lambda m: "cuda::" + m[0], with_headers)
+    return re.sub(r"\busing namespace std\s*;", lambda m: spaces(m[0]), with_headers)
 
 
 def card_options(source: str) -> tuple[str, ...]:
@@ -155,7 +156,7 @@ def card_options(source: str) -> tuple[str, ...]:
 def refuse_unsupported(text: str, flat: Flat, macros) -> None:
     """Raise `UnsupportedFeature` if device code uses what the emulator cannot run."""
     code = without_comments(text)
-    plain = DIRECTIVE.sub(lambda m: _spaces(m[0]), code)
+    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
@@ -176,74 +177,19 @@ def _in_used_macro(pattern, plain, macros):
     return None
 
 
-def _spaces(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
 def _blank(text: str, declarations) -> str:
-    """Blank declarations, except the directives between their lines: those count for what follows."""
+    """Blank declarations, except macros and conditions between their lines: those count for what follows."""
     out, at = [], 0
     for d in declarations:
         out.append(text[at : d.begin])
         part, last = text[d.begin : d.end], 0
         for match in DIRECTIVE.finditer(part):
-            out += [_spaces(part[last : match.start()]), match[0]]
+            pragma = re.match(r"[ \t]*#[ \t]*pragma\b", match[0])
+            out += [spaces(part[last : match.start()]), spaces(match[0]) if pragma else match[0]]
             last = match.end()
-        out.append(_spaces(part[last:]))
+        out.append(spaces(part[last:]))
         at = d.end
     return "".join(out) + text[at:]
-
-
-def _taken(text: str, preprocessor) -> str:
-    """Blank the lines in branches of `#if` that the compiler does not take.
-
-    The preprocessor is given the directives and, for every other line, a word that stands for it.
-    """
-    code, asked, number = without_comments(text), [], 0
-    lines = code.split("\n")
-    while number < len(lines):
-        line, begin = lines[number], number
-        if not re.match(r"[ \t]*#", line):
-            asked.append(f"emu_line_{number}_")
-        else:
-            while lines[number].rstrip("\r").endswith("\\") and number + 1 < len(lines):
-                number += 1
-            directive = "\n".join(lines[begin : number + 1])
-            if re.match(r"[ \t]*#[ \t]*(define|undef)\b", line):
-                asked.append(f"emu_line_{begin}_")
-            if re.match(r"[ \t]*#[ \t]*(define|undef|if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", line):
-                asked.append(directive)
-        number += 1
-    told = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
-    out, number, written = [], 0, text.split("\n")
-    while number < len(lines):
-        last = number
-        if re.match(r"[ \t]*#", lines[number]):
-            while lines[last].rstrip("\r").endswith("\\") and last + 1 < len(lines):
-                last += 1
-            branch = re.match(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", lines[number])
-            asked_for = re.match(r"[ \t]*#[ \t]*(define|undef)\b", lines[number])
-            keep = number in told if asked_for else not branch and _near_taken(number, told, lines)
-        else:
-            keep = number in told
-        out += [w if keep else _spaces(w) for w in written[number : last + 1]]
-        number = last + 1
-    return "\n".join(out)
-
-
-def _near_taken(number, told, lines) -> bool:
-    """Say whether an `#include` or `#pragma` lies in a branch that is taken: as the nearest line before it does."""
-    for n in range(number - 1, -1, -1):
-        if n in told:
-            return True
-        if re.match(r"[ \t]*#[ \t]*(if|elif|else)", lines[n]):
-            break
-    for n in range(number + 1, len(lines)):
-        if n in told:
-            return True
-        if re.match(r"[ \t]*#[ \t]*(elif|else|endif)", lines[n]):
-            return False
-    return True
 
 
 def _defined(options) -> dict[str, Macro]:
@@ -307,10 +253,10 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
-    spaces = {"std", "cooperative_groups", "cuda", "thrust"}
+    known = {"std", "cooperative_groups", "cuda", "thrust"}
     own = set(re.findall(r"\bnamespace\s+(\w+)", code))
     for d in declarations:
-        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in spaces | own):
+        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in known | own):
             kept.add(id(d))
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))
