@@ -9,10 +9,11 @@ KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash",
+    "divergent-warp-operation",
 ]  # fmt: skip
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH) = range(18)  # fmt: skip
+ CRASH, DIVERGENT_LANES) = range(19)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "write", "atomic update", "read"]
 
@@ -25,7 +26,7 @@ class Finding:
     ----------
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "exited-threads", "missing-lanes", "division-by-zero", "write-through-const", "misaligned", "infinite-loop",
+        "exited-threads", "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned", "infinite-loop",
         "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash".
     line, column : int
         Where in the source (from 1; 0 is unknown).
@@ -168,6 +169,8 @@ def _message(raw, region, site, other, who) -> str:
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
+        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at line {other.line}: "
+        "all lanes of a mask must call the same warp operation",
         DIVISION: f"{who} divides an integer by zero",
         ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",

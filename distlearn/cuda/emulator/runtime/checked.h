@@ -3,8 +3,8 @@
 #include "types.h"
 
 #ifdef __clang__
-// clang would copy a call into both arms of a branch, and a copied barrier is two barriers.
-#define EMU_CONVERGENT __attribute__((convergent, noduplicate))
+// clang would copy a call into both arms of a branch, or make one of the calls in both: a copied barrier is two barriers.
+#define EMU_CONVERGENT __attribute__((convergent, noduplicate, nomerge))
 #define EMU_UNCHECKED __attribute__((no_sanitize("thread", "coverage")))
 #define EMU_UNHOOKED __attribute__((no_sanitize("thread")))  // its flops count all the same
 #else
