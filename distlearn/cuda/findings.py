@@ -26,7 +26,8 @@ class Finding:
     ----------
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "exited-threads", "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned", "infinite-loop",
+        "exited-threads", "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const",
+        "misaligned", "infinite-loop",
         "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash".
     line, column : int
         Where in the source (from 1; 0 is unknown).

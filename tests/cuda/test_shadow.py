@@ -47,8 +47,8 @@ RACES = {  # body, threads, what is found
         "if (t != 31) x[t] = s[31];\nfloat b = s[t];\nif (t == 31) s[t] = b + 1;", 32, [("race", 5, 3)]
     ),
     "a volatile read hides none": (
-        "if (t < 32) x[t] = s[0];\nif (t >= 32) x[t] = ((volatile float*)s)[0];\nif (t == 127) atomicAdd(s, 1.0f);", 128,
-        [("race", 5, 3)],
+        "if (t < 32) x[t] = s[0];\nif (t >= 32) x[t] = ((volatile float*)s)[0];\nif (t == 127) atomicAdd(s, 1.0f);",
+        128, [("race", 5, 3)],
     ),
     "a __syncwarp orders its warp": ("x[t] = s[0];\n__syncwarp();\nif (t == 0) s[0] = 7;", 32, []),
     "another half of the warp": (
@@ -58,11 +58,13 @@ RACES = {  # body, threads, what is found
         "x[t] = s[0];\n__syncwarp(t < 16 ? 0xffff : 0xffff0000);\nif (t == 20) s[0] = 7;", 32, [("race", 5, 3)]
     ),
     "handed on from lane to lane": (
-        "if (t == 0) s[9] = 1;\nif (t < 2) __syncwarp(3);\nif (t == 1 || t == 2) __syncwarp(6);\nif (t == 2) x[0] = s[9];",
+        "if (t == 0) s[9] = 1;\nif (t < 2) __syncwarp(3);\n"
+        "if (t == 1 || t == 2) __syncwarp(6);\nif (t == 2) x[0] = s[9];",
         32, [],
     ),
     "handed on in the wrong order": (
-        "if (t == 1 || t == 2) __syncwarp(6);\nif (t == 0) s[9] = 1;\nif (t < 2) __syncwarp(3);\nif (t == 2) x[0] = s[9];",
+        "if (t == 1 || t == 2) __syncwarp(6);\nif (t == 0) s[9] = 1;\n"
+        "if (t < 2) __syncwarp(3);\nif (t == 2) x[0] = s[9];",
         32, [("race", 6, 4)],
     ),
     "more __syncwarps than 16 bits count": (

@@ -2,8 +2,9 @@
 
 The checked build is compiled to assembly. Beside every call (they are the hooks) a label is put, and tables are
 added to the end: the labels' addresses, which are the return addresses that the hooks see, and a number for each. Every
-line gets a label, too, for a signal can come between two hooks. The `.loc` directives, which every compiler writes for debuggers, say which line and column a call belongs to. So no
-debug-information reader is needed, and it works alike for all compilers and systems.
+line gets a label, too, for a signal can come between two hooks. The `.loc` directives, which every compiler writes for
+debuggers, say which line and column a call belongs to. So no debug-information reader is needed, and it works alike for
+all compilers and systems.
 
 Labels, jumps and floating-point instructions are handed on to flow.py, which counts the operations of every basic block
 and finds the order in which a warp would run the blocks.

@@ -27,7 +27,8 @@ EMU_CONVERGENT unsigned emu_vote(unsigned mask, int value);
 EMU_CONVERGENT unsigned emu_match(unsigned mask, uint64_t value, void* pc);
 void emu_fence();
 int emu_printf(const char* format, ...);
-void emu_assertion_failed(const char* condition);
+void emu_assertion_failed(const char* condition, int line);
+void emu_trap(int line);
 void emu_atomic(void* address, int size, void* pc);
 void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name, emu::Sides sides);
 void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, char letter,

@@ -353,9 +353,14 @@ void emu_fence() {
     if (the_block.current) note_fence(the_block);
 }
 void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }
-void emu_assertion_failed(const char* condition) {
+void emu_assertion_failed(const char* condition, int) {
     Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
     if (f) snprintf(f->text, sizeof f->text, "%s", condition);
+    end_thread();
+}
+void emu_trap(int) {
+    Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "__trap was not reached");
     end_thread();
 }
 int emu_printf(const char* format, ...) {

@@ -85,7 +85,7 @@ namespace emu_kernel {
 #undef INFINITY
 #undef NAN
 #undef assert
-#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition))
+#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition, __LINE__))
 
 // ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
 // pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), v(oid) or s(truct), and the size.
@@ -169,4 +169,4 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
 #undef __trap
-#define __trap() emu_assertion_failed("__trap was not reached")
+#define __trap() emu_trap(__LINE__)
