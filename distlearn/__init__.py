@@ -42,7 +42,7 @@ _NAMES = {
     "ANY": "comm",
     "CommError": "comm",
     "CommTimeoutError": "comm",
-    "DeadlockError": "sim",
+    "DeadlockError": "comm",
     "Failure": "sim",
     "FailureSchedule": "sim",
     "Free": "sim",

@@ -6,11 +6,9 @@ Above `comm`, whose protocol and collectives it runs; it knows nothing of layers
 from .compute import Free, Measured, Roofline
 from .failures import Failure, FailureSchedule, Loss
 from .meta import Phantom
-from .scheduler import DeadlockError
 from .world import SimWorld
 
 __all__ = [
-    "DeadlockError",
     "Failure",
     "FailureSchedule",
     "Free",

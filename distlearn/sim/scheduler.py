@@ -22,12 +22,8 @@ from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.protocol import CommError, RankError
+from ..comm.protocol import DeadlockError, RankError
 from .timeline import Lane
-
-
-class DeadlockError(CommError):
-    """Every rank waits for another, so nothing will ever happen again."""
 
 
 class Waits:

@@ -18,10 +18,10 @@ from ..trace import Trace
 from .communicator import SimComm
 from .compute import ComputeModel, Free, Roofline
 from .failures import Failure, FailureSchedule, Fate, Loss
-from .scheduler import DeadlockError, Scheduler
+from .scheduler import Scheduler
 from .transport import Post
 
-__all__ = ["DeadlockError", "SimWorld"]
+__all__ = ["SimWorld"]
 
 
 class SimWorld:

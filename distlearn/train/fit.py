@@ -61,6 +61,7 @@ def fit(
     evaluate_every: int = 1,
     metric=None,
     report=None,
+    on_epoch=None,
     checkpoints=None,
     every: int = 0,
     resume: bool = False,
@@ -83,6 +84,8 @@ def fit(
         By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
+    on_epoch : callable, optional
+        `on_epoch(history)` on every rank after every epoch.
     checkpoints : CheckpointStore, optional
         Where to save the run's state.
     every : int
@@ -129,6 +132,8 @@ def fit(
         if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
             values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
         now.end_epoch(metric.name, values)
+        if on_epoch is not None:
+            on_epoch(now.history)
     now.history.recoveries = list(getattr(strategy, "recoveries", ()))
     return now.history
 

@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import CommError, CutOffError, FaultTolerant, Network, PeerLostError, RankError, RevokedError
-from distlearn.sim import DeadlockError, Failure, FailureSchedule, Roofline, SimWorld
+from distlearn.comm import (
+    CommError,
+    CutOffError,
+    DeadlockError,
+    FaultTolerant,
+    Network,
+    PeerLostError,
+    RankError,
+    RevokedError,
+)
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.sim.failures import Fate
 
 NETWORK = Network(1e-3, 1e9)

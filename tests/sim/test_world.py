@@ -7,9 +7,9 @@ import greenlet
 import numpy as np
 import pytest
 
-from distlearn.comm import ANY, CommError, Network, RankError
+from distlearn.comm import ANY, CommError, DeadlockError, Network, RankError
 from distlearn.comm.collectives import ring_all_reduce
-from distlearn.sim import DeadlockError, Free, Measured, Roofline, SimWorld
+from distlearn.sim import Free, Measured, Roofline, SimWorld
 
 SLOW = Network(alpha=1e-3, beta=1e6)  # 1 ms, 1 MB/s: numbers that are easy to follow
 
