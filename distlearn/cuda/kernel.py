@@ -146,9 +146,8 @@ class RawKernel:
             made = self._build(False)
             bound = arguments.bind(self.name, made.signature, self._names(made), args)
             self._check_constants(made)
-            for name, value in self._constants.items():
-                fast.set_constant(made.path, name, value)
-            return fast.run(made.path, grid, block, shared_mem, bound)
+            names = self._names(made)
+            return fast.run(made.path, grid, block, shared_mem, bound, made.signature, names, self._constants)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)

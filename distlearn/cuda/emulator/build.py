@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from distlearn.cuda.emulator import fast, translate
 from distlearn.cuda.emulator import source as src
-from distlearn.cuda.emulator import translate
 from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
 from distlearn.cuda.emulator.compilers import COMMON, Compiler
 from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
@@ -33,6 +33,10 @@ HINTS = [
     (r"\bstd\b", "the C++ standard library is not available in a kernel"),
     (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
 ]
+
+
+class NeedsFibres(Exception):
+    """The linker found a barrier or a warp operation in a kernel that was built without fibres (runtime/fast.h)."""
 
 
 class Build(NamedTuple):
@@ -106,22 +110,23 @@ def build(source: str, name: str, compiler: Compiler, *, checked: bool, options=
 
 def _compile(source, name, compiler, checked, options, scratch):
     body = translate.to_cpp(source)
-    defines = ["-DEMU_CHECKED"] if checked else ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
     cpp = scratch / "unit.cpp"
     cpp.write_text(
         f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'
         f"EMU_EXPORT({name})\n}}\n",
         encoding="utf-8",
     )
-    flags = [*compiler.flags(checked), *defines, "-I", str(emulator_directory()), *options]
+    flags = [*compiler.flags(checked), "-I", str(emulator_directory()), *options]
     if not checked:
         made = scratch / "kernel.so"
-        _run([*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"], scratch, body, name, compiler)
-        import ctypes
-
-        library = ctypes.CDLL(str(made))
-        library.emu_signature.restype = ctypes.c_char_p
-        return made, _record(library.emu_signature().decode(), [])
+        command = [*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"]
+        try:
+            fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+            _run([*command, *fibres], scratch, body, name, compiler)
+        except NeedsFibres:  # its barrier stood in a macro or in a header
+            _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler)
+        return made, _record(fast.describe(made), [])
+    flags.append("-DEMU_CHECKED")
     assembly = scratch / "unit.s"
     _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
@@ -171,6 +176,8 @@ def _run(command, scratch, translated=None, name="", compiler=None):
     )
     if done.returncode == 0:
         return done
+    if "emu_needs_fibres" in done.stderr:
+        raise NeedsFibres
     if translated is None:
         raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
     raise compile_error(done.stderr, translated, name, compiler.name)

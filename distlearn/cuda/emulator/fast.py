@@ -177,7 +177,9 @@ def _ask(question):
                 if fresh:
                     printed, _, why = said.partition(LAST_WORDS)
                     sys.stdout.write(printed)
-                    raise KernelError(f"the kernel crashed: {why or f'exit code {died}'}; .check() says where") from None
+                    raise KernelError(
+                        f"the kernel crashed: {why or f'exit code {died}'}; .check() says where"
+                    ) from None
             except BaseException:  # Ctrl-C: leave nothing running
                 _end_worker()
                 raise
