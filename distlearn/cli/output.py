@@ -150,7 +150,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
-    from ..parallel.pipeline.schedule.traces import LANE
+    from ..parallel.pipeline.schedule import LANE
     from ..trace import Trace
 
     metric = next(iter(histories.values())).metric

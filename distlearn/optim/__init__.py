@@ -10,7 +10,7 @@ from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .optimizer import Optimizer
 from .rule import Rule
-from .schedules import PLANS, Constant, Cosine, StepDecay, WarmUp, scaled_lr
+from .schedules import LR_SCHEDULES, Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
 RULES = {
     "sgd": SGD,
@@ -27,7 +27,7 @@ RULES = {
 
 __all__ = [
     "LARS",
-    "PLANS",
+    "LR_SCHEDULES",
     "RULES",
     "SGD",
     "Adadelta",

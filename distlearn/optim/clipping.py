@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def global_norm(params: Iterable[Param]) -> float:
     return sum(float((p.grad * p.grad).sum(dtype=np.float64)) for p in params) ** 0.5
 
 
-def clip_by_norm(params: Iterable[Param], max_norm: float) -> float:
+def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
     r"""Shorten the gradients, all by the same factor, to a length of at most `max_norm`.
 
     .. math:: g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)
@@ -27,6 +27,8 @@ def clip_by_norm(params: Iterable[Param], max_norm: float) -> float:
     params : iterable of Param
     max_norm : float
         c.
+    norm : callable
+        `norm(params) -> float`: the length before; of the gradients of all ranks, where each has a part.
 
     Returns
     -------
@@ -40,11 +42,11 @@ def clip_by_norm(params: Iterable[Param], max_norm: float) -> float:
     """
     _check(max_norm, "clip_by_norm: max_norm")
     params = list(params)
-    norm = global_norm(params)
-    if norm > max_norm:
+    length = norm(params)
+    if length > max_norm:
         for p in params:
-            p.grad *= max_norm / norm
-    return norm
+            p.grad *= max_norm / length
+    return length
 
 
 def clip_by_value(params: Iterable[Param], limit: float) -> None:

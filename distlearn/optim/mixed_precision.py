@@ -9,14 +9,14 @@ import numpy as np
 from ..backend import get_xp
 from ..nn.layer import Param
 from ..nn.ops import rounded
-from .clipping import clip_by_norm
-from .optimizer import check_clip_norm, update_cost
-from .rule import Rule, apply
-from .schedules import as_plan
+from .optimizer import Optimizer
+from .rule import Rule
+
+BFLOAT16 = "bfloat16"
 
 
-class MixedPrecision:
-    r"""Optimizer for a model in float16: keeps float32 master weights and scales the loss.
+class MixedPrecision(Optimizer):
+    r"""Optimizer for a model in float16 (or bfloat16): keeps float32 master weights and scales the loss.
 
     Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
     become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
@@ -25,10 +25,15 @@ class MixedPrecision:
 
     Parameters
     ----------
-    params : iterable of Param
-        In float16 (`move(model, lambda a: a.astype("float16"))`). Frozen ones are left alone.
+    params : iterable of Param, or list of dict
+        In float16 (`move(model, lambda a: a.astype("float16"))`), or in float32 for `dtype="bfloat16"`. As for
+        `Optimizer`.
     rule : Rule
     lr : float or callable
+    dtype : {None, "bfloat16"}
+        bfloat16 has float32's range and 8 bits. NumPy has no such type, so weights and gradients are *rounded* to
+        bfloat16 and held in float32: the numbers are right, the memory is not saved, and activations keep float32's
+        bits. Its range needs no loss scale, so the scale stays 1.
     scale : float
         First loss scale.
     growth_interval : int
@@ -46,92 +51,159 @@ class MixedPrecision:
 
     Notes
     -----
-    Wrap the loss in `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and
-    its gradient; what is saved is the activations' half. On several ranks the summed gradients are the same
-    everywhere, so all ranks skip the same steps.
+    `Serial` and the data-parallel strategies scale the loss themselves; in a loop of your own, train with
+    `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and its gradient; what
+    is saved is the activations' half. On several ranks the summed gradients are the same everywhere, and a value that
+    is not finite stays so in a sum: so all ranks skip the same steps.
 
     References
     ----------
-    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2.
+    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2. D. Kalamkar et al. (2019), A
+    study of bfloat16 for deep learning training, arXiv:1905.12322.
     """
 
     def __init__(
         self,
-        params: Iterable[Param],
+        params: Iterable[Param] | Iterable[dict],
         rule: Rule,
         lr: float | Callable[[int], float],
         *,
+        dtype: str | None = None,
         scale: float = 2.0**15,
         growth_interval: int = 1000,
         clip_norm: float | None = None,
     ):
+        if dtype not in (None, BFLOAT16):
+            raise ValueError(
+                f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None for the parameters' own"
+            )
         if not scale > 0:
             raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
         if not growth_interval >= 1:
             raise ValueError(f"MixedPrecision: growth_interval is {growth_interval!r}, expected 1 step or more")
-        check_clip_norm("MixedPrecision", clip_norm)
-        self.params = [p for p in params if not p.frozen]
-        self.master = [Param(p.data.astype(np.float32), p.name) for p in self.params]
-        self.rule, self.scale, self.growth_interval, self.clip_norm = rule, scale, growth_interval, clip_norm
-        self.lr = as_plan(lr, "MixedPrecision")
-        self.states = [rule.init(p.data) for p in self.master]
-        self.steps = self.skipped = self._good = 0
+        super().__init__(params, rule, lr, clip_norm=clip_norm)
+        self.dtype = dtype
+        for p in self.params:
+            if dtype == BFLOAT16 and p.data.dtype != np.float32:
+                raise TypeError(
+                    f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
+                )
+        wide = np.promote_types
+        self.master = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
+        self.states = [g.rule.init(m.data) for g, m in zip(self._group_of_each(), self.master, strict=True)]
+        self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
+        self.skipped = self._good = 0
+        self._scales = False  # whether anybody trains with the scaled loss
+        self._publish()
 
-    def scaled(self, loss):
-        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged.
+    def _group_of_each(self):
+        return [group for group in self.groups for _ in group.params]
 
-        A gradient that overflows becomes NaN as a whole: that leads to a skipped step, without warnings on the way.
-        """
+    @property
+    def weights(self) -> list[Param]:
+        """The float32 masters."""
+        return self.master
 
-        def scaled_loss(y, targets, n=None):
-            value, dy = loss(y.astype(np.float32), targets, n)
-            dy *= self.scale
-            dy = rounded(dy, y.dtype)
-            if not _finite(dy):
-                dy[...] = np.nan
-            return value, dy
+    def scaled(self, loss) -> ScaledLoss:
+        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
+        self._scales = True
+        return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
 
-        return scaled_loss
+    def round(self, x, dtype):
+        """Return `x` with the precision of a parameter of `dtype`."""
+        return to_bfloat16(x.astype(np.float32)) if self.dtype == BFLOAT16 else rounded(x, dtype)
 
     def step(self) -> None:
-        """Update the master weights and round them into the model; or, after an overflow, only halve the scale."""
+        """Update the master weights and round them into the model; or, after an overflow, only halve the scale.
+
+        Raises
+        ------
+        RuntimeError
+            If the loss is not scaled: its gradients, divided by the scale, would change next to nothing.
+        """
+        if not self._scales and self.scale != 1:
+            raise RuntimeError(
+                f"MixedPrecision: gradients are divided by the scale {self.scale:g}, but the loss was not multiplied "
+                "by it; train with optimizer.scaled(loss)"
+            )
         for m, p in zip(self.master, self.params, strict=True):
-            m.grad[...] = p.grad
+            m.grad[...] = self.round(p.grad, p.data.dtype)
             m.grad *= 1 / self.scale
         if not all(_finite(m.grad) for m in self.master):
-            self.scale /= 2
+            if self.dtype != BFLOAT16:
+                self.scale /= 2
             self.skipped += 1
             self._good = 0
             return
-        if self.clip_norm is not None:
-            clip_by_norm(self.master, self.clip_norm)
-        lr = self.lr(self.steps)
-        for m, p, state in zip(self.master, self.params, self.states, strict=True):
-            apply(self.rule, m.data, m.grad, state, lr, self.steps)
-            p.data[...] = m.data
-        self.steps += 1
+        super().step()
+        self._publish()
         self._good += 1
-        if self._good >= self.growth_interval:
+        if self._good >= self.growth_interval and self.dtype != BFLOAT16:
             self.scale *= 2
             self._good = 0
+
+    def _publish(self) -> None:
+        """Round the masters into the model."""
+        for m, p in zip(self.master, self.params, strict=True):
+            p.data[...] = self.round(m.data, p.data.dtype)
 
     def cost(self) -> tuple[int, int]:
         """Return what a step computes and moves: (flops, bytes).
 
         The rule's; and gradients are widened and scaled, weights rounded.
         """
-        flops, nbytes = update_cost(self.master, self.states)
+        flops, nbytes = super().cost()
         for m, p in zip(self.master, self.params, strict=True):
             flops += m.size
             nbytes += 2 * p.nbytes + 4 * m.nbytes
         return flops, nbytes
 
-    def zero_grad(self) -> None:
-        """Clear the gradients."""
-        for p in self.params:
-            p.zero_grad()
+
+class ScaledLoss:
+    """A loss in float32 whose gradient is multiplied by an optimizer's scale.
+
+    A gradient that overflows becomes NaN as a whole: that leads to a skipped step, without warnings on the way.
+
+    Parameters
+    ----------
+    optimizer : MixedPrecision
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`.
+    """
+
+    def __init__(self, optimizer: MixedPrecision, loss):
+        self.optimizer, self.loss = optimizer, loss
+
+    def __repr__(self):
+        return repr(self.loss)
+
+    def __call__(self, y, targets, n=None):
+        value, dy = self.loss(y.astype(np.promote_types(y.dtype, np.float32)), targets, n)
+        dy *= self.optimizer.scale
+        dy = self.optimizer.round(dy, y.dtype)
+        if not _finite(dy):
+            dy[...] = np.nan
+        return value, dy
+
+
+def to_bfloat16(x):
+    """Round float32 values to the nearest ones that have bfloat16's 8 bits, ties to even; they stay in float32.
+
+    Parameters
+    ----------
+    x : array of float32
+
+    Examples
+    --------
+    >>> to_bfloat16(np.array([1.0, 1.001, 3.14159], np.float32))
+    array([1.      , 1.      , 3.140625], dtype=float32)
+    """
+    xp = get_xp(x)
+    bits = xp.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
+    up = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # half of the last kept bit; ties to even
+    short = ((bits + up) & np.uint32(0xFFFF0000)).view(np.float32)
+    return xp.where(xp.isnan(x), x, short)  # a NaN's bits could carry over into infinity
 
 
 def _finite(x) -> bool:
-    """Say whether all values are numbers."""
     return bool(get_xp(x).isfinite(x).all())

@@ -1,4 +1,4 @@
-"""Learning-rate plans: functions of the step (from 0) that return a learning rate."""
+"""Learning-rate schedules: functions of the step (from 0) that return a learning rate."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 from dataclasses import dataclass
 
 
-def _check_rate(plan, lr):
+def _check_rate(schedule, lr):
     if not lr >= 0:
-        raise ValueError(f"{type(plan).__name__}: lr is {lr!r}, expected a learning rate of 0 or more")
+        raise ValueError(f"{type(schedule).__name__}: lr is {lr!r}, expected a learning rate of 0 or more")
 
 
-def _check_steps(plan, **values):
+def _check_steps(schedule, **values):
     for name, value in values.items():
         if not value >= 1:
-            raise ValueError(f"{type(plan).__name__}: {name} is {value!r}, expected 1 step or more")
+            raise ValueError(f"{type(schedule).__name__}: {name} is {value!r}, expected 1 step or more")
 
 
-def as_plan(lr, what: str):
-    """Return a learning rate as a plan: a plan as it is, a number as a constant one.
+def as_schedule(lr, what: str):
+    """Return a learning rate as a schedule: a schedule as it is, a number as a constant one.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ class StepDecay:
 
     Examples
     --------
-    >>> plan = StepDecay(1.0, [10, 20], 0.5)
-    >>> [plan(t) for t in (9, 10, 25)]
+    >>> schedule = StepDecay(1.0, [10, 20], 0.5)
+    >>> [schedule(t) for t in (9, 10, 25)]
     [1.0, 0.5, 0.25]
     """
 
@@ -118,18 +118,18 @@ class Cosine:
 
 @dataclass(frozen=True)
 class WarmUp:
-    r"""Rise to a plan linearly over the first steps, then follow it: a large rate at once would diverge.
+    r"""Rise to a schedule linearly over the first steps, then follow it: a large rate at once would diverge.
 
-    .. math:: \eta_t = \text{plan}(t) \cdot \left( \rho + (1 - \rho) \frac{t + 1}{T} \right) \quad (t < T), \qquad
-              \eta_t = \text{plan}(t) \quad (t \ge T)
+    .. math:: \eta_t = \text{schedule}(t) \cdot \left( \rho + (1 - \rho) \frac{t + 1}{T} \right) \quad (t < T), \qquad
+              \eta_t = \text{schedule}(t) \quad (t \ge T)
 
     Parameters
     ----------
-    plan : callable or float
+    schedule : callable or float
     steps : int
         T; 0 for none.
     start : float
-        rho: share of the plan's rate to rise from.
+        rho: share of the schedule's rate to rise from.
 
     References
     ----------
@@ -137,18 +137,18 @@ class WarmUp:
 
     Examples
     --------
-    >>> plan = WarmUp(0.8, 4)
-    >>> [plan(t) for t in (0, 1, 3, 9)]
+    >>> schedule = WarmUp(0.8, 4)
+    >>> [schedule(t) for t in (0, 1, 3, 9)]
     [0.2, 0.4, 0.8, 0.8]
     """
 
-    plan: object
+    schedule: object
     steps: int
     start: float = 0.0
 
     def __post_init__(self):
-        if not callable(self.plan):
-            object.__setattr__(self, "plan", Constant(self.plan))
+        if not callable(self.schedule):
+            object.__setattr__(self, "schedule", Constant(self.schedule))
         if self.steps < 0 or not 0 <= self.start <= 1:
             raise ValueError(
                 f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0 and a share"
@@ -156,7 +156,7 @@ class WarmUp:
 
     def __call__(self, step: int) -> float:
         """Return the learning rate at a step."""
-        rate = self.plan(step)
+        rate = self.schedule(step)
         if step >= self.steps:
             return rate
         return rate * (self.start + (1 - self.start) * (step + 1) / self.steps)
@@ -193,5 +193,5 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
     return lr * batch_size / reference
 
 
-PLANS = {"constant": Constant, "step": StepDecay, "cosine": Cosine, "warm_up": WarmUp}
-"""Plans by name."""
+LR_SCHEDULES = {"constant": Constant, "step": StepDecay, "cosine": Cosine, "warm_up": WarmUp}
+"""Schedules by name."""

@@ -17,7 +17,7 @@ from ..data import Batch, shard
 from ..trace import Clock
 from .checkpoint.state import copies, counters, generators, live_arrays, put, set_counters
 from .data.data_parallel import DataParallel
-from .strategy import params_on_root
+from .strategy import adopt, params_on_root
 
 LOST = (PeerLostError, RevokedError)
 
@@ -114,6 +114,7 @@ class ElasticDataParallel:
     checkpointable = True
 
     def __init__(self, comm, model, loss, optimizer, **options):
+        adopt(self, model, loss, optimizer)
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
         self.clock: Clock = comm.clock
         self.members = list(range(comm.size))

@@ -10,9 +10,15 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Protocol
 
-from ..backend import to_numpy
+import numpy as np
+
+from ..backend import get_xp, to_numpy
 from ..nn.container import check_unique_names
+from ..optim.clipping import global_norm
+from ..optim.optimizer import SCOPES, Optimizer, Scope
+from ..optim.rule import needs_whole
 from ..trace import Clock, WallClock
+from .checkpoint.fingerprint import run_fingerprint
 
 
 class Strategy(Protocol):
@@ -82,23 +88,78 @@ def share_params(comm, model) -> None:
         comm.broadcast(p.data)
 
 
-def check_optimizer(strategy, model, optimizer) -> None:
-    """Raise if an optimizer changes none of the model's parameters: it was made for another model."""
-    learned = {id(p) for p in model.params if not p.frozen and p.size}
-    if optimizer is not None and learned and learned.isdisjoint(map(id, optimizer.params)):
-        raise ValueError(
-            f"{type(strategy).__name__}: none of the optimizer's {len(optimizer.params)} parameters belongs to the "
-            "model; make it with Optimizer(model.params, ...)"
+def adopt(strategy, model, loss, optimizer) -> None:
+    """Note what a strategy trains (`fingerprint`); raise unless the optimizer is one of the model's parameters."""
+    what = type(strategy).__name__
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"{what}: optimizer is {optimizer!r}, expected one, such as Optimizer(model.params, Momentum(), 0.1)"
         )
+    known = {id(p) for p in model.params}
+    for p in optimizer.params:
+        if id(p) not in known:
+            raise ValueError(
+                f"{what}: parameter {p.name!r} of the optimizer does not belong to the model; "
+                "make it with Optimizer(model.params, ...)"
+            )
+    strategy.fingerprint = run_fingerprint(model, loss, optimizer)
 
 
 def refuse_masters(what: str, optimizer) -> None:
-    """Raise if an optimizer changes copies of its own, of which `what` knows nothing."""
-    if hasattr(optimizer, "master"):
+    """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
+    if optimizer.weights is not optimizer.params:
         raise TypeError(
             f"{what} works on the parameters themselves, but {type(optimizer).__name__} keeps masters of its own; "
             "use an Optimizer, or DataParallel"
         )
+
+
+def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
+    """Raise if an optimizer's step must see more at once than a rank holds.
+
+    Parameters
+    ----------
+    what : str
+        The strategy.
+    optimizer : Optimizer
+    scope : {"element", "parameter", "model"}
+        What a rank can let it see.
+    held : str
+        What the rank holds, for the message.
+    """
+    refuse_masters(what, optimizer)
+    needed = optimizer.needed_scope
+    if SCOPES.index(needed) <= SCOPES.index(scope):
+        return
+    if needed == "model":
+        raise ValueError(
+            f"{what}: {type(optimizer).__name__} overrides `step` and does not say what it must see at once, but "
+            f"{held}; give it scope = 'element' if it treats every element by itself ('parameter': every parameter), "
+            "or use DataParallel"
+        )
+    rules = [type(g.rule).__name__ for g in optimizer.groups if needs_whole(g.rule)]
+    raise ValueError(
+        f"{what}: {rules[0] if rules else type(optimizer).__name__} needs every parameter as a whole, but {held}; "
+        "use an optimizer that works element by element, or DataParallel"
+    )
+
+
+def summed_norm(params: list, comms, like) -> float:
+    """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator.
+
+    Parameters
+    ----------
+    params : list of Param
+        Those that this rank counts: each parameter is counted by one rank.
+    comms : list of Communicator
+        Over which the squares are summed, one after another.
+    like : array
+        Where the numbers live while they travel.
+    """
+    squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
+    for comm in comms:
+        comm.all_reduce(squared)
+    return float(squared[0]) ** 0.5
 
 
 class Replicated:
@@ -115,10 +176,10 @@ class Replicated:
     """
 
     def __init__(self, comm, model, loss, optimizer):
-        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
+        adopt(self, model, loss, optimizer)
+        self.comm, self.model, self.loss, self.optimizer = comm, model, optimizer.scaled(loss), optimizer
         self.rank, self.size = comm.rank, comm.size
         self.clock: Clock = comm.clock
-        check_optimizer(self, model, optimizer)
         share_params(comm, model)
 
     def update(self) -> None:
@@ -162,8 +223,8 @@ class Serial:
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         check_unique_names(model)
-        check_optimizer(self, model, optimizer)
-        self.model, self.loss, self.optimizer = model, loss, optimizer
+        adopt(self, model, loss, optimizer)
+        self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
         self.clock = WallClock() if clock is None else clock
 
     def step(self, batch) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
 from ..nn.metrics import make_metric
+from ..parallel.checkpoint.fingerprint import data_fingerprint
 from .history import History, Progress
 from .saving import Saving
 
@@ -111,8 +112,7 @@ def fit(
     total, now = epochs * len(batches), Progress()
     saving = None
     if checkpoints is not None:
-        run = {"data": dataset.name, "samples": len(dataset.x_train), "batch_size": batch_size, "seed": seed}
-        saving = Saving(checkpoints, every, strategy, run)
+        saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
     while now.epoch < epochs:
         began = strategy.clock.now()

@@ -207,7 +207,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
         x = np.ones((4, 16))
         strategy.step(Batch(x, np.zeros(4, int), 8))
         held = sum(p.size for p in strategy.pipeline.params)
-        return held, sum(b.flat.size for b in strategy.buckets), strategy.mesh.coordinates["tp"], strategy.rank
+        return held, sum(b.flat.size for b in strategy.reducer.buckets), strategy.mesh.coordinates["tp"], strategy.rank
 
     results = SimWorld(8).run(program)
     a_stage = 16 * 64 + 64 + 64 * 16 + 16

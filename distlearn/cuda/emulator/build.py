@@ -20,19 +20,22 @@ from typing import NamedTuple
 from distlearn.cuda.emulator import fast, translate
 from distlearn.cuda.emulator import source as src
 from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
-from distlearn.cuda.emulator.compilers import COMMON, Compiler
+from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
+from distlearn.cuda.emulator.device_code import DeviceCode
 from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
 from distlearn.cuda.errors import CompileError, KernelError
 
 EXECUTABLE = ".exe" if sys.platform == "win32" else ""
 HINTS = [
-    (r"'?(INFINITY|HUGE_VALF?)'?", "CUDA C has no INFINITY without a header: write __int_as_float(0x7f800000)"),
-    (r"'NAN'|‘NAN’", "CUDA C has no NAN without a header: write __int_as_float(0x7fffffff)"),
     (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
     (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
     (r"\bstd\b", "the C++ standard library is not available in a kernel"),
     (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
 ]
+
+
+# "maybe" is gcc's word for what is read on some paths; clang has no warning that is as careful.
+UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
 
 
 class NeedsFibres(Exception):
@@ -43,13 +46,15 @@ class Build(NamedTuple):
     """What was built: a program (checked) or a library (fast).
 
     `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
-    `variables` the type and bytes of each `__constant__` and `__device__` variable.
+    `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
+    and text of local variables that are perhaps read before they are written.
     """
 
     path: Path
     signature: list[str]
     sites: list[SourceSite]
     variables: dict[str, tuple[str, int]]
+    warnings: list[tuple[int, int, str]]
 
 
 @functools.cache
@@ -84,7 +89,7 @@ def _hash(*texts) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
 
 
-def build(source: str, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
+def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
     """Build one kernel of a source, or find it in the cache.
 
     Raises
@@ -93,22 +98,41 @@ def build(source: str, name: str, compiler: Compiler, *, checked: bool, options=
         With the compiler's messages at the lines of the source.
     """
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
-    key = _hash(source, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
+    key = _hash(code.text, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
         with scratch_directory() as scratch:
-            made, record = _compile(source, name, compiler, checked, options, scratch)
+            made, record = _compile(code, name, compiler, checked, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             put(made, path)
             put(text, about)
     record = json.loads(about.read_text(encoding="utf-8"))
-    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"])
+    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
+                 [tuple(w) for w in record["warnings"]])  # fmt: skip
 
 
-def _compile(source, name, compiler, checked, options, scratch):
+def preprocessor(options, compiler):
+    """Return a function that runs the preprocessor of a compiler over a text, with CUDA's macros and the -D given."""
+
+    def run(text):
+        chosen = find_compiler(compiler)
+        emulator = emulator_directory()
+        flags = ["-x", "c++", *COMMON, "-I", str(emulator), "-DEMU_CHECKED", "-imacros", str(emulator / "cuda_emu.h")]
+        given = [o for o in options if o.startswith(("-D", "-U"))]
+        done = subprocess.run(
+            [*chosen.command, *flags, *given, "-E", "-P", "-"],
+            input=text, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
+        )  # fmt: skip
+        return done.stdout
+
+    return run
+
+
+def _compile(code, name, compiler, checked, options, scratch):
+    source = code.text
     body = translate.to_cpp(source)
     cpp = scratch / "unit.cpp"
     cpp.write_text(
@@ -122,13 +146,14 @@ def _compile(source, name, compiler, checked, options, scratch):
         command = [*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"]
         try:
             fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
-            _run([*command, *fibres], scratch, body, name, compiler)
+            _run([*command, *fibres], scratch, body, name, compiler, code)
         except NeedsFibres:  # its barrier stood in a macro or in a header
-            _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler)
+            _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
         return made, _record(fast.describe(made), [])
     flags.append("-DEMU_CHECKED")
     assembly = scratch / "unit.s"
-    _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler)
+    flags += UNINITIALISED
+    said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
     text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
     sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
     assembly.write_text(text, encoding="utf-8")
@@ -141,16 +166,17 @@ def _compile(source, name, compiler, checked, options, scratch):
         raise KernelError(
             f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
         ) from None
-    return made, _record(asked.stdout, sites)
+    return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
 
 
-def _record(described: str, sites) -> dict:
+def _record(described: str, sites, warnings=()) -> dict:
     """Return what is kept of a build: its first line lists the parameters' types, each other one a variable."""
     signature, *variables = described.split("\n")
     each = [line.split() for line in variables if line]
     return {
         "signature": signature.split(),
         "sites": sites,
+        "warnings": list(warnings),
         "variables": {name: (code, int(nbytes)) for name, code, nbytes in each},
     }
 
@@ -170,7 +196,7 @@ def _checker(compiler: Compiler) -> Path:
     return path
 
 
-def _run(command, scratch, translated=None, name="", compiler=None):
+def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     done = subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", errors="replace", cwd=scratch, check=False
     )
@@ -180,10 +206,19 @@ def _run(command, scratch, translated=None, name="", compiler=None):
         raise NeedsFibres
     if translated is None:
         raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
-    raise compile_error(done.stderr, translated, name, compiler.name)
+    raise compile_error(done.stderr, translated, name, compiler.name, code)
 
 
-def compile_error(messages: str, translated: translate.Translated, name: str, compiler: str) -> CompileError:
+def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[int, int, str]]:
+    """Return line, column and text of warnings of local variables that are read before they are written."""
+    pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
+    found = re.findall(pattern, messages, re.M)
+    return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
+
+
+def compile_error(
+    messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
+) -> CompileError:
     """Turn a compiler's messages into an error that shows the lines of the source they mean."""
     pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
     found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
@@ -193,13 +228,22 @@ def compile_error(messages: str, translated: translate.Translated, name: str, co
     if not problems:  # from the line that exports the kernel, say
         rest = list(dict.fromkeys(re.findall(r"error: (?:static assertion failed:? *)?(.*)", messages)))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
-    lines = src.lines_of(translated.source)
+    lines = code.lines
     out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
     for line, column, message in problems[:10]:
-        out.append(f"  line {line}, column {column}: {message}" if column else f"  line {line}: {message}")
+        file, number = code.flat.place(line)
+        where = (f"{file}, " if file else "") + f"line {number}"
+        out.append(f"  {where}, column {column}: {message}" if column else f"  {where}: {message}")
         if 0 < line <= len(lines):
             out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
             if column:
                 out.append("    " + " " * (column - 1) + "^")
+    said = " ".join(message for _, _, message in problems)
+    out += [
+        f"  hint: {name} is a function of the host: write __device__ before it so that a kernel may call it"
+        for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
+    ]  # fmt: skip
+    if code.flat.missing:
+        out.append(f"  hint: found nowhere: {', '.join(code.flat.missing)}; name their folder in the options: -I...")
     out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
-    return CompileError("\n".join(out), problems)
+    return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])

@@ -1,8 +1,8 @@
 """Runs kernels of the fast build, without checks: for kernels that are trusted, and for timing.
 
-They run in one process beside this one (worker.py), which stays for the next launch. A kernel that goes astray ends that
-process, as it would end a card's context, and becomes an error here; the next launch starts another. Arrays are copied
-into memory that both share, and back if the kernel can have written them.
+They run in one process beside this one (worker.py), which stays for the next launch. A kernel that goes astray ends
+that process, as it would end a card's context, and becomes an error here; the next launch starts another. Arrays are
+copied into memory that both share, and back if the kernel can have written them.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ if hasattr(os, "register_at_fork"):
 def _ask(question):
     """Put a question to the process, started if need be.
 
-    If a process dies that has run other kernels before, one of those may have damaged it: then a new one is asked again.
+    If a process dies that has run other kernels before, one of those may have damaged it: then a new one is asked.
     """
     global _worker
     with _lock:
@@ -177,9 +177,8 @@ def _ask(question):
                 if fresh:
                     printed, _, why = said.partition(LAST_WORDS)
                     sys.stdout.write(printed)
-                    raise KernelError(
-                        f"the kernel crashed: {why or f'exit code {died}'}; .check() says where"
-                    ) from None
+                    why = why or f"its process ended with code {died}"
+                    raise KernelError(f"the kernel crashed: {why}; .check() says where") from None
             except BaseException:  # Ctrl-C: leave nothing running
                 _end_worker()
                 raise

@@ -1,33 +1,39 @@
-"""What is read from CUDA C before a compiler sees it: what cannot be run, the parameters, brackets that go astray."""
+"""Small readings of CUDA C text: without comments, split at commas, brackets that go astray; and what cannot be run."""
 
 from __future__ import annotations
 
 import re
 
-from distlearn.cuda.errors import CompileError, UnsupportedFeature
-
+# Of a cooperative group of the grid; `NAMES` stands for the variables that hold one.
+GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\bsync\s*\(\s*(?:NAMES)\s*\)"
+GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis_grid\s*\(")
 # A pattern and what to say when the source uses it. Words are matched outside comments and strings.
 UNSUPPORTED = [
-    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "write it in CUDA C"),
-    (r"\b(nvcuda::)?wmma\s*::|\bmma\.h\b|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
+    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is made for NVIDIA's processors, write it in CUDA C"),
+    (r"\b(nvcuda::)?wmma\s*::|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
+    (GRID_BARRIER, "a barrier over the whole grid", "blocks run one after another here, so they cannot wait for each "
+     "other; end the kernel and launch another"),
     (r"<<<", "dynamic parallelism (a launch from a kernel)", "launch the second kernel from Python"),
-    (r"\bthis_grid\s*\(|\bgrid_group\b", "a barrier over the whole grid", "end the kernel and launch another"),
-    (r"\bcooperative_groups\b", "cooperative groups", "use __syncthreads, __syncwarp and the __shfl functions"),
-    (r"\bcuda::(barrier|pipeline|memcpy_async)|\b__pipeline_\w+|\bmemcpy_async\b", "asynchronous copies", "use a loop"),
-    (r"\btex(1D|2D|3D)\w*\s*[(<]|\bsurf(1D|2D|3D)\w*\s*[(<]|\bcudaTextureObject_t\b", "textures", "read an array"),
-    (r"\b(cub|thrust)::", "the libraries cub and thrust", "write the loop, or call CuPy from Python"),
+    (r"\bthis_multi_grid\s*\(|\bmulti_grid_group\b", "a group over several GPUs", "launch a kernel for each"),
+    (r"\bcuda::(barrier|pipeline|memcpy_async|ptx)\b|\b__pipeline_\w+|\bmemcpy_async\b", "asynchronous copies",
+     "use a loop"),
+    (r"\btex(1D|2D|3D|Cubemap)\w*\s*[(<]|\bsurf(1D|2D|3D)\w*\s*[(<]|\bcuda(Texture|Surface)Object_t\b"
+     r"|\btexture\s*<", "textures", "they are read by hardware of their own, read an array"),
+    (r"\bcub::|\bthrust::(?!(complex|conj|norm|abs|arg|real|imag|exp|log|sqrt|polar|pair|swap|plus|maximum|minimum)\b)",
+     "the libraries cub and thrust", "write the loop, or call CuPy from Python"),
     (r"\bcurand\w*\b", "random numbers of cuRAND", "draw them with NumPy and pass them in"),
-    (r"\b__activemask\s*\(", "__activemask", "compute the mask with __ballot_sync before the branch"),
     (r"\b(clock|clock64|globaltimer)\s*\(", "clocks on the device", "time the launch from Python"),
-    (r"\b(__nv_)?bfloat16\w*\b|\bnv_bfloat16\b", "bfloat16", "use half or float"),
-    (r"\b(malloc|free)\s*\(|\bnew\s+\w|\bdelete\s*(\[\s*\]\s*)?\w", "malloc or new in a kernel", "pass an array in"),
+    (r"(?<!\.)(?<!>)\b(malloc|free)\s*\(|\bnew\s+\w|\bdelete\s*(\[\s*\]\s*)?\w", "malloc or new in a kernel",
+     "pass an array in"),
     (r"\bcuda(Malloc|Free|Memcpy|DeviceSynchronize)\w*\s*\(", "host calls of the CUDA runtime", "allocate in Python"),
     (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
      "use __shfl_sync and its kin, with a mask"),
 ]  # fmt: skip
 
-KERNEL = r"__global__\s[^;{}()]*(?:__launch_bounds__\s*\([^)]*\)\s*)?[^;{}()]*?\b%s\s*\("
-WARP_OR_BARRIER = re.compile(r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce")
+WARP_OR_BARRIER = re.compile(
+    r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
+    r"|__activemask|cooperative_groups"
+)
 
 
 def without_comments(source: str) -> str:
@@ -67,17 +73,6 @@ def unbalanced(source: str) -> tuple[int, int, str] | None:
     return (*position(code, opened[-1].start()), f"this '{opened[-1][0]}' is never closed") if opened else None
 
 
-def refuse_unsupported(source: str) -> None:
-    """Raise `UnsupportedFeature` if the source uses what the emulator cannot run."""
-    code = without_comments(source)
-    for pattern, what, instead in UNSUPPORTED:
-        if match := re.search(pattern, code):
-            line, column = position(code, match.start())
-            text = lines_of(source)[line - 1].strip()
-            message = f"line {line}: {what} cannot be run without a GPU: {instead}.\n    {text}"
-            raise UnsupportedFeature(message, [(line, column, f"{what}: {instead}")])
-
-
 def needs_fibres(source: str) -> bool:
     """Say whether the threads of a block meet anywhere; if not, they can run one after another in a plain loop."""
     return bool(WARP_OR_BARRIER.search(without_comments(source)))
@@ -96,42 +91,3 @@ def split_commas(text: str) -> list[str]:
         else:
             current += character
     return [*parts, current] if current.strip() else parts
-
-
-def _find_kernel(code: str, name: str) -> re.Match | None:
-    """Find a kernel up to the bracket that opens its parameters."""
-    return re.search(KERNEL % re.escape(name.partition("<")[0].rpartition("::")[2].strip()), code)
-
-
-def parameter_names(source: str, name: str) -> list[str]:
-    """Return the names of a kernel's parameters, as far as the text shows them (macros are not expanded).
-
-    Raises
-    ------
-    CompileError
-        If the source has no kernel of that name; the message lists those it has.
-    """
-    code = without_comments(source)
-    match = _find_kernel(code, name)
-    if not match:
-        found = list(dict.fromkeys(re.findall(KERNEL % r"(\w+)", code)))
-        raise CompileError(
-            f"the source has no __global__ function {name.partition('<')[0].strip()!r}; "
-            + (f"it has {', '.join(found)}" if found else "it has none")
-        )
-    depth, end = 1, match.end()
-    while depth and end < len(code):
-        depth += (code[end] == "(") - (code[end] == ")")
-        end += 1
-    names = []
-    for i, parameter in enumerate(split_commas(code[match.end() : end - 1])):
-        word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)?$", parameter.strip())
-        names.append(word[1] if word else f"argument {i}")
-    return [] if names == ["void"] else names
-
-
-def most_threads(source: str, name: str) -> int:
-    """Return how many threads a block of the kernel may have, by its `__launch_bounds__` if that is a plain number."""
-    match = _find_kernel(without_comments(source), name)
-    bound = match and re.search(r"__launch_bounds__\s*\(\s*(\d+)\s*[,)]", match[0])
-    return int(bound[1]) if bound else 1024

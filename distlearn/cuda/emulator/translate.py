@@ -2,7 +2,7 @@
 
 Nearly all of CUDA C is made valid C++ by that header. Four things need the text itself:
 
-- `#include` of CUDA's and the C library's headers is blanked (the emulator's header has them all);
+- `#include` is blanked: the emulator's header has what CUDA's have, a source's own were read in by includes.py;
 - `extern "C"` is blanked (names live in a namespace instead, where they cannot clash with the C library's);
 - `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
 - after a `__shared__`, `__constant__` or `__device__` variable comes what tells the checker its name and size.
@@ -19,13 +19,9 @@ from typing import NamedTuple
 from distlearn.cuda.emulator.source import lines_of, position, split_commas, without_comments
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
-BLANKED = re.compile(
-    r'^[ \t]*#[ \t]*include[ \t]*[<"]('
-    r"cuda[\w./]*|device_launch_parameters\.h|math_constants\.h|vector_types\.h|sm_\w+\.h"
-    r"|c?(assert|math|stdint|stddef|stdio|stdlib|string|float|limits)(\.h)?|cuda/std/\w+"
-    r')[>"]',
-    re.M,
-)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
+# `::sqrtf`: CUDA's functions lie in a namespace here.
+GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
 # What may stand in brackets before the name of a variable; any other bracket begins a function's parameters.
@@ -149,7 +145,8 @@ def to_cpp(source: str) -> Translated:
         If a `__shared__` variable has an initial value, or hides in a macro.
     """
     code = without_comments(source)
-    edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in BLANKED.finditer(source)]
+    edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in INCLUDE.finditer(code)]
+    edits += [Edit(m.start(), m.end(), "  ") for m in GLOBAL_SCOPE.finditer(code)]
     for match in re.finditer(r'extern(\s*)"( *)"(\s*\{)?', code):
         if source[match.start() : match.end()].partition('"')[2].startswith('C"'):
             edits.append(

@@ -1,12 +1,15 @@
 """Compiles CUDA C for real cards on a machine that has none, with NVIDIA's own compiler library.
 
 NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
-catches what a host compiler lets pass: INFINITY, headers of the C++ library, types that only the host's headers define.
+catches what a host compiler lets pass: headers of the C++ library, types that only the host's headers define.
+
+It is called through `cupy.cuda.nvrtc`: CuPy is there anyway and that part of it works without a GPU, log of a failed
+compile included; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for the
+same calls.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib.util
 import re
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from distlearn.cuda.emulator.device_code import card_options, without_host_code
 from distlearn.cuda.emulator.source import lines_of, unbalanced
 from distlearn.cuda.errors import CompilerNotFound
 
@@ -25,7 +29,6 @@ HELP = (
 )
 MESSAGE = re.compile(r"^kernel\.cu\((\d+)\): (?:catastrophic )?(error|warning)(?: #\d+(?:-D)?)?: (.*)$")
 HEADER_HINT = 'The headers of CUDA come with: pip install "distlearn[nvrtc]"'
-HOST_HINT = "NVRTC has CUDA's headers, not those of the C and C++ libraries"
 
 
 class Problem(NamedTuple):
@@ -92,18 +95,14 @@ def _headers() -> list[Path]:
 
 @functools.cache
 def _library():
-    names = ["lib/libnvrtc.so.*", "bin/nvrtc64_*.dll", "bin/*/nvrtc64_*.dll"]
-    found = [
-        p for d in _installed() for n in names for p in d.glob(n) if "builtins" not in p.name and ".alt" not in p.name
-    ]
-    for path in [*map(str, found), "libnvrtc.so"]:
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            continue
-        library.nvrtcGetErrorString.restype = ctypes.c_char_p
-        return library
-    return None
+    """Return CuPy's binding, or None where it or the library is missing."""
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()
+    except Exception:  # what CuPy raises for a library that is not there differs from release to release
+        return None
+    return nvrtc
 
 
 def has_nvrtc() -> bool:
@@ -114,14 +113,9 @@ def has_nvrtc() -> bool:
 @functools.cache
 def supported_architectures() -> tuple[int, ...]:
     """Return the architectures that this NVRTC compiles for, e.g. 75 for sm_75."""
-    library = _library()
-    if library is None:
+    if _library() is None:
         raise CompilerNotFound(HELP)
-    count = ctypes.c_int()
-    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
-    archs = (ctypes.c_int * count.value)()
-    library.nvrtcGetSupportedArchs(archs)
-    return tuple(archs)
+    return tuple(_library().getSupportedArchs())
 
 
 def compile_check(
@@ -132,7 +126,7 @@ def compile_check(
     Parameters
     ----------
     source : str
-        CUDA C.
+        CUDA C. What a whole .cu file has for the host is put aside.
     archs : sequence of int or str
         Compute capabilities: 90 or "sm_90".
     names : sequence of str
@@ -154,9 +148,9 @@ def compile_check(
 
     Examples
     --------
-    >>> print(compile_check('__global__ void f(float* x) { x[0] = INFINITY; }', [80]))  # doctest: +SKIP
+    >>> print(compile_check('__global__ void f(float* x) { uint8_t y = 3; }', [80]))  # doctest: +SKIP
     NVRTC 13.5: does not compile for sm_80
-      error, line 1, column 39: identifier "INFINITY" is undefined
+      error, line 1, column 31: identifier "uint8_t" is undefined
     """
     known = supported_architectures()
     if isinstance(options, str) or isinstance(names, str):
@@ -165,11 +159,10 @@ def compile_check(
     if strangers := [a for a in wanted if a not in known]:
         have = ", ".join(f"sm_{a}" for a in known)
         raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    result = CompileCheck((major.value, minor.value), wanted, {}, [])
+    result = CompileCheck(tuple(_library().getVersion()), wanted, {}, [])
+    text, options = without_host_code(source, options, names), (*options, *card_options(source))
     for arch in wanted:
-        size, log = _compile(source, arch, names, options)
+        size, log = _compile(text, arch, names, options)
         if size is not None:
             result.sizes[arch] = size
         seen = {p[1:] for p in result.problems}
@@ -192,25 +185,19 @@ def _number(arch) -> int:
 
 def _compile(source, arch, names, options):
     """Return the size of the machine code (None: it does not compile) and what the compiler wrote."""
-    library, program = _library(), ctypes.c_void_p()
-    library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    nvrtc = _library()
+    program = nvrtc.createProgram(source, "kernel.cu", (), ())
     try:
         for name in names:
-            library.nvrtcAddNameExpression(program, name.encode())
-        flags = [f"--gpu-architecture=sm_{arch}", "--std=c++17", *options]
-        flags += [f"-I{path}" for path in _headers()]
-        array = (ctypes.c_char_p * len(flags))(*[f.encode() for f in flags])
-        failed = library.nvrtcCompileProgram(program, len(flags), array)
-        size = ctypes.c_size_t()
-        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        library.nvrtcGetProgramLog(program, log)
-        if failed:
-            return None, log.value.decode(errors="replace") or library.nvrtcGetErrorString(failed).decode()
-        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
-        return size.value, log.value.decode(errors="replace")
+            nvrtc.addNameExpression(program, name)
+        flags = [f"--gpu-architecture=sm_{arch}", "--std=c++17", *options, *(f"-I{path}" for path in _headers())]
+        try:
+            nvrtc.compileProgram(program, tuple(flags))
+        except nvrtc.NVRTCError as error:
+            return None, nvrtc.getProgramLog(program) or str(error)
+        return len(nvrtc.getCUBIN(program)), nvrtc.getProgramLog(program)
     finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
+        nvrtc.destroyProgram(program)
 
 
 def _problems(log: str, arch: int, source: str) -> list[Problem]:
@@ -226,7 +213,7 @@ def _problems(log: str, arch: int, source: str) -> list[Problem]:
             at = lines[i + 1].find(shown.strip())
             before = shown.strip().encode()[: lines[i + 2].index("^") - at].decode(errors="ignore")  # it counts bytes
             column = len(shown) - len(shown.lstrip()) + len(before) + 1 if at >= 0 else 0
-        if "cannot open source file" in message or "could not open source file" in message:
-            message += ". " + (HOST_HINT if _headers() else HEADER_HINT)
+        if re.search("(cannot|could not) open source file", message) and not _headers():
+            message += ". " + HEADER_HINT
         found.append(Problem(arch, match[2], number, column, message, shown))
     return found

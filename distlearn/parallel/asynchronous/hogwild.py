@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...optim.schedules import as_plan
+from ...optim.schedules import as_schedule
 from .param_server.curve import measure
 from .param_server.flat import FlatModel
 from .param_server.record import CURVE, GRADIENT, Run
@@ -111,7 +111,7 @@ class Hogwild:
         self.comm, self.clock, self.loss, self.sparse, self.pace, self.every = (
             comm, comm.clock, loss, sparse, pace, every,
         )  # fmt: skip
-        self.lr = as_plan(lr, "Hogwild")
+        self.lr = as_schedule(lr, "Hogwild")
         self.rank, self.size = comm.rank, comm.size
         self.flat = FlatModel(model)
         shared = share_array(comm, self.flat.data.size, self.flat.data.dtype)

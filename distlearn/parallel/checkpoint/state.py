@@ -42,7 +42,9 @@ def _optimizer_arrays(optimizer) -> dict:
     found = {}
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
         found |= {f"optimizer/{p.name}/{i}": part for i, part in enumerate(memory_of(state))}
-    return found | {f"master/{m.name}": m.data for m in getattr(optimizer, "master", ())}
+    if optimizer.weights is optimizer.params:
+        return found
+    return found | {f"master/{m.name}": m.data for m in optimizer.weights}
 
 
 def named_arrays(params, optimizer) -> dict:

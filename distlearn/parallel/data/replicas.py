@@ -102,9 +102,11 @@ def optimizer_arrays(optimizer) -> dict:
     ["0.W, Adam's state 0", "0.W, Adam's state 1"]
     """
     found = {}
-    for p, state in zip(optimizer.params, optimizer.states, strict=True):
-        for i, array in enumerate(memory_of(state)):
-            found[f"{p.name}, {type(optimizer.rule).__name__}'s state {i}"] = array
+    states = iter(optimizer.states)
+    for group in optimizer.groups:
+        for p in group.params:
+            for i, array in enumerate(memory_of(next(states))):
+                found[f"{p.name}, {type(group.rule).__name__}'s state {i}"] = array
     return found
 
 

@@ -19,9 +19,9 @@ from ...backend import get_xp
 from ...comm.collectives import shares
 from ...nn import Dropout, Flatten, Linear, Sequential
 from ..data.bucket import group_params
-from ..data.data_parallel import DataParallel
+from ..data.reducer import GradientReducer
 from ..pipeline.stages import cut
-from ..strategy import share_params
+from ..strategy import adopt, share_params, update
 from . import (
     Account,
     DealtState,
@@ -31,13 +31,13 @@ from . import (
     check_whole,
     gather_params,
     parallelize,
-    part_optimizer,
+    sub_optimizer,
 )
 from .account import AccountRow
 from .chain import leave_sum_open
 
 
-class OneWeirdTrick(DealtState, DataParallel):
+class OneWeirdTrick(DealtState):
     r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
 
     This is scheme (a) of the paper: all ranks give their convolutions' outputs to all others, and every rank computes
@@ -54,7 +54,7 @@ class OneWeirdTrick(DealtState, DataParallel):
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
     optimizer : Optimizer
-        Says which rule, learning rate and clipping; it is made anew for this rank's parameters.
+        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     cap_bytes, overlap
         Of the sum of the convolutions' gradients, as in `DataParallel`.
 
@@ -72,32 +72,37 @@ class OneWeirdTrick(DealtState, DataParallel):
     A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
     """
 
+    rank, size = 0, 1  # of the data: every rank is given the whole batch
+
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
+        adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
         self.halves = Halves.of(model, comm)
         features, dense, _ = self.halves
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
-        optimizer = part_optimizer(optimizer, whole, comm)
-        super().__init__(comm, features, loss, optimizer, cap_bytes=cap_bytes, overlap=overlap)
-        self.model, self.rank, self.size = whole, 0, 1
+        self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole
+        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, whole, comm)
+        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch)
+        comm, reducer, (features, dense, sums) = self.comm, self.reducer, self.halves
         self.optimizer.zero_grad()
-        return super().step(batch)
-
-    def _learn(self, x, y, n, on_grad=None):
-        comm, parts, (features, dense, sums) = self.comm, shares(len(x), self.comm.size), self.halves
-        here, saved = features.forward(x[parts[comm.rank]], clock=self.clock)
+        reducer.clear()
+        parts = shares(len(batch.x), comm.size)
+        here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
         out, kept = dense.forward(gather_rows(comm, here, parts))
-        loss, dy = self.loss(out, y, n)
+        loss, dy = self.loss(out, batch.y, batch.n)
         if comm.rank == 0:  # everybody has found the same
-            self._loss[0] += loss
+            reducer.loss[0] += loss
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_rows(comm, dy, parts) if sums else dy[parts[comm.rank]].copy()
-        features.backward(dy, saved, on_grad=on_grad, clock=self.clock)
+        features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
+        loss = reducer.finish()
+        update(self.optimizer, self.clock)
+        return loss
 
     def predict(self, x):
         """Run the model forward; every rank must call, with the same samples."""

@@ -23,8 +23,7 @@ from ...backend import get_xp, to_numpy
 from ...nn.container import Sequential
 from ...nn.layer import nbytes
 from ..data.bucket import group_params
-from ..strategy import share_params, update
-from ..tensor import PartOptimizer, summed_length
+from ..strategy import adopt, require_scope, share_params, summed_norm, update
 from .group import Group
 from .memory import Ledger, Memory
 from .state import ZeROState
@@ -41,15 +40,13 @@ class ZeRO(ZeROState):
         at stage 3 they exist only while their layer runs, and are NaN otherwise.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-    rule : Rule
-        One that works element by element: not `LARS`, which needs the norms of whole parameters.
-    lr : float or callable
-        Learning rate, or a plan: a function of the step.
+    optimizer : Optimizer
+        Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. One that
+        works element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
+        same for this rank's part of the flat arrays.
     stage : {1, 2, 3}
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
-    clip_norm : float, optional
-        Shorten the gradients of all ranks as one vector to this length (see `clip_by_norm`).
     overlap : bool
         Stages 1 and 2: go on with backward while a full bucket is reduced and scattered; else wait for it.
 
@@ -86,44 +83,52 @@ class ZeRO(ZeROState):
         comm,
         model,
         loss,
-        rule,
-        lr,
+        optimizer,
         *,
         stage: int = 1,
         cap_bytes: float = 1 << 20,
-        clip_norm: float | None = None,
         overlap: bool = True,
     ):
         if stage not in (1, 2, 3):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
-        if not hasattr(rule, "init"):
-            raise TypeError(
-                f"ZeRO: rule is a {type(rule).__name__}, expected a rule, such as Momentum(), for its own optimizer"
-            )
-        if getattr(rule, "whole", False):
-            name = type(rule).__name__
-            raise ValueError(f"ZeRO: {name} needs whole parameters, and a rank holds only a part of each; use another")
         if not isinstance(model, Sequential):
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
+        adopt(self, model, loss, optimizer)
+        held = "a rank holds only a part of each"
+        require_scope("ZeRO", optimizer, "element", held)
         self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
         self.overlap = overlap and stage < 3
         self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
         share_params(comm, model)
         self._ledger = Ledger()
-        self._frozen = [p for p in model.params if p.frozen]
-        self._ledger.take(2 * sum(p.nbytes for p in self._frozen))
+        group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
+        self._whole = [p for p in model.params if id(p) not in group_of]
+        self._ledger.take(2 * sum(p.nbytes for p in self._whole))
+
+        def kind(p):  # what is updated together has one rule and one learning rate
+            return group_of[id(p)]
+
+        trained = [p for p in model.params if id(p) in group_of]
         if stage == 3:
-            groups = [g for layer in _new_params(model.layers) for g in group_params(layer, math.inf)]
+            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.layers)]
+            groups = [g for layer in layers for g in group_params(layer, math.inf, kind)]
         else:
-            groups = group_params(model.params, cap_bytes)
+            groups = group_params(trained, cap_bytes, kind)
+        kinds = [kind(params[0]) for params in groups]
         self.groups = [Group(comm, params, stage, self._ledger) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.layers]
         self._under_way: list[Group] = []
-        self.optimizer = PartOptimizer([g.own for g in self.groups], rule, lr, clip_norm=clip_norm, total=self._norm)
+        self.optimizer = optimizer.rebind(
+            [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
+        )
+        self.optimizer.norm = self._norm
         self._ledger.take(nbytes(self.optimizer.states))
+        self._take_memory_of(optimizer)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
+        for p in self._whole:
+            p.zero_grad()
         for group in self.groups:
             group.pending = group.users
             if self.stage == 1:
@@ -161,7 +166,7 @@ class ZeRO(ZeROState):
 
     def _norm(self, params) -> float:
         """Return the length of the whole gradient, of which every rank has summed its own part."""
-        return summed_length(params, [self.comm], params[0].data)
+        return summed_norm(params, [self.comm], self.groups[0].own.data)
 
     def predict(self, x):
         """Run the model forward; at stage 3 every rank must call."""
@@ -176,12 +181,12 @@ class ZeRO(ZeROState):
     def memory(self) -> Memory:
         """Return what this rank holds now, measured by the arrays themselves, and the most it has held so far.
 
-        Frozen parameters count, with the gradients that layers work out for them.
+        Frozen parameters, and those that are not trained, count, with the gradients that layers work out for them.
         """
-        frozen = sum(p.nbytes for p in self._frozen)
+        whole = sum(p.nbytes for p in self._whole)
         return Memory(
-            parameters=frozen + sum(g.parameter_bytes for g in self.groups),
-            gradients=frozen + sum(g.gradient_bytes for g in self.groups),
+            parameters=whole + sum(g.parameter_bytes for g in self.groups),
+            gradients=whole + sum(g.gradient_bytes for g in self.groups),
             optimizer=nbytes(self.optimizer.states),
             peak=self._ledger.peak,
         )
@@ -191,7 +196,7 @@ class ZeRO(ZeROState):
         parts = [group.collect() for group in self.groups]
         if self.rank:
             return None
-        found = {p.name: p.data for p in self._frozen}
+        found = {p.name: p.data for p in self._whole}
         for part in parts:
             found |= part
         return {p.name: to_numpy(found[p.name]).copy() for p in self.model.params}

@@ -25,6 +25,7 @@ EMU_CONVERGENT void emu_sync_warp(unsigned mask);
 EMU_CONVERGENT uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool own, void* pc);
 EMU_CONVERGENT unsigned emu_vote(unsigned mask, int value);
 EMU_CONVERGENT unsigned emu_match(unsigned mask, uint64_t value, void* pc);
+EMU_CONVERGENT unsigned emu_active_lanes(int place);
 void emu_fence();
 int emu_printf(const char* format, ...);
 void emu_assertion_failed(const char* condition, int line);

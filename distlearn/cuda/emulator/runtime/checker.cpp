@@ -126,6 +126,7 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
     Block& B = the_block;
     Fibre* f = B.current;
     if (!f || in_own_stack(a, B, f)) return;  // the thread's own local variables
+    if (__builtin_expect(second_write.by != nullptr, 0)) judge_second_write();
     uint32_t site = site_of(pc);
     int t = traffic_of[site] - 1;
     if (__builtin_expect(t < 0 || !traffic[t].fits(a, size, access), 0)) {
@@ -237,6 +238,7 @@ static void run_launch() {
             if (!stop) find_who_is_stuck(B);
             stop = true;
         }
+        if (second_write.by) judge_second_write();
         close_warp();
         blocks_done++;
     }
@@ -349,6 +351,7 @@ unsigned emu_match(unsigned mask, uint64_t value, void* pc) {
     check_mask(mask, pc);
     return (unsigned)warp_operation(MATCH, mask, value, 0, pc)->result;
 }
+unsigned emu_active_lanes(int place) { return active_lanes(place, HERE); }
 void emu_fence() {
     if (the_block.current) note_fence(the_block);
 }

@@ -13,7 +13,9 @@
 // The namespace keeps names apart: a kernel may be called `index` or `y0`, which the C library also has. No header of
 // the C++ library is used, which keeps a build under a second and lets a plain C tool chain link it.
 //
-//     types.h    dim3 and the launch          vectors.h, maths.h, half.h, atomics.h, warp.h   what CUDA C offers
+//     types.h    dim3 and the launch
+//     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
+//     cooperative.h, standard.h   what its headers offer
 //     fibres.h   threads of a block           fast.h      the build without checks
 //     checked.h  the kernel's side of the checked build; checker.cpp and the files it includes are the other side
 #pragma once
@@ -76,23 +78,32 @@ template <class T> struct DynamicShared {
 namespace emu_kernel {
 #include "vectors.h"
 #include "maths.h"
+#include "overloads.h"
 #include "half.h"
+#include "bfloat16.h"
+#include "standard.h"
+#include "complex.h"
 #include "atomics.h"
 #include "warp.h"
+#include "cooperative.h"
 }  // namespace emu_kernel
 
-// What a real compiler for CUDA does not know must not be known here either.
 #undef INFINITY
 #undef NAN
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
 #undef assert
 #define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition, __LINE__))
 
 // ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
-// pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), v(oid) or s(truct), and the size.
+// pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), w (bfloat16), c(omplex), v(oid) or s(truct), and the
+// size.
 namespace emu {
 template <class T> struct Letter { static constexpr char value = 's'; };
 #define EMU_LETTER(T, c) template <> struct Letter<T> { static constexpr char value = c; };
 EMU_LETTER(float, 'f') EMU_LETTER(double, 'f') EMU_LETTER(bool, 'b') EMU_LETTER(emu_kernel::__half, 'h')
+EMU_LETTER(emu_kernel::__nv_bfloat16, 'w') EMU_LETTER(emu_kernel::complex<float>, 'c')
+EMU_LETTER(emu_kernel::complex<double>, 'c')
 EMU_LETTER(char, 'i') EMU_LETTER(signed char, 'i') EMU_LETTER(short, 'i') EMU_LETTER(int, 'i') EMU_LETTER(long, 'i')
 EMU_LETTER(long long, 'i') EMU_LETTER(unsigned char, 'u') EMU_LETTER(unsigned short, 'u') EMU_LETTER(unsigned, 'u')
 EMU_LETTER(unsigned long, 'u') EMU_LETTER(unsigned long long, 'u')

@@ -46,6 +46,7 @@ static EMU_ALWAYS void emu_sync_warp(unsigned) { emu_needs_fibres(); }
 static EMU_ALWAYS uint64_t emu_shuffle(unsigned, uint64_t, int, bool, void*) { return emu_needs_fibres(), 0; }
 static EMU_ALWAYS unsigned emu_vote(unsigned, int) { return emu_needs_fibres(), 0; }
 static EMU_ALWAYS unsigned emu_match(unsigned, uint64_t, void*) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS unsigned emu_active_lanes(int) { return emu_needs_fibres(), 0; }
 static EMU_ALWAYS int emu_lane() { return emu_needs_fibres(), 0; }
 #else
 static EMU_ALWAYS int emu_barrier(int value) { return emu::barrier(value, nullptr); }
@@ -59,6 +60,7 @@ static EMU_ALWAYS unsigned emu_vote(unsigned mask, int value) {
 static EMU_ALWAYS unsigned emu_match(unsigned mask, uint64_t value, void*) {
     return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
 }
+static EMU_ALWAYS unsigned emu_active_lanes(int place) { return emu::active_lanes(place, nullptr); }
 static inline int emu_lane() { return EMU_BLOCK.current->linear % emu::WARP; }
 #endif
 static inline void* emu_dynamic_shared() { return EMU_BLOCK.dynamic_shared; }

@@ -26,7 +26,7 @@
 namespace emu {
 
 enum State { READY, AT_BARRIER, AT_WARP_OP, DONE };
-enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH };
+enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, WHO_IS_HERE };
 
 struct Fibre {
     Context context;      // where it goes on
@@ -164,6 +164,43 @@ static EMU_ALWAYS Fibre* warp_operation(WarpOp op, unsigned mask, uint64_t value
     return f;
 }
 
+// Which lanes are together here, at `place`: known once nobody in the block can go on without being told.
+static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
+    Block& B = block();
+    Fibre* f = B.current;
+    f->state = AT_WARP_OP;
+    f->op = WHO_IS_HERE;
+    f->mask = 0;  // no operation of others waits for it
+    f->value = (uint64_t)place;
+    f->pc = pc;
+    B.waiting[f->linear / WARP] |= 1u << f->linear % WARP;
+    go_on(B, f, next_ready(B));
+    return (unsigned)f->result;
+}
+
+static bool tell_who_is_here(Block& B) {  // false if nobody has asked
+    bool told = false;
+    for (int warp = 0; warp * WARP < B.n; warp++) {
+        Fibre* lane = B.fibres + warp * WARP;
+        for (unsigned asking = B.waiting[warp]; asking; asking &= asking - 1) {
+            Fibre& first = lane[__builtin_ctz(asking)];
+            if (first.state != AT_WARP_OP || first.op != WHO_IS_HERE) continue;
+            unsigned lanes = 0;
+            for (unsigned m = asking; m; m &= m - 1) {
+                const Fibre& f = lane[__builtin_ctz(m)];
+                if (f.state == AT_WARP_OP && f.op == WHO_IS_HERE && f.value == first.value) lanes |= m & -m;
+            }
+            for (unsigned m = lanes; m; m &= m - 1) {
+                lane[__builtin_ctz(m)].result = lanes;
+                make_ready(B, &lane[__builtin_ctz(m)]);
+            }
+            B.waiting[warp] &= ~lanes;
+            told = true;
+        }
+    }
+    return told;
+}
+
 [[noreturn]] static void leave(Block& B) {  // the running fibre ends, which can complete what the others wait for
     Fibre* f = B.current;
     int warp = f->linear / WARP;
@@ -252,7 +289,7 @@ static bool run_block(Block& B) {  // false if some threads wait for ever
             B.counted = B.votes;
             B.votes = 0;
             B.sweep = B.fibres;
-        } else {
+        } else if (!tell_who_is_here(B)) {
             break;
         }
     }

@@ -110,9 +110,9 @@ static size_t block_of(uint32_t when) {  // which block an interval belongs to
 }
 
 static void report_race(const Region& r, int region, uint64_t offset, int size, uint32_t site, Access access, const Mark& before,
-                        Access other) {
+                        Access other, bool same_value = false) {
     bool blocks = before.interval < block_interval;
-    Kind kind = blocks ? RACE_BLOCKS : r.space == SHARED ? RACE_SHARED : RACE_GLOBAL;
+    Kind kind = same_value ? SAME_VALUE : blocks ? RACE_BLOCKS : r.space == SHARED ? RACE_SHARED : RACE_GLOBAL;
     Finding* f = report(kind, site, before.site, region, access, other);
     if (!f) return;
     Block& B = block();
@@ -134,6 +134,35 @@ static bool handed_over(const Mark& before, unsigned me) {
     const Fence &own = f.thread[t], &warp = f.warp[t / WARP];
     return (own.interval == before.interval && (own.count > before.fences() || before.fences() == 3)) ||
            (warp.interval == before.interval && warp.epoch > before.epoch);
+}
+
+// A write over another thread's write. The hooks come before the access, so whether it leaves the same value behind is
+// only known at the next one.
+struct SecondWrite {
+    Fibre* by;
+    int region, size;
+    uint64_t offset;
+    uint32_t site;
+    Mark before;
+    char value[16];
+};
+static SecondWrite second_write;  // `by` is null if there is none
+
+static __attribute__((noinline)) void judge_second_write() {
+    SecondWrite w = second_write;
+    second_write.by = nullptr;
+    Region& r = regions[w.region];
+    bool same = w.size <= (int)sizeof w.value && !memcmp((void*)(r.begin + w.offset), w.value, w.size);
+    Fibre* now = block().current;
+    block().current = w.by;  // whose finding it is
+    report_race(r, w.region, w.offset, w.size, w.site, WRITE, w.before, WRITE, same);
+    block().current = now;
+}
+
+static void keep_second_write(const Region& r, int region, uint64_t offset, int size, uint32_t site, const Mark& before) {
+    if (second_write.by) return;  // of the same access: its first cell speaks for all
+    second_write = {block().current, region, size, offset, site, before, {}};
+    memcpy(second_write.value, (void*)(r.begin + offset), size <= 16 ? size : 16);
 }
 
 // Does an access clash with this earlier one (one of the two is a write)?
@@ -200,8 +229,10 @@ static inline void watch(int region, uint64_t offset, int size, Access access, u
             if (f) f->offset = (int64_t)offset, f->size = size;
         }
         bool relaxed = (access == ATOMIC || access == VOLATILE_READ) && x.write.is_atomic();
-        if (!relaxed && clashes(r, x.write, me))
-            report_race(r, region, offset, size, site, access, x.write, x.write.is_atomic() ? ATOMIC : WRITE);
+        if (!relaxed && clashes(r, x.write, me)) {
+            if (access == WRITE && !x.write.is_atomic()) keep_second_write(r, region, offset, size, site, x.write);
+            else report_race(r, region, offset, size, site, access, x.write, x.write.is_atomic() ? ATOMIC : WRITE);
+        }
         if (reads) {
             note_read(r, c, now, me);
             continue;

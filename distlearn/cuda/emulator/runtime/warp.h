@@ -13,6 +13,7 @@
 #define __ballot_sync(mask, p) (emu_vote(mask, (p) != 0))
 #define __any_sync(mask, p) (emu_vote(mask, (p) != 0) != 0)
 #define __all_sync(mask, p) (emu_vote(mask, (p) == 0) == 0)
+#define __activemask() (emu_active_lanes(-1 - __COUNTER__))
 static inline constexpr unsigned emu_mask(unsigned mask = ~0u) { return mask; }
 
 // `inside` says whether the source lane is in this lane's group of `width`; if not, a lane gets its own value, which

@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, wait
 import numpy as np
 
 from ....comm.protocol import CommError, RankError, ignore_report
-from ....optim.schedules import as_plan
+from ....optim.schedules import as_schedule
 from ....trace import WallClock
 from .curve import finish
 from .flat import FlatModel
@@ -96,7 +96,7 @@ def train_on_futures(
     check_parts("train_on_futures", policy, rate, every)
     model, loss, dataset = setup()
     flat = FlatModel(model)
-    shard = Shard(flat.data, rule, as_plan(lr, "train_on_futures"), every)
+    shard = Shard(flat.data, rule, as_schedule(lr, "train_on_futures"), every)
     tickets = None if steps is None else steps * workers
     clock = WallClock()
     head = Lead(clock, report or ignore_report, workers, policy, rate, tickets, seconds)

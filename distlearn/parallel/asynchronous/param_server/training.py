@@ -9,8 +9,8 @@ import numpy as np
 from ....backend import to_numpy
 from ....comm.collectives import shares
 from ....comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ....optim.rule import memory_of
-from ....optim.schedules import as_plan
+from ....optim.rule import check_rule, memory_of
+from ....optim.schedules import as_schedule
 from .curve import finish
 from .flat import FlatModel
 from .policy import BSP
@@ -96,6 +96,7 @@ class ParameterServer(Survival):
                 f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
                 "expected at least one server and one worker"
             )
+        check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_parts("ParameterServer", self.policy, rate, every)
@@ -104,7 +105,7 @@ class ParameterServer(Survival):
             raise ValueError(f"ParameterServer: {servers} servers for {self.flat.data.size} parameters")
         if not (hasattr(mirror, "__index__") and mirror >= 0):
             raise ValueError(f"ParameterServer: mirror is {mirror!r}, expected a number of updates, 0 or more")
-        self._rule, self._lr = rule, as_plan(lr, "ParameterServer")
+        self._rule, self._lr = rule, as_schedule(lr, "ParameterServer")
         self._every, self._mirror = every, mirror
         self._done, self.recoveries, self._trained = 0, [], False
         self._head = self._earlier = None

@@ -1,18 +1,17 @@
-"""Who holds which parameter of a model that is cut into stages, and what ties between stages take."""
+"""Which ranks hold which parameter of a model that is cut into stages, and the sums for those that stages share."""
 
 from __future__ import annotations
 
-import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ..strategy import refuse_masters
+from ..strategy import require_scope
 
 
-class Entry(NamedTuple):
+class StageParam(NamedTuple):
     """One parameter of the serial model."""
 
     name: str
@@ -22,8 +21,8 @@ class Entry(NamedTuple):
     """That hold it: more than one if layers on different ranks share it."""
 
 
-class Owners:
-    """The serial model's parameters, and who holds them.
+class StageParams:
+    """The serial model's parameters, and the ranks that hold them.
 
     Parameters
     ----------
@@ -50,25 +49,25 @@ class Owners:
             for p in stage.params:
                 users[id(p)].append(s)
         holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
-        self.entries = [Entry(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
+        self.entries = [StageParam(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
         self.params = [p for p in model.params if comm.rank in holders[id(p)]]
         self.tied = [p for p in self.params if len(users[id(p)]) > 1]
         self._name_of = {p.name: p for p in self.params}
         self.shared = {}  # ranks -> (their communicator, the parameters that they share)
         for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
-            among = comm.split(0 if comm.rank in group else None)  # every rank must call
-            if among is not None:
-                self.shared[group] = among, [p for p in self.tied if holders[id(p)] == group]
-        for among, params in self.shared.values():
+            sharing = comm.split(0 if comm.rank in group else None)  # every rank must call
+            if sharing is not None:
+                self.shared[group] = sharing, [p for p in self.tied if holders[id(p)] == group]
+        for sharing, params in self.shared.values():
             for p in params:
-                among.broadcast(p.data)
+                sharing.broadcast(p.data)
 
     def sum_tied(self) -> None:
         """Add up the gradients of parameters that several ranks share: one all-reduce each, among those ranks."""
-        for among, params in self.shared.values():
+        for sharing, params in self.shared.values():
             for p in params:
                 if not p.frozen:
-                    among.all_reduce(p.grad)
+                    sharing.all_reduce(p.grad)
 
     def counted(self, params):
         """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
@@ -91,18 +90,20 @@ class Owners:
         return gathered if self.comm.rank == 0 else None
 
 
-def restricted(optimizer, params):
+def sub_optimizer(what: str, optimizer, params, alone: bool):
     """Return an optimizer like the one given, for some of its parameters, with the states that it has for them.
 
     Parameters
     ----------
+    what : str
+        The strategy, for errors.
     optimizer : Optimizer
         Of the whole model.
     params : list of Param
+        Of this rank.
+    alone : bool
+        Whether those are all of the model's.
     """
-    refuse_masters("a pipeline", optimizer)
+    require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
     mine = {id(p) for p in params}
-    part = copy.copy(optimizer)
-    kept = [(p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True) if id(p) in mine]
-    part.params, part.states = [p for p, _ in kept], [state for _, state in kept]
-    return part
+    return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])

@@ -1,4 +1,4 @@
-"""Learning-rate plans and gradient clipping."""
+"""Learning-rate schedules and gradient clipping."""
 
 import math
 
@@ -7,17 +7,17 @@ import pytest
 
 from distlearn.nn import Param
 from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, clip_by_value, scaled_lr
-from distlearn.optim.schedules import as_plan
+from distlearn.optim.schedules import as_schedule
 
 
 def torch_rates(make, steps):
     torch = pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.4)
-    plan, rates = make(torch.optim.lr_scheduler, optimizer), []
+    schedule, rates = make(torch.optim.lr_scheduler, optimizer), []
     for _ in range(steps):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        plan.step()
+        schedule.step()
     return rates
 
 
@@ -28,10 +28,10 @@ def test_step_decay_against_torch():
 
 def test_cosine_against_torch_and_its_ends():
     want = torch_rates(lambda s, o: s.CosineAnnealingLR(o, 25, 0.01), 26)
-    plan = Cosine(0.4, 25, 0.01)
-    np.testing.assert_allclose([plan(t) for t in range(26)], want, rtol=1e-9)
-    assert plan(0) == 0.4
-    assert plan(25) == plan(1000) == pytest.approx(0.01)
+    schedule = Cosine(0.4, 25, 0.01)
+    np.testing.assert_allclose([schedule(t) for t in range(26)], want, rtol=1e-9)
+    assert schedule(0) == 0.4
+    assert schedule(25) == schedule(1000) == pytest.approx(0.01)
     assert Cosine(1.0, 10)(5) == pytest.approx(0.5)
 
 
@@ -46,9 +46,9 @@ def test_warm_up_against_torch():
 
 def test_warm_up_reaches_and_follows_its_plan():
     inner = Cosine(0.8, 100)
-    plan = WarmUp(inner, 10)
-    assert plan(0) == pytest.approx(0.08)
-    assert [plan(t) for t in (9, 10, 57)] == [inner(9), inner(10), inner(57)]
+    schedule = WarmUp(inner, 10)
+    assert schedule(0) == pytest.approx(0.08)
+    assert [schedule(t) for t in (9, 10, 57)] == [inner(9), inner(10), inner(57)]
     assert WarmUp(0.5, 0)(0) == 0.5
     assert Constant(0.3)(10**6) == 0.3
 
@@ -115,9 +115,9 @@ def test_the_optimizer_clips_before_it_steps():
 
 
 def test_a_number_is_a_constant_plan_whoever_takes_it():
-    assert as_plan(0.5, "x")(7) == 0.5
-    plan = StepDecay(1.0, [3])
-    assert as_plan(plan, "x") is plan
+    assert as_schedule(0.5, "x")(7) == 0.5
+    schedule = StepDecay(1.0, [3])
+    assert as_schedule(schedule, "x") is schedule
     for wrong in (-0.1, math.nan):
         with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):
-            as_plan(wrong, "Somebody")
+            as_schedule(wrong, "Somebody")
