@@ -181,13 +181,14 @@ def _spaces(text: str) -> str:
 
 
 def _blank(text: str, declarations) -> str:
-    """Blank declarations, except the directives between their lines: those count for what follows."""
+    """Blank declarations, except macros and conditions between their lines: those count for what follows."""
     out, at = [], 0
     for d in declarations:
         out.append(text[at : d.begin])
         part, last = text[d.begin : d.end], 0
         for match in DIRECTIVE.finditer(part):
-            out += [_spaces(part[last : match.start()]), match[0]]
+            pragma = re.match(r"[ \t]*#[ \t]*pragma\b", match[0])
+            out += [_spaces(part[last : match.start()]), _spaces(match[0]) if pragma else match[0]]
             last = match.end()
         out.append(_spaces(part[last:]))
         at = d.end
