@@ -219,7 +219,7 @@ def _message(raw, region, other, who) -> str:
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
-        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at line {other.line}: "
+        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
         "all lanes of a mask must call the same warp operation",
         DIVISION: f"{who} divides an integer by zero",
         ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",

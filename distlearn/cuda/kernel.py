@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 
 import numpy as np
@@ -17,12 +18,16 @@ from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
 
+RACES_CHECKED = 1 << 16  # threads; a plain launch of more is not checked for races, which about doubles its time
+
+
 class RawKernel:
     """A kernel in CUDA C that runs where its arrays are: on a GPU, or on this machine's processor.
 
     The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
     arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
-    and a kernel that goes astray raises `KernelError` instead of taking Python with it.
+    in launches of up to 65,536 threads also for races, and a kernel that goes astray raises `KernelError` instead of
+    taking Python with it.
 
     Parameters
     ----------
@@ -153,7 +158,7 @@ class RawKernel:
             self._check_constants(made)
             names = self._names(made)
             return fast.run(made.path, grid, block, shared_mem, bound, made.signature, names, self._constants)
-        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
+        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
         return None
@@ -187,6 +192,8 @@ class RawKernel:
 
     def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
         grid, block, shared_mem = self._geometry(grid, block, shared_mem)
+        if races is None:
+            races = math.prod((*grid, *block)) <= RACES_CHECKED
         made = self._build(True)
         bound = arguments.bind(self.name, made.signature, self._names(made), args)
         self._check_constants(made)

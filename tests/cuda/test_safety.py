@@ -101,6 +101,16 @@ def test_a_frame_as_large_as_allowed_fits_in_both_builds(compiler):
         np.testing.assert_array_equal(x, np.arange(32)[::-1])
 
 
+def test_a_plain_launch_is_checked_for_races_while_it_is_small(compiler):
+    source = """extern "C" __global__ void sum(const float* x, float* out) {
+        if (threadIdx.x < 2) *out += x[blockIdx.x * blockDim.x + threadIdx.x];
+    }"""
+    kernel, out = RawKernel(source, "sum", compiler=compiler), np.zeros(1, f32)
+    with pytest.raises(KernelError, match="race, line 2"):
+        kernel((1,), (64,), (np.zeros(64, f32), out))
+    kernel((1025,), (64,), (np.zeros(64 * 1025, f32), out))  # more than 65,536 threads
+
+
 def test_a_process_of_kernels_that_dies_is_replaced(capsys):
     """Its memory is damaged by one launch and used by the next; a forked process has one of its own."""
     source = """extern "C" __global__ void k(float* x, long long n) {

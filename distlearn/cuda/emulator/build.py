@@ -65,15 +65,8 @@ def emulator_directory() -> Path:
 
 @functools.cache
 def _emulator_hash() -> str:
-    files = sorted(emulator_directory().glob("*.[hc]*"))
-    own = [
-        Path(__file__),
-        Path(src.__file__),
-        Path(translate.__file__),
-        Path(__file__).with_name("sites.py"),
-        Path(__file__).with_name("flow.py"),
-    ]
-    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform(), _processor())
+    files = [*sorted(emulator_directory().glob("*.[hc]*")), *sorted(Path(__file__).parent.glob("*.py"))]
+    return _hash(*(f.read_text(encoding="utf-8") for f in files), platform.platform(), _processor())
 
 
 def _processor() -> str:
@@ -98,13 +91,17 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
         With the compiler's messages at the lines of the source.
     """
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
-    key = _hash(code.text, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
+    flags = " ".join([*compiler.flags(checked), *options])
+    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))  # headers are in the text
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
         with scratch_directory() as scratch:
-            made, record = _compile(code, name, compiler, checked, options, scratch)
+            try:
+                made, record = _compile(code, name, compiler, checked, options, scratch)
+            except CompileError:  # what reads oddly as text may do without the arithmetic of a card
+                made, record = _compile(code, name, compiler, checked, options, scratch, arithmetic=False)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             put(made, path)
@@ -131,9 +128,9 @@ def preprocessor(options, compiler):
     return run
 
 
-def _compile(code, name, compiler, checked, options, scratch):
+def _compile(code, name, compiler, checked, options, scratch, arithmetic=True):
     source = code.text
-    body = translate.to_cpp(source)
+    body = translate.to_cpp(source, arithmetic=arithmetic)
     cpp = scratch / "unit.cpp"
     cpp.write_text(
         f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'

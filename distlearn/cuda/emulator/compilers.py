@@ -28,7 +28,7 @@ HELP = (
 
 # "vla": a card has no local arrays whose size is only known when the kernel runs.
 COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno",
-          "-Werror=vla"]  # fmt: skip
+          "-fwrapv", "-Werror=vla"]  # fmt: skip
 # -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; and a loop
 # without end must not be optimised away, which C++ would allow. A memcpy is
 # seen if it stays a call.
@@ -52,6 +52,8 @@ class Compiler(NamedTuple):
         """Return the flags that build a kernel, in the checked or in the fast build."""
         flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
+        if self.kind != "gcc":  # numbers that an integer type does not hold, as on a card; see arithmetic.py
+            flags.append("-fno-strict-float-cast-overflow")
         if not checked:
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster

@@ -37,7 +37,6 @@ void emu_register_global(void* address, size_t size, size_t item, size_t align, 
 void emu_set_kernel(void (*kernel)(void**), const char* signature);
 }
 
-#define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #define threadIdx (emu_thread_index())
 #define blockIdx (emu_block_index())
 #define blockDim (emu_block_size())

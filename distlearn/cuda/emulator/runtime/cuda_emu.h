@@ -59,9 +59,11 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #define EMU_INLINE __attribute__((always_inline))
 #endif
 
+#include "arithmetic.h"
+
 namespace emu {
-template <class To, class From> static inline To bits(From from) {
-    To to;
+template <class Into, class From> static inline Into bits(From from) {
+    Into to;
     static_assert(sizeof to == sizeof from, "only the type changes");
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
@@ -179,5 +181,6 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
+#define printf(...) emu::print(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
 #define __trap() emu_trap(__LINE__)

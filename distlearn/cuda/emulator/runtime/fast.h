@@ -83,7 +83,6 @@ __attribute__((format(printf, 1, 2))) static int emu_printf(const char* format, 
         puts("\n... (the kernel prints more than 1 MiB; the rest is left out)");
     return n;
 }
-#define printf(...) emu_printf(__VA_ARGS__)
 
 namespace emu {
 struct Variable {  // a __constant__ or __device__ one
