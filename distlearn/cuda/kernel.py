@@ -237,7 +237,7 @@ class RawKernel:
         """Return the array module's (RawModule, function), compiled at the first launch."""
         if id(xp) not in self._on_gpu:
             names = (self.name,) if "<" in self.name or "::" in self.name else None
-            code = without_host_code(self.code, self.options, [self.name])
+            code = without_host_code(self.code, self.options, [self.name]).text
             options = ("--std=c++17", *self.options, *card_options(self.code))
             module = xp.RawModule(code=code, options=options, name_expressions=names)
             self._on_gpu[id(xp)] = module, module.get_function(self.name)

@@ -28,6 +28,8 @@ class Dataset:
         Where the data came from: a folder or a package.
     image_shape : tuple of int, optional
         (height, width, channels) of a sample if it is an image: `x.reshape(-1, *image_shape)` are images, flat or not.
+    value_range : (float, float)
+        Stored values that became 0 and 1.
 
     Raises
     ------
@@ -45,6 +47,7 @@ class Dataset:
     classes: tuple[str, ...]
     source: str
     image_shape: tuple[int, ...] | None = None
+    value_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self):
         for split, x, y in self.splits():

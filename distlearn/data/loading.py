@@ -106,6 +106,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: flo
         classes=raw.classes,
         source=raw.source,
         image_shape=image_shape,
+        value_range=(float(raw.low), float(raw.high)),
     )
 
 

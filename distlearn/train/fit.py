@@ -65,7 +65,7 @@ def fit(
     on_epoch=None,
     checkpoints=None,
     every: int = 0,
-    resume: bool = False,
+    resume: bool | str = False,
 ) -> History:
     """Train for some epochs over a data set.
 
@@ -91,10 +91,12 @@ def fit(
         Where to save the run's state.
     every : int
         Save after every so many steps, and after the last one; 0 for the last one alone.
-    resume : bool
-        Go on from the newest checkpoint, if there is one: the result is that of a run that was never interrupted, bit
-        for bit on as many ranks, to rounding on others. Where the number of ranks decides what is computed (`LocalSGD`,
-        `PipeDream`, compressed gradients), others go on from the same state to results of their own.
+    resume : bool or "anyway"
+        Go on from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning rate,
+        clipping, data, ...) is refused with what differs, unless "anyway". Of the same run the result is that of a run
+        that was never interrupted, bit for bit on as many ranks, to rounding on others. Where the number of ranks
+        decides what is computed (`LocalSGD`, `PipeDream`, compressed gradients), others go on from the same state to
+        results of their own.
 
     Returns
     -------
@@ -130,7 +132,8 @@ def fit(
         now.seconds += strategy.clock.now() - began
         values = ()
         if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
-            values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
+            with strategy.clock.span("evaluate"):
+                values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
         now.end_epoch(metric.name, values)
         if on_epoch is not None:
             on_epoch(now.history)

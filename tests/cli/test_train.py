@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import click
@@ -17,11 +19,11 @@ from click.testing import CliRunner
 
 from distlearn import data
 from distlearn.cli import main, output
-from distlearn.cli.ranks import Kept, communication_share, in_steps
-from distlearn.cli.report import title
+from distlearn.cli.ranks import Kept, communication_share
+from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
-from distlearn.trace import Span, Trace
+from distlearn.trace import Message, Span, Trace
 from distlearn.train import Settings, train
 
 SMALL = ("--hidden", "16", "--n-train", "200", "--epochs", "2", "--batch-size", "50")
@@ -52,6 +54,7 @@ def test_local(call, tmp_path):
     folder = tmp_path / "runs" / "digits-mlp-local1"
     assert files(folder) == {
         "history.json",
+        "model.safetensors",
         "trace.json",
         "curves.png",
         "timeline.png",
@@ -110,7 +113,7 @@ def test_network_options_reach_the_simulator(call, tmp_path):
 
 
 def test_overlap_is_faster_and_the_same(call, tmp_path):
-    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--bucket-kib", 2, "--beta", "1e8")
+    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--cap-bytes", 2048, "--beta", "1e8")
     call(*base, "--out", "yes", "--overlap")
     call(*base, "--out", "no", "--no-overlap")
     yes, no = (read(tmp_path / name)["runs"][0] for name in ("yes", "no"))
@@ -156,8 +159,8 @@ def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
 
 def test_only_an_mlp_has_widths():
     digits = data.load("digits")
-    assert title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
-    assert title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
+    assert output.title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
+    assert output.title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
 
 
 def test_a_preset_can_be_changed(call, tmp_path):
@@ -246,6 +249,37 @@ def test_engines(call, tmp_path):
 
 
 @pytest.mark.engines
+def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
+    """A rank is killed when the first epoch is done."""
+    from distlearn.world import engines
+
+    long = (*SMALL, "--epochs", 60, "--dtype", "float64", "--evaluate-every", 1)
+
+    def kill():
+        while not (tmp_path / "out" / output.PARTIAL).exists():
+            time.sleep(0.005)
+        os.kill(next(iter(engines._open))._group.pids[1], signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    result = call(*long, "--strategy", "elastic", "--world", "engines", "--size", 3, "--out", "out")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"its process \(\d+\) was killed.*: on 2 ranks again after .* from step \d+", result.output)
+    run = read(tmp_path / "out")["runs"][0]
+    call(*long, "--strategy", "serial", "--out", "serial")
+    np.testing.assert_allclose(run["losses"], read(tmp_path / "serial")["runs"][0]["losses"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("world", ["mpi", "mpiexec"])
+def test_elastic_is_refused_where_no_rank_outlives_another(call, monkeypatch, world):
+    if world == "mpiexec":
+        monkeypatch.setenv("PMI_RANK", "0")
+        monkeypatch.setenv("PMI_SIZE", "2")
+    result = call(*SMALL, "--strategy", "elastic", *(("--world", "mpi", "--size", 2) if world == "mpi" else ()))
+    assert result.exit_code == 2
+    assert "--strategy elastic: mpiexec ends all ranks with the first that dies" in result.output
+
+
+@pytest.mark.engines
 def test_interrupt_leaves_nothing_behind(tmp_path):
     """Ctrl-C while engines train: the command ends, and so do they."""
     import psutil
@@ -288,6 +322,40 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        (("--clip-norm", 0.5), "clip_norm None (now 0.5)"),
+        (("--lr", 0.1), "lr"),
+        (("--warmup-epochs", 1), "lr"),
+        (("--optimizer", "sgd"), "rule"),
+        (("--weight-decay", 0.1), "weight_decay=0.1"),
+        (("--seed", 3), "seed 0 (now 3)"),
+    ],
+)
+def test_another_run_is_not_resumed_unasked(call, tmp_path, changes, differs):
+    words = (*SMALL, "--checkpoint", "state", "--out", "out")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, *changes, "--resume")
+    assert refused.exit_code == 1
+    assert differs in refused.output
+    assert "--resume-anyway" in refused.output
+    assert not (tmp_path / "out-2" / "history.json").exists()
+    if "--clip-norm" in changes:
+        with pytest.warns(CheckpointWarning, match="clip_norm"):
+            anyway = call(*words, *changes, "--resume-anyway")
+        assert anyway.exit_code == 0, anyway.output
+        assert len(read(tmp_path / "out-2")["runs"][0]["losses"]) == 8
+
+
+def test_steps_that_lie_elsewhere_are_never_resumed(call):
+    words = (*SMALL, "--checkpoint", "state")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, "--batch-size", 40, "--resume-anyway")
+    assert refused.exit_code == 1
+    assert "batch_size 50 (now 40); where the steps of an epoch lie must be the same" in refused.output
+
+
 @pytest.mark.mpi
 def test_mpi_goes_on_too(call, tmp_path):
     words = (*SMALL, "--dtype", "float64", "--checkpoint", "state", "--world")
@@ -312,16 +380,16 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--sizes", "4,2"], "rising numbers of ranks"),
         (["--sizes", "1,2", "--size", "2"], "give one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
-        (["--lr", "-1"], "--lr is -1.0"),
-        (["--lr", "nan"], "--lr is nan"),
+        (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
+        (["--lr", "nan"], "'--lr': nan, expected a number"),
         (["--n-train", "99999999"], "n_train is 99999999"),
         (["--activation", "selu"], "'selu' is not one of"),
-        (["--bucket-kib", "0"], "expected a number above 0"),
+        (["--cap-bytes", "0"], "Invalid value for '--cap-bytes': 0, expected a whole number, 1 or more"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
-        (["--pp", "2"], "--pp does nothing with --strategy data, but with hybrid"),
-        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing with --strategy zero3, but with data"),
-        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing with --model lenet, but with mlp"),
+        (["--pp", "2"], "--pp does nothing where --strategy is data, but with hybrid"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing where --strategy is zero3, but with data"),
+        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing where --model is lenet, but with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
@@ -492,6 +560,9 @@ def test_middle_steps():
     start, end = output.middle_steps(Trace(spans), 3)
     assert end - start == 6
     assert output.middle_steps(Trace(spans[:6]), 3) == (None, None)
+    pause = Span(0, "compute", "evaluate", start + 1, start + 1.5)
+    start, end = output.middle_steps(Trace([*spans, pause]), 3)
+    assert not start <= pause.start < end
 
 
 # -- the communication share
@@ -509,15 +580,27 @@ def test_communication_share():
             ("compute", "backward", 13, 16),
             ("comm", "all_reduce", 15, 18),  # one second hidden, two exposed
             ("compute", "update", 18, 20),
-            ("comm", "all_reduce", 30, 50),  # evaluation
+            ("compute", "forward", 20, 25),
+            ("comm", "all_reduce", 30, 50),
+            ("compute", "evaluate", 20, 50),  # what is inside does not count
+            ("disk", "checkpoint", 50, 58),
+            ("comm", "gather", 51, 57),
             ("compute", "forward", 60, 64),
             ("comm", "all_reduce", 64, 66),
             ("compute", "update", 66, 70),
+            ("comm", "barrier", 70, 80),
         )
     )
     assert communication_share(trace) == pytest.approx((2 + 2) / (10 + 10))
-    assert [s.name for s in in_steps(trace.spans)].count("all_reduce") == 2
     assert math.isnan(communication_share(Trace()))
+
+
+def test_a_pipeline_that_updates_after_every_microbatch_waits_between_its_updates():
+    rows = [("compute", "forward", 0, 1), ("compute", "update", 1, 2), ("comm", "recv", 2, 5)]
+    rows += [("compute", "forward", 5, 6), ("compute", "update", 6, 7)]
+    assert communication_share(Trace(spans(*rows))) == pytest.approx(3 / 7)
+    simulated = Trace(spans(*[row for row in rows if row[0] == "compute"]), [Message(1, 0, 8, 4.0, 5.0, 0)])
+    assert communication_share(simulated) == pytest.approx(3 / 7)
 
 
 def test_kept():
@@ -538,7 +621,7 @@ def test_a_long_run_keeps_a_bounded_trace(call, tmp_path, monkeypatch):
 
 
 def test_progress_lines(capsys):
-    from distlearn.cli.progress import Lines
+    from distlearn.cli.console import Lines
 
     lines = Lines("2 ranks")
     for step in range(1, 101):

@@ -1,4 +1,4 @@
-"""The event simulation gives the very events of the ledger and of the simulated ranks, and scales to ten thousand."""
+"""The event simulation gives the events of `PolicyState` and of the simulated ranks, and scales to ten thousand."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def assert_same_events(a, b):
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=80, deadline=None)
-def test_arrays_and_ledger_agree_on_every_event(policy, workers, steps, law, slow, seed):
+def test_arrays_and_single_arrivals_agree_on_every_event(policy, workers, steps, law, slow, seed):
     """Constant speeds make ties everywhere: then lower workers come first, as on simulated ranks."""
     speeds = Speeds(workers, law=law, slow={w: f for w, f in slow.items() if w < workers}, seed=seed)
     fast = simulate(policy, speeds, steps)

@@ -17,7 +17,7 @@ from distlearn.parallel.asynchronous.param_server import (
     softsync,
     ssp,
 )
-from distlearn.parallel.asynchronous.param_server.survival import Piece, newest_whole
+from distlearn.parallel.asynchronous.param_server.recovery import ShardState, newest_complete
 from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
@@ -245,12 +245,12 @@ def test_mirrors_change_no_number_and_cost_what_they_say():
 
 
 def test_the_newest_whole_version_is_the_newest_of_which_all_pieces_are_there():
-    piece = lambda k, version: Piece(np.full((1, 2), 10.0 * k + version), version)  # noqa: E731
+    piece = lambda k, version: ShardState(np.full((1, 2), 10.0 * k + version), version)  # noqa: E731
     kept = [
         {4: {0: piece(0, 4), 2: piece(2, 4)}, 6: {0: piece(0, 6), 2: piece(2, 6)}},
         {2: {1: piece(1, 2), 0: piece(0, 2)}, 4: {1: piece(1, 4), 0: piece(0, 4)}},
     ]
-    whole = newest_whole(kept, 3)
+    whole = newest_complete(kept, 3)
     assert (whole.version, whole.gradients) == (4, 4)
     assert whole.rows.tolist() == [[4, 4, 14, 14, 24, 24]]
-    assert newest_whole(kept[:1], 3) is None
+    assert newest_complete(kept[:1], 3) is None

@@ -1,4 +1,4 @@
-"""Policies, the ledger and the rates: who waits for whom, and what staleness is."""
+"""Policies, their state and the rates: who waits for whom, and what staleness is."""
 
 import itertools
 import math
@@ -13,8 +13,8 @@ from distlearn.parallel.asynchronous.param_server import (
     Average,
     Exponential,
     Hinge,
-    Ledger,
     PolicyError,
+    PolicyState,
     Polynomial,
     Speeds,
     adadelay,
@@ -32,54 +32,54 @@ from distlearn.parallel.asynchronous.param_server import (
 # -- what staleness is
 def test_version_101_of_a_gradient_at_97_has_staleness_3():
     """W(101) = W(100) - lr dW(97): the server stands at 100 when the gradient of 97 comes."""
-    ledger = Ledger(asp(), 2)
+    state = PolicyState(asp(), 2)
     for version in range(100):
-        assert ledger.arrive(0, used=version).staleness == 0
-    assert ledger.version == 100
-    verdict = ledger.arrive(1, used=97)
-    assert (verdict.staleness, ledger.version, verdict.merged) == (3, 101, ((1, 0, 97),))
+        assert state.arrive(0, used=version).staleness == 0
+    assert state.version == 100
+    decision = state.arrive(1, used=97)
+    assert (decision.staleness, state.version, decision.merged) == (3, 101, ((1, 0, 97),))
 
 
 # -- each policy, by hand
 def test_asp_releases_at_once():
-    ledger = Ledger(asp(), 3)
+    state = PolicyState(asp(), 3)
     for used in range(9):
-        assert ledger.arrive(0, used).released == (0,)
-    assert (ledger.version, ledger.clocks, ledger.slowest) == (9, [9, 0, 0], 0)
+        assert state.arrive(0, used).released == (0,)
+    assert (state.version, state.clocks, state.slowest) == (9, [9, 0, 0], 0)
 
 
 def test_bsp_releases_all_at_the_last():
-    ledger = Ledger(bsp(), 3)
-    assert ledger.arrive(2, 0).released == ledger.arrive(0, 0).released == ()
-    verdict = ledger.arrive(1, 0)
-    assert verdict.released == (2, 0, 1)
-    assert len(verdict.merged) == 3
-    assert ledger.version == 1
+    state = PolicyState(bsp(), 3)
+    assert state.arrive(2, 0).released == state.arrive(0, 0).released == ()
+    decision = state.arrive(1, 0)
+    assert decision.released == (2, 0, 1)
+    assert len(decision.merged) == 3
+    assert state.version == 1
 
 
 def test_ssp_counts_from_the_slowest():
-    ledger = Ledger(ssp(2), 2)
-    assert [ledger.arrive(0, v).released for v in range(3)] == [(0,), (0,), ()]
-    assert ledger.arrive(1, 0).released == (0, 1)
-    assert ledger.arrive(0, 4).released == ()
+    state = PolicyState(ssp(2), 2)
+    assert [state.arrive(0, v).released for v in range(3)] == [(0,), (0,), ()]
+    assert state.arrive(1, 0).released == (0, 1)
+    assert state.arrive(0, 4).released == ()
 
 
 def test_backup_drops_the_late_one_and_lets_it_go_on():
-    ledger = Ledger(backup(0.5), 4)
-    ledger.arrive(0, 0)
-    assert ledger.arrive(1, 0).released == (0, 1)
-    late = ledger.arrive(2, 0)
-    assert (late.taken, late.staleness, late.released, ledger.dropped) == (False, 1, (2,), 1)
-    assert ledger.arrive(2, 1).taken
+    state = PolicyState(backup(0.5), 4)
+    state.arrive(0, 0)
+    assert state.arrive(1, 0).released == (0, 1)
+    late = state.arrive(2, 0)
+    assert (late.taken, late.staleness, late.released, state.dropped) == (False, 1, (2,), 1)
+    assert state.arrive(2, 1).taken
 
 
 def test_softsync_collects_without_waiting():
-    ledger = Ledger(softsync(2), 4)
-    assert ledger.arrive(0, 0).released == (0,)
-    assert ledger.version == 0
-    verdict = ledger.arrive(0, 0)  # the same worker again, at the same version
-    assert [(h.worker, h.step) for h in verdict.merged] == [(0, 0), (0, 1)]
-    assert verdict.released == (0,)
+    state = PolicyState(softsync(2), 4)
+    assert state.arrive(0, 0).released == (0,)
+    assert state.version == 0
+    decision = state.arrive(0, 0)  # the same worker again, at the same version
+    assert [(h.worker, h.step) for h in decision.merged] == [(0, 0), (0, 1)]
+    assert decision.released == (0,)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_names():
         "ASP", "SSP(4)", "BSP", "backup(0.9)", "soft-sync(2)"]  # fmt: skip
 
 
-# -- the ledger, for any speeds
+# -- the state of a policy, for any speeds
 ANY_POLICY = st.one_of(
     st.just(asp()),
     st.just(bsp()),
@@ -117,7 +117,7 @@ ANY_POLICY = st.one_of(
 @settings(max_examples=120, deadline=None)
 def test_whatever_the_order_of_arrivals(policy, workers, data):
     """A random one of the computing workers ends its step, or leaves: nothing is lost, nobody waits for ever."""
-    ledger = Ledger(policy, workers)
+    state = PolicyState(policy, workers)
     used, given = dict.fromkeys(range(workers), 0), 0
     merged = []
     while used:
@@ -125,53 +125,53 @@ def test_whatever_the_order_of_arrivals(policy, workers, data):
         leaves = data.draw(st.integers(0, 30)) == 0 or given >= 60
         version = used.pop(worker)
         if leaves:
-            verdict = ledger.leave(worker)
+            decision = state.leave(worker)
         else:
             given += 1
-            before = ledger.version
-            verdict = ledger.arrive(worker, version)
-            assert verdict.staleness == before - version
-        merged += verdict.merged
-        assert ledger.version == before + bool(verdict.merged) if not leaves else True
-        for released in verdict.released:
-            lead = ledger.clocks[released] - min(ledger.clocks[w] for w in ledger.active)
+            before = state.version
+            decision = state.arrive(worker, version)
+            assert decision.staleness == before - version
+        merged += decision.merged
+        assert state.version == before + bool(decision.merged) if not leaves else True
+        for released in decision.released:
+            lead = state.clocks[released] - min(state.clocks[w] for w in state.active)
             assert policy.may_start(lead)
-            assert released in ledger.active
+            assert released in state.active
             assert released not in used
-            used[released] = ledger.version
-        if isinstance(policy, type(ssp(0))) and ledger.active:
-            computing = [ledger.clocks[w] for w in used]
-            assert max(computing) - min(ledger.clocks[w] for w in ledger.active) <= policy.bound
-        if ledger.active:
+            used[released] = state.version
+        if isinstance(policy, type(ssp(0))) and state.active:
+            computing = [state.clocks[w] for w in used]
+            assert max(computing) - min(state.clocks[w] for w in state.active) <= policy.bound
+        if state.active:
             assert used, "somebody computes, always"
-            assert ledger.slowest == min(ledger.clocks[w] for w in ledger.active)
-    assert len(merged) + ledger.dropped == given == sum(ledger.clocks)
+            assert state.slowest == min(state.clocks[w] for w in state.active)
+    assert len(merged) + state.dropped == given == sum(state.clocks)
     assert len({(h.worker, h.step) for h in merged}) == len(merged)
 
 
 def test_who_leaves_is_not_waited_for():
-    ledger = Ledger(bsp(), 3)
-    ledger.arrive(0, 0), ledger.arrive(1, 0)
-    verdict = ledger.leave(2)
-    assert len(verdict.merged) == 2
-    assert verdict.released == (0, 1)
-    ahead = Ledger(ssp(0), 2)
+    state = PolicyState(bsp(), 3)
+    state.arrive(0, 0), state.arrive(1, 0)
+    decision = state.leave(2)
+    assert len(decision.merged) == 2
+    assert decision.released == (0, 1)
+    ahead = PolicyState(ssp(0), 2)
     assert ahead.arrive(0, 0).released == ()
     assert ahead.leave(1).released == (0,)
 
 
-def test_ledger_refuses_what_cannot_be():
-    ledger = Ledger(bsp(), 2)
+def test_the_state_refuses_what_cannot_be():
+    state = PolicyState(bsp(), 2)
     with pytest.raises(ValueError, match="used version 1, but the server is at 0"):
-        ledger.arrive(0, 1)
-    ledger.arrive(0, 0)
-    with pytest.raises(ValueError, match="worker 0, which has no leave"):
-        ledger.arrive(0, 0)
-    ledger.leave(1)
+        state.arrive(0, 1)
+    state.arrive(0, 0)
+    with pytest.raises(ValueError, match="worker 0, which may not be computing"):
+        state.arrive(0, 0)
+    state.leave(1)
     with pytest.raises(ValueError, match="worker 1 has left already"):
-        ledger.leave(1)
+        state.leave(1)
     with pytest.raises(ValueError, match="workers is 0"):
-        Ledger(asp(), 0)
+        PolicyState(asp(), 0)
 
 
 def test_a_policy_that_stops_everybody_is_named():
@@ -182,7 +182,7 @@ def test_a_policy_that_stops_everybody_is_named():
             return False
 
     with pytest.raises(PolicyError, match="policy never lets nobody go on: all 1 workers wait"):
-        Ledger(Never(), 1).arrive(0, 0)
+        PolicyState(Never(), 1).arrive(0, 0)
 
 
 # -- rates

@@ -41,6 +41,12 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #include "fast.h"
 #endif
 
+#ifndef __CUDACC__
+#define __CUDACC__ 1
+#endif
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 800
+#endif
 #define __global__
 #define __host__
 #define __device__
@@ -76,6 +82,21 @@ template <class T> struct DynamicShared {
     template <class U> __attribute__((always_inline)) explicit operator U*() const { return (U*)emu_dynamic_shared(); }
 };
 }  // namespace emu
+
+namespace std {  // the compiler itself makes objects of this name: `for (int i : {1, 2})`
+template <class E> class initializer_list {
+    const E* first;
+    size_t n;
+    constexpr initializer_list(const E* p, size_t size) : first(p), n(size) {}
+
+public:
+    typedef E value_type;
+    constexpr initializer_list() : first(nullptr), n(0) {}
+    constexpr size_t size() const { return n; }
+    constexpr const E* begin() const { return first; }
+    constexpr const E* end() const { return first + n; }
+};
+}  // namespace std
 
 namespace emu_kernel {
 #include "vectors.h"

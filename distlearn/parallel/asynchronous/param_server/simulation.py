@@ -15,7 +15,7 @@ may still be in time for the same update.
 Why this exists beside `parallel.play` and `events.play`: 10,000 workers take some 100 steps each, and the course's
 figures repeat that for several policies and seeds. On one core this makes 3 to 6 million events a second; the common
 `play_queues` makes 0.6 million where no step waits for another worker and nothing has to be put in order, and
-`events.play`, which asks the ledger about every arrival, 0.15 million. The goal is one million
+`events.play`, which asks `PolicyState` about every arrival, 0.15 million. The goal is one million
 (`tests/benchmarks/bench_async.py`). Tests hold all three to the same events, to the last bit.
 """
 
@@ -23,24 +23,58 @@ from __future__ import annotations
 
 import numpy as np
 
-from .events import Events, Flight, play, start
+from .events import Events, RunState, initial_state, play
+from .policy import check_policy
 from .speeds import Speeds
 
 
-def free_running(policy, speeds: Speeds, steps: int) -> Events:
+def simulate(policy, speeds: Speeds, steps: int) -> Events:
+    """Simulate a run: the same events as `play`, at millions of them per second.
+
+    Parameters
+    ----------
+    policy : Policy
+        Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
+        that waits for updates and lets everybody start then; others are played one by one.
+    speeds : Speeds
+    steps : int
+        Gradients to compute, per worker, on average.
+
+    Returns
+    -------
+    events : Events
+
+    Examples
+    --------
+    >>> from distlearn.parallel.asynchronous.param_server import ssp
+    >>> simulate(ssp(2), Speeds(10_000, law="pareto"), steps=10)
+    Events(SSP(2), 10000 workers: 100000 updates in 3.89e+03 s, mean staleness 6.59e+03, 0 dropped)
+    """
+    check_policy("simulate", policy)
+    if not (hasattr(steps, "__index__") and steps >= 1):
+        raise ValueError(f"simulate: steps is {steps!r}, expected a whole number, 1 or more")
+    far = 1 << 40
+    if policy.waits and policy.may_start(far):
+        return _rounds(policy, speeds, steps)
+    if not policy.waits and policy.takes(far):
+        return _free_running(policy, speeds, steps)
+    return play(policy, speeds, steps)
+
+
+def _free_running(policy, speeds: Speeds, steps: int) -> Events:
     """Simulate a policy under which nobody waits for an update and nothing is dropped."""
-    n, tickets = speeds.workers, steps * speeds.workers
+    n, total_steps = speeds.workers, steps * speeds.workers
     rate = 1 / speeds.mean
-    quickest = tickets * float(rate.max() / rate.sum())  # steps that the quickest does, about, if nobody waits
+    quickest = total_steps * float(rate.max() / rate.sum())  # steps that the quickest does, about, if nobody waits
     waves = int(1.05 * quickest) + 8
     event = None
     while event is None:
         finish, cause, complete = _waves(policy, speeds, waves)
-        if n + int((finish < complete).sum()) >= tickets:  # else too few, and sorting would cost more than this did
-            event, place = _choose(finish, cause, tickets, complete)
+        if n + int((finish < complete).sum()) >= total_steps:  # else too few, and sorting would cost more than this did
+            event, place = _choose(finish, cause, total_steps, complete)
         waves += max(8, waves // 4)
     quorum = policy.quorum(n)
-    version = np.arange(tickets) // quorum + 1
+    version = np.arange(total_steps) // quorum + 1
     why = cause.reshape(-1)[event]
     used = np.where(why < 0, 0, (place[np.maximum(why, 0)] + 1) // quorum)
     return Events(str(policy), n, event % n, event // n, used, version, version - 1 - used, finish.reshape(-1)[event])
@@ -76,12 +110,12 @@ def _waves(policy, speeds: Speeds, waves: int):
     return finish, cause, float(begin.min())
 
 
-def _choose(finish, cause, tickets: int, complete: float):
-    """Pick the steps that get a ticket; None if more waves must be computed first.
+def _choose(finish, cause, total_steps: int, complete: float):
+    """Pick the first `total_steps` steps to begin; None if more waves must be computed first.
 
     Returns
     -------
-    event : (tickets,) array of int, or None
+    event : (total_steps,) array of int, or None
         Flat indices of the steps, in the order of arrival.
     place : array of int
         By flat index: how many arrivals come before.
@@ -93,14 +127,14 @@ def _choose(finish, cause, tickets: int, complete: float):
     why = cause.reshape(-1)
     starts = np.where(why < 0, -1, place[np.maximum(why, 0)])  # number of the arrival that let each step begin
     begun = np.cumsum(np.bincount(starts + 1, minlength=len(flat) + 1))  # steps begun by each arrival
-    last = int(np.searchsorted(begun, tickets))  # the arrival at which tickets run out
+    last = int(np.searchsorted(begun, total_steps))  # the arrival at which total_steps run out
     if last > len(flat) or (last and flat[order[last - 1]] >= complete):
         return None, place
     begins = starts < last - 1
     at_last = np.flatnonzero(starts == last - 1)
     if last:  # who waited longest goes first
         at_last = at_last[np.argsort(place[at_last - n])]
-    begins[at_last[: tickets - int(begins.sum())]] = True
+    begins[at_last[: total_steps - int(begins.sum())]] = True
     return order[begins[order]], place
 
 
@@ -111,47 +145,47 @@ def _by_time(times, workers):
     return np.lexsort((workers, times)) if (ordered[1:] == ordered[:-1]).any() else order
 
 
-def rounds(policy, speeds: Speeds, steps: int) -> Events:
+def _rounds(policy, speeds: Speeds, steps: int) -> Events:
     """Simulate a policy under which workers wait for the update that their gradient is in."""
-    n, tickets = speeds.workers, steps * speeds.workers
-    quorum, flight, table = policy.quorum(n), start(speeds), _Table(speeds)
+    n, total_steps = speeds.workers, steps * speeds.workers
+    quorum, state, table = policy.quorum(n), initial_state(speeds), _Table(speeds)
     parts: list[tuple] = []
     while True:
-        late = ~np.asarray(policy.takes(flight.version - flight.used))
-        if flight.given + quorum + int(late.sum()) > tickets:  # more than a round can begin at most
+        late = ~np.asarray(policy.takes(state.version - state.used))
+        if state.given + quorum + int(late.sum()) > total_steps:  # more than a round can begin at most
             break
-        parts += _round(flight, late, quorum, table)
+        parts += _round(state, late, quorum, table)
     if quorum == n and not late.any():  # the last round is like the others, but that nobody goes on
-        used, stale = flight.used, flight.version - flight.used
-        parts.append((np.arange(n), flight.step, used, np.full(n, flight.version + 1), stale, flight.finish))
+        used, stale = state.used, state.version - state.used
+        parts.append((np.arange(n), state.step, used, np.full(n, state.version + 1), stale, state.finish))
     else:
-        rest = play(policy, speeds, steps, flight=flight)
+        rest = play(policy, speeds, steps, state=state)
         parts.append((rest.worker, rest.step, rest.used, rest.version, rest.staleness, rest.time))
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = _by_time(columns[5], columns[0])
     return Events(str(policy), n, *(column[order] for column in columns))
 
 
-def _round(flight: Flight, late, quorum: int, table: _Table) -> list[tuple]:
+def _round(state: RunState, late, quorum: int, table: _Table) -> list[tuple]:
     """Let one update happen; return (worker, step, used, version, staleness, time) of gradients dropped and used."""
-    used, step, version = flight.used, flight.step, flight.version
-    workers, arrival = np.arange(len(used)), flight.finish.copy()
+    used, step, version = state.used, state.step, state.version
+    workers, arrival = np.arange(len(used)), state.finish.copy()
     if late.any():  # a late worker's next gradient is of the current version
         arrival[late] += table(step[late] + 1, workers[late])
     order = _by_time(arrival, workers)
     merged, last = order[:quorum], order[quorum - 1]
     now = arrival[last]
-    gone = np.flatnonzero(late & ((flight.finish < now) | ((flight.finish == now) & (workers < last))))
+    gone = np.flatnonzero(late & ((state.finish < now) | ((state.finish == now) & (workers < last))))
     nothing = np.zeros(len(gone), np.int64)
-    dropped = (gone, step[gone], used[gone], nothing, version - used[gone], flight.finish[gone])
+    dropped = (gone, step[gone], used[gone], nothing, version - used[gone], state.finish[gone])
     step[gone] += 1
-    used[gone], flight.finish[gone] = version, arrival[gone]
+    used[gone], state.finish[gone] = version, arrival[gone]
     made = np.full(quorum, version + 1)
     taken = (merged, step[merged], used[merged], made, version - used[merged], arrival[merged])
     step[merged] += 1
-    used[merged] = flight.version = version + 1
-    flight.finish[merged] = now + table(step[merged], merged)
-    flight.given += len(gone) + quorum
+    used[merged] = state.version = version + 1
+    state.finish[merged] = now + table(step[merged], merged)
+    state.given += len(gone) + quorum
     return [dropped, taken]
 
 

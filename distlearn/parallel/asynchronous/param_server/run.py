@@ -1,10 +1,13 @@
-"""What a run leaves behind: every gradient with its staleness, snapshots of the parameters, curves."""
+"""What a run leaves behind: every gradient with its staleness, the trained parameters, the learning curve."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from ....nn.metrics import make_metric
+from .worker import FlatModel
 
 GRADIENT = np.dtype(
     [
@@ -125,8 +128,8 @@ class Run:
         )
 
 
-class Diary:
-    """Collects a run's gradients as the server decides about them."""
+class GradientLog:
+    """Collects a run's gradients as the coordinator decides about them."""
 
     def __init__(self):
         self._rows: list[tuple] = []
@@ -135,21 +138,21 @@ class Diary:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def takes(self, push, now: float) -> None:
+    def add_taken(self, push, now: float) -> None:
         """Remember a gradient that was taken."""
         self._open[push.worker, push.step] = (push, now)
 
-    def drops(self, push, staleness: int, now: float) -> None:
+    def add_dropped(self, push, staleness: int, now: float) -> None:
         """Write down a gradient that was dropped."""
         self._rows.append((push.worker, push.step, push.used, 0, staleness, push.rows, now, now, push.loss, 0.0))
 
-    def push_of(self, held):
-        """Return the message that came with a gradient which is held."""
-        return self._open[held.worker, held.step][0]
+    def push_of(self, pending):
+        """Return the message that came with a pending gradient."""
+        return self._open[pending.worker, pending.step][0]
 
-    def applies(self, held, version: int, factor: float, now: float) -> None:
+    def set_applied(self, pending, version: int, factor: float, now: float) -> None:
         """Write down that a gradient is part of the update which makes `version`."""
-        push, arrived = self._open.pop((held.worker, held.step))
+        push, arrived = self._open.pop((pending.worker, pending.step))
         stale = version - 1 - push.used
         row = (push.worker, push.step, push.used, version, stale, push.rows, arrived, now, push.loss, factor)
         self._rows.append(row)
@@ -162,3 +165,72 @@ class Diary:
     def table(self) -> np.ndarray:
         """Return all of them."""
         return np.array(self._rows, GRADIENT)
+
+
+def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
+    """Put a run's record together.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    flat : FlatModel
+        Gets the trained parameters.
+    parts : list of (share, snapshots)
+        By server.
+    dataset : Dataset
+    loss : callable
+    probe : int
+        Training samples for the curve; without snapshots there is none.
+
+    Returns
+    -------
+    run : Run
+    """
+    values = np.concatenate([share for share, _ in parts])
+    gradients, policy_state = coordinator.log.table(), coordinator.policy_state
+    for name in ("arrived", "time"):
+        gradients[name] -= coordinator.began
+    columns = list(zip(*(snapshots for _, snapshots in parts), strict=True))  # of the same version on every server
+    curve = np.zeros(0, CURVE)
+    if len(columns) > 1:
+        whole = [(c[0].version, c[0].time - coordinator.began, np.concatenate([s.share for s in c])) for c in columns]
+        curve = measure_curve(flat, whole, dataset, loss, probe)
+    flat.load(values)
+    return Run(
+        policy=str(policy_state.policy),
+        workers=len(policy_state.clocks),
+        gradients=gradients,
+        seconds=float(gradients["time"].max(initial=0.0)),
+        params=flat.named(),
+        curve=curve,
+        diverged=coordinator.diverged,
+    )
+
+
+def measure_curve(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) -> np.ndarray:
+    """Measure loss and metric of snapshots.
+
+    Parameters
+    ----------
+    flat : FlatModel
+        Is overwritten.
+    snapshots : iterable of (version, time, (n,) array)
+    dataset : Dataset
+        The loss is that of its first training samples, the metric (what the loss says) is that of its test set.
+    loss : callable
+    probe : int
+        Training samples.
+
+    Returns
+    -------
+    curve : record array of `curve_type(metric)`
+    """
+    model, rows, metric = flat.model.eval(), [], make_metric(None, loss)
+    x, y = dataset.x_train[:probe], dataset.y_train[:probe]
+    for version, time, values in snapshots:
+        flat.load(values)
+        with np.errstate(all="ignore"):  # parameters of a run that diverged
+            value, _ = loss(model.forward(x)[0], y, len(x))
+            score = metric.value(*metric.count(model.forward(dataset.x_test)[0], dataset.y_test))
+        rows.append((version, time, value, score))
+    return np.array(rows, curve_type(metric.name))
