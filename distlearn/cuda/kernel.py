@@ -17,7 +17,6 @@ from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
-
 RACES_CHECKED = 1 << 16  # threads; a plain launch of more is not checked for races, which about doubles its time
 
 

@@ -2,8 +2,9 @@
 
 `1 << 40` is 0 on a card and 256 on an x86; `(int)1e10f` is the largest integer there and the smallest here. C++ gives
 no hold on either but their text: operators and a cast of `runtime/arithmetic.h` take their place, with the precedence
-that `<<` and a cast have. Where they stay as they were: a shift by a plain number below 32, which is the same on both; in
-the text of macros; and a conversion that is not written (`int i = x;`), which clang saturates by itself and gcc does not.
+that `<<` and a cast have. Where they stay as they were: a shift by a plain number below 32, which is the same on both;
+in the text of macros; and a conversion that is not written (`int i = x;`), which clang saturates by itself and gcc does
+not.
 """
 
 from __future__ import annotations
