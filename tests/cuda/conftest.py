@@ -10,3 +10,7 @@ KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c i
 def compiler(request):
     """Return each kind of C++ compiler that this machine has."""
     return request.param
+
+
+def pytest_addoption(parser):
+    parser.addoption("--cuda-matrix", action="store_true", help="build kernels with every compiler and set of flags")

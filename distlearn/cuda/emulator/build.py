@@ -17,11 +17,11 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from distlearn.cuda.emulator import fast, translate
+from distlearn.cuda.emulator import fast, probe, translate
 from distlearn.cuda.emulator import source as src
 from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
 from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode
+from distlearn.cuda.emulator.device_code import DeviceCode, device_code
 from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
 from distlearn.cuda.errors import CompileError, KernelError
 
@@ -97,6 +97,8 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
+        if checked and code.text != probe.SOURCE:
+            _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
             try:
                 made, record = _compile(code, name, compiler, checked, options, scratch)
@@ -109,6 +111,15 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
     record = json.loads(about.read_text(encoding="utf-8"))
     return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
                  [tuple(w) for w in record["warnings"]])  # fmt: skip
+
+
+@functools.cache
+def _examine(compiler: Compiler) -> None:
+    """Have the compiler's counts examined, once for each compiler and version of the emulator."""
+    passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags(True))}"
+    if not passed.exists():
+        probe.examine(compiler, build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True))
+        passed.touch()
 
 
 def preprocessor(options, compiler):
