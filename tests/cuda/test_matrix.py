@@ -1,7 +1,8 @@
-"""Whatever builds a kernel, it computes the same: compilers, instruction sets and levels of optimisation of this machine.
+"""Whatever builds a kernel, it computes the same: compilers, instruction sets, levels of optimisation of this machine.
 
-Here each kernel of the library is built in one of these ways, the next kernel in the next one. `pytest tests/cuda --cuda-matrix`
-builds each kernel of the library and of the corpus in all ways, which takes hours of processor time.
+Here each kernel of the library is built in one of these ways, the next kernel in the next one. With --cuda-matrix
+(`pytest tests/cuda --cuda-matrix`) each kernel of the library and of the corpus is built in all of them, which takes
+hours of processor time.
 """
 
 import re

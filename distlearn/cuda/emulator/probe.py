@@ -1,8 +1,8 @@
 """Asks a compiler, once, whether kernels that it builds are counted right: a small kernel whose counts are known.
 
-Operations and the order of basic blocks are read from the compiler's assembly (sites.py, flow.py, COUNTING.md). One that
-writes it in another way would be miscounted without a sign; so before the first kernel of a compiler is checked, this one
-is, and if anything differs from what was counted by hand the compiler is refused.
+Operations and the order of basic blocks are read from the compiler's assembly (sites.py, flow.py, COUNTING.md). One
+that writes it in another way would be miscounted without a sign; so before the first kernel of a compiler is checked,
+this one is, and if anything differs from what was counted by hand the compiler is refused.
 """
 
 from __future__ import annotations
