@@ -36,8 +36,7 @@ def fast_launch(kernel, grid, block, args):
     made = kernel._build(checked=False)
     bound = arguments.bind(kernel.name, made.signature, kernel.parameters, args)
     grid, block, _ = arguments.geometry(grid, block, 0)
-    names = kernel.parameters
-    return lambda: fast.run(made.path, grid, block, 0, bound, made.signature, names, {}, threads=1)
+    return lambda: fast.run(made.path, grid, block, 0, bound, {}, threads=1)
 
 
 def seconds(call) -> float:

@@ -171,7 +171,7 @@ class Generator:
         return [f"atomicAdd(&sums[(unsigned)({at}) % 8], {text});"], run
 
     def block(self, length, flat=False):
-        """Statements one after another; where threads have gone different ways only those of a `flat` block may stand."""
+        """Statements one after another; a `flat` block may stand where threads have gone different ways."""
         kinds = [self.assignment] * 3
         kinds += [] if flat else [self.branch, self.loop, self.exchange, self.shuffle, self.vote, self.atomic]
         parts = [self.random.choice(kinds)() for _ in range(length)]

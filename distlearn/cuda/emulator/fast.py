@@ -195,7 +195,7 @@ def describe(path) -> str:
     return _ask(lambda worker: worker.ask(describe=str(path)))
 
 
-def run(path, grid, block, shared_mem, bound, signature, names, constants, *, threads=None) -> None:
+def run(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
     """Run one launch; blocks are spread over the processor's cores.
 
     Raises
@@ -203,6 +203,6 @@ def run(path, grid, block, shared_mem, bound, signature, names, constants, *, th
     KernelError
         If some threads of a block wait for ever, or if the kernel crashes.
     """
-    place = Placement(bound, signature, names)
-    if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound, place, constants, threads)):
+    place = Placement(bound.values, bound.signature, bound.names)
+    if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
         raise KernelError("some threads of a block wait for ever at a barrier or a warp operation; .check() says where")
