@@ -44,9 +44,11 @@ ACCESSES = {
 def counts(made) -> dict:
     """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
     x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
-    bound = [x, d, y, np.int32(TURNS).tobytes()]
+    no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
+    bound = [x, d, y, np.int32(TURNS).tobytes(), no_pointers]
     report, _, _ = program.run(
-        made.path, (1, 1, 1), (32, 1, 1), 0, bound, made.signature, ["x", "d", "y", "n"],
+        made.path, (1, 1, 1), (32, 1, 1), 0, bound, [*made.signature, "s8"],
+        ["x", "d", "y", "n", "pointers"],
         constants={}, statistics=True, races=True, time_limit=20.0,
     )  # fmt: skip
     if report is None or report["findings"]:
