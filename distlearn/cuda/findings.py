@@ -9,12 +9,13 @@ KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
+    "divergent-warp-operation",
 ]  # fmt: skip
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # what a card since Volta takes
 FIRST = {"divergent-barrier", "missing-lanes", "race"}  # the cause, where others follow from it
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH, SAME_VALUE) = range(19)  # fmt: skip
+ CRASH, SAME_VALUE, DIVERGENT_LANES) = range(20)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "written", "updated by an atomic", "read"]
 
@@ -27,9 +28,10 @@ class Finding:
     ----------
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "missing-lanes", "division-by-zero", "write-through-const", "misaligned", "infinite-loop", "stack-overflow",
-        "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
-        (several threads write the same value to one place) or "uninitialised-local".
+        "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
+        "infinite-loop", "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash"; of a warning
+        "exited-threads" (at a barrier), "same-value" (several threads write the same value to one place) or
+        "uninitialised-local".
     line, column : int
         Where in the source (from 1; 0 is unknown).
     file : str
@@ -109,7 +111,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     code : DeviceCode
         The source.
     """
-    if _told_by_the_other_side(raw):
+    if _told_by_the_other_side(raw, sites):
         raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
                      "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
                      "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
@@ -143,10 +145,12 @@ def line_of(code, line: int) -> str:
     return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
 
 
-def _told_by_the_other_side(raw) -> bool:
-    """A read that another thread's write comes too late for is told where it is read: there the barrier is missing."""
-    late = raw["access"] in (1, 2) and raw["other_access"] in (0, 3)
-    return raw["kind"] in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS) and late and "later" not in raw
+def _told_by_the_other_side(raw, sites) -> bool:
+    """A race is told where the barrier is missing: where is read what is written too late, else at the lower line."""
+    if raw["kind"] not in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
+        return False
+    reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))
+    return not reads and (read_before or sites[raw["other_site"]].line > sites[raw["site"]].line)
 
 
 def _element(raw, region) -> str:
@@ -217,6 +221,8 @@ def _message(raw, region, other, who) -> str:
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
+        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
+        "all lanes of a mask must call the same warp operation",
         DIVISION: f"{who} divides an integer by zero",
         ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",
@@ -235,6 +241,7 @@ def merge(findings: list[Finding]) -> list[Finding]:
     """
     merged: dict[tuple, Finding] = {}
     also: dict[tuple, list[str]] = {}
+    pairs: dict[tuple, tuple] = {}
     races = {(f.array, f.line, f.file) for f in findings if f.kind == "race"}
     all_races = {(f.line, f.file) for f in findings if f.kind.startswith("race")}
     for f in findings:
@@ -244,6 +251,8 @@ def merge(findings: list[Finding]) -> list[Finding]:
             continue  # read before it was written: the race says who writes it too late
         lines = tuple(sorted([(f.file, f.line), (f.other_file, f.other_line)]))
         key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
+        if f.kind == "race":  # the same two lines, the other way round
+            key = pairs.setdefault(lines, key)
         if key not in merged:
             merged[key] = f
             continue

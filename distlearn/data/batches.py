@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import get_xp
-from ._checks import whole
+from ..shares import share
+from .checks import check_arrays, whole
 
 
 def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
@@ -50,9 +51,7 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
         raise ValueError(f"shard: rank is {rank}, expected 0 to {size - 1} (size {size})")
     if size > n and not allow_empty:
         raise ValueError(f"shard: {n} samples for {size} ranks, expected at least one sample for each rank")
-    each, extra = divmod(n, size)
-    start = rank * each + min(rank, extra)
-    return slice(start, start + each + (rank < extra))
+    return share(n, rank, size)
 
 
 class Batch(NamedTuple):
@@ -106,6 +105,7 @@ class Batches:
     """
 
     def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True, drop_last=False):
+        check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected as many of both")
         shard(len(x), rank, size)  # refuses a wrong rank and more ranks than samples

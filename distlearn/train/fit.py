@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
+from ..data.checks import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.fingerprint import data_fingerprint
 from .history import History, Progress
@@ -34,6 +35,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
         Over all samples, equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two
         numbers.
     """
+    check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
         raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected as many of both")
     if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
@@ -127,7 +129,7 @@ def fit(
                 report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
             if saving is not None:
                 saving.after_step(now, total)
-        if now.epoch + 1 == epochs and hasattr(strategy, "finish"):
+        if now.epoch + 1 == epochs:
             strategy.finish()
         now.seconds += strategy.clock.now() - began
         values = ()
@@ -137,7 +139,7 @@ def fit(
         now.end_epoch(metric.name, values)
         if on_epoch is not None:
             on_epoch(now.history)
-    now.history.recoveries = list(getattr(strategy, "recoveries", ()))
+    now.history.recoveries = list(strategy.recoveries)
     return now.history
 
 

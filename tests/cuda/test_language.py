@@ -9,23 +9,6 @@ i32, f32 = np.int32, np.float32
 rng = np.random.default_rng(0)
 
 
-@pytest.fixture(params=[True, False], ids=["checked", "fast"])
-def run(request, compiler):
-    """Return a function that builds a kernel, launches it and gives the arguments back."""
-
-    def launch(source, name, grid, block, args, *, shared_mem=0, constants=(), options=()):
-        kernel = RawKernel(source, name, options, checked=request.param, compiler=compiler)
-        for constant, value in dict(constants).items():
-            kernel.set_constant(constant, value)
-        kernel(grid, block, args, shared_mem=shared_mem)
-        report = kernel.check(grid, block, tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args),
-                              shared_mem=shared_mem)  # fmt: skip
-        assert report.errors == [], str(report)
-        return args
-
-    return launch
-
-
 def test_template(run):
     source = """
     template <typename T, int UNROLL>

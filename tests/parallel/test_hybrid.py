@@ -19,8 +19,8 @@ from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
-from .tensor_cases import IMAGES, Batch, F, batches, own_part, serial, train
-from .test_tensor import COLLECTIVES, assert_equal
+from .tensor.cases import IMAGES, Batch, F, batches, own_part, serial, train
+from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
 
@@ -185,7 +185,7 @@ def test_hybrid_with_codecs_keeps_equal_what_ranks_share(kind, codec):
     for result in results:
         strategy = result.strategy
         for p in strategy.pipeline.params:
-            key = p.name, strategy.mesh.tp.rank if p.name in strategy._param_places else None
+            key = p.name, strategy.mesh.tp.rank if p.name in strategy._specs else None
             held.setdefault(key, []).append(p.data.tobytes())
     for (name, _), values in held.items():
         shared += len(values) > 2  # more than the two along dp

@@ -46,14 +46,17 @@ class Placement:
                 return i, begin - r[0]
         raise AssertionError("an array lies in no range")
 
-    def describe(self):
-        """Return the description of each range, as bytes."""
-        for begin, end, item, align, const, names, arrays in self.ranges:
+    def phases(self):
+        """Return how many bytes behind a multiple of 512 each range begins: an array that is no view begins at one."""
+        for begin, *_, arrays in self.ranges:
             base = arrays[0]
             while isinstance(base.base, np.ndarray):
                 base = base.base
-            # A view keeps its place relative to the array it was cut from, which would begin at a multiple of 512.
-            phase = (begin - base.ctypes.data) % 512
+            yield (begin - base.ctypes.data) % 512
+
+    def describe(self):
+        """Return the description of each range, as bytes."""
+        for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
             yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
 
     def contents(self):
@@ -97,6 +100,7 @@ def run(
     statistics,
     races,
     time_limit,
+    recorded_block=-1,
 ):
     """Run one launch.
 
@@ -107,7 +111,7 @@ def run(
     """
     place = Placement(bound, signature, names)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
-    header += [len(place.ranges), len(bound), len(constants), 0, 0]
+    header += [len(place.ranges), len(bound), len(constants), recorded_block, 0]
     parts = [struct.pack("<16q", *header), *place.describe()]
     for value, (index, offset) in zip(bound, place.of_argument, strict=True):
         data = b"\0" * 8 if index >= 0 else value

@@ -65,9 +65,11 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #define EMU_INLINE __attribute__((always_inline))
 #endif
 
+#include "arithmetic.h"
+
 namespace emu {
-template <class To, class From> static inline To bits(From from) {
-    To to;
+template <class Into, class From> static inline Into bits(From from) {
+    Into to;
     static_assert(sizeof to == sizeof from, "only the type changes");
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
@@ -114,7 +116,7 @@ namespace emu_kernel {
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
 #undef assert
-#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition))
+#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition, __LINE__))
 
 // ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
 // pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), w (bfloat16), c(omplex), v(oid) or s(truct), and the
@@ -166,6 +168,20 @@ template <int... i> struct Indices {};
 template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
+// Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
+// value goes to which place (pointers.py). Every thread writes the same.
+struct PointerIn {
+    int64_t in_memory, argument, place, value;
+};
+static inline EMU_UNCHECKED void put_pointers(void** a, int n) {
+    const int64_t* table = (const int64_t*)a[n];
+    const PointerIn* each = (const PointerIn*)(table + 1);
+    for (int64_t i = 0; i < *table; i++) {
+        char* to = each[i].in_memory ? *(char**)a[each[i].argument] : (char*)a[each[i].argument];
+        *(void**)(to + each[i].place) = *(void**)a[each[i].value];
+    }
+}
+
 template <auto kernel> struct Kernel {
     static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
     static constexpr void (*run)(void**) = nullptr;
@@ -175,7 +191,7 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
     }
-    static EMU_UNCHECKED void run(void** a) { call(a, typename Count<sizeof...(A)>::type()); }
+    static EMU_UNCHECKED void run(void** a) { put_pointers(a, (int)sizeof...(A)), call(a, typename Count<sizeof...(A)>::type()); }
     static EMU_UNCHECKED const char* signature() {
         static char text[2048];
         int k = 0;
@@ -200,5 +216,6 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
+#define printf(...) emu::print(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
-#define __trap() emu_assertion_failed("__trap was not reached")
+#define __trap() emu_trap(__LINE__)

@@ -11,7 +11,7 @@ from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import PipeDream
 from distlearn.world import MPIWorld
 
-from .pipeline_cases import PUZZLE, Batch, X, Y, model_of, train
+from .cases import PUZZLE, Batch, X, Y, model_of, train
 
 
 def late(comm, kind, **options):

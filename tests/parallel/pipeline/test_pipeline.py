@@ -31,8 +31,8 @@ from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 
-from .pipeline_cases import PUZZLE, Batch, X, Y, model_of, train
-from .pipeline_rank import WAYS
+from .cases import PUZZLE, Batch, X, Y, model_of, train
+from .on_ranks import WAYS
 
 NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
 
@@ -341,7 +341,7 @@ def test_inputs_of_another_shape_are_agreed_on_again():
 
 @pytest.mark.mpi
 def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
-    done = launch(3, ["python", "-m", "tests.parallel.pipeline_rank", tmp_path], timeout=100, capture=True)
+    done = launch(3, ["python", "-m", "tests.parallel.pipeline.on_ranks", tmp_path], timeout=100, capture=True)
     assert done.returncode == 0, done.stderr
     for name, (program, kind, options) in WAYS.items():
         if program is train:

@@ -21,7 +21,7 @@ from distlearn.parallel.asynchronous.param_server.recovery import ShardState, ne
 from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .test_param_server import DATA, gradient_at, model_of, serial
+from .test_training import DATA, gradient_at, model_of, serial
 
 POLICIES = [asp(), ssp(0), ssp(2), softsync(2), bsp(), backup(0.6)]
 PARTS = Network(1e-4, 1e8), Roofline(1e9)

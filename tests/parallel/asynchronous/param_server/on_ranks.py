@@ -7,7 +7,7 @@ from pathlib import Path
 from distlearn.parallel.asynchronous.param_server import Speeds
 from distlearn.world import MPIWorld
 
-from . import test_param_server as tests
+from . import test_training as tests
 
 
 class Quick(Speeds):

@@ -15,13 +15,20 @@ from distlearn.parallel.asynchronous.param_server.futures import train_on_future
 from distlearn.testing import assert_same_params
 from distlearn.world import EngineWorld, launch
 
-from .test_param_server import DATA, POLICIES, leads, model_of, serial
+from .test_training import DATA, POLICIES, leads, model_of, serial
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(("servers", "more"), [(1, []), (2, ["strict"])])
 def test_every_policy_under_mpi(tmp_path, servers, more):
-    command = ["python", "-m", "tests.parallel.server_rank", tmp_path / "runs", str(servers), *more]
+    command = [
+        "python",
+        "-m",
+        "tests.parallel.asynchronous.param_server.on_ranks",
+        tmp_path / "runs",
+        str(servers),
+        *more,
+    ]
     done = launch(5, command, timeout=120, capture=True)
     assert done.returncode == 0, done.stderr
     runs = pickle.loads((tmp_path / "runs").read_bytes())

@@ -19,7 +19,7 @@ from distlearn.parallel.tensor import account, gather_params
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .tensor_cases import MODELS, PAIRS, F, batches, loss_of, serial, train
+from .cases import MODELS, PAIRS, F, batches, loss_of, serial, train
 
 
 def tensor(comm, kind, **options):

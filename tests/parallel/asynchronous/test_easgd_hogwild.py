@@ -19,7 +19,7 @@ from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 
-from .test_param_server import DATA, gradient_at, model_of, serial
+from .param_server.test_training import DATA, gradient_at, model_of, serial
 
 
 def elastic(comm, period=3, alpha=None, rule=None, steps=9, every=1, slow=None, lr=0.3):
@@ -160,8 +160,8 @@ SCRIPT = """
 import json, numpy as np
 from distlearn.parallel.asynchronous.hogwild import share_array
 from distlearn.world import MPIWorld
-from tests.parallel import test_easgd_hogwild as tests
-from tests.parallel.server_rank import Quick
+from tests.parallel.asynchronous import test_easgd_hogwild as tests
+from tests.parallel.asynchronous.param_server.on_ranks import Quick
 tests.Speeds = Quick
 
 def task(comm):

@@ -31,7 +31,7 @@ from distlearn.parallel.tensor.cut import gather_last, reduce_scatter_last
 from distlearn.parallel.tensor.paths import deal_by_cost
 from distlearn.sim import Roofline, SimWorld
 
-from .tensor_cases import MODELS, F, batches, conv, inception
+from .cases import MODELS, F, batches, conv, inception
 
 
 def linear(d_in=7, d_out=5):

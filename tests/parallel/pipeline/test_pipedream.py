@@ -12,7 +12,7 @@ from distlearn.parallel import PipeDream, interleaved
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .pipeline_cases import Batch
+from .cases import Batch
 
 RNG = np.random.default_rng(1)
 X, Y = RNG.normal(size=(60, 7)), RNG.integers(0, 4, 60)

@@ -22,7 +22,7 @@ from distlearn.parallel.asynchronous.param_server import (
 )
 from distlearn.sim import SimWorld
 
-from .test_param_server import DATA, model_of
+from .test_training import DATA, model_of
 
 POLICIES = [asp(), ssp(0), ssp(1), ssp(3), softsync(2), bsp(), backup(0.7), backup(0.3)]
 FIELDS = ("time", "worker", "step", "used", "version", "staleness")
