@@ -135,8 +135,6 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     def reducing(self, dtype):
         """Return the MPI communicator on which arrays of this dtype are reduced."""
-        if self.strict and self.size > 1 and self.control is None:
-            self._make_control("all ranks to make their first reduction")
         return self._by_itemsize.get(dtype.itemsize, self.raw)
 
     def _free(self) -> None:
