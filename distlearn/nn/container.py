@@ -6,7 +6,7 @@ import copy
 from contextlib import nullcontext
 from weakref import WeakKeyDictionary
 
-from ..backend import can_launch
+from ..backend import can_launch, get_xp
 from .activation import ReLU
 from .conv import Conv2d
 from .layer import Layer
@@ -130,7 +130,10 @@ class Sequential(Container):
         super().__init__(layers)
 
     def forward(self, x, clock=None):
-        """Run all layers; with a `clock`, one span per layer."""
+        """Run all layers; with a `clock`, one span per layer. An empty batch passes by them, as its shape tells all."""
+        if not len(x):
+            dtype = next((p.data.dtype for p in self.params), x.dtype)  # of symbols come numbers
+            return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved, taken, order = [], [], in_running_order(self.layers)
         for i, layer in enumerate(order):
             if taken:  # the layer before has computed this one as well
@@ -162,18 +165,18 @@ class Sequential(Container):
             Gets one span per layer.
         """
         uses = _count_uses(self.layers) if on_grad is not None else {}
+        if dy is not None and not len(dy):
+            for layer in reversed(self.layers) if on_grad is not None else ():
+                _report(layer, uses, on_grad)
+            return get_xp(dy).empty(saved, dy.dtype)
         for layer, (s, like) in zip(reversed(in_running_order(self.layers)), reversed(saved), strict=True):
             with _span(clock, layer, "backward", *like):
                 if s is _TAKEN:  # the convolution in front of it does both
                     continue
                 if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
                     dy = layer.backward(dy, s)
-            if on_grad is None:
-                continue
-            for p in reversed(layer.params):
-                uses[id(p)] -= 1
-                if uses[id(p)] == 0:
-                    on_grad(p)
+            if on_grad is not None:
+                _report(layer, uses, on_grad)
         return dy
 
     def parts(self, shape):
@@ -235,6 +238,14 @@ def _count_uses(layers):
         for p in layer.params:
             uses[id(p)] = uses.get(id(p), 0) + 1
     return uses
+
+
+def _report(layer, uses, on_grad):
+    """Call `on_grad` for the parameters whose last use this layer was; `uses` counts those that are left."""
+    for p in reversed(layer.params):
+        uses[id(p)] -= 1
+        if uses[id(p)] == 0:
+            on_grad(p)
 
 
 _costs: WeakKeyDictionary = WeakKeyDictionary()

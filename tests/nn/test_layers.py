@@ -222,6 +222,22 @@ class TestContainers:
         with pytest.raises(ValueError, match=r"2 parameters of the model are named '0.W'.*another container"):
             Serial(model, nn.MeanSquaredError(), None)
 
+    def test_an_empty_batch_passes_by_the_layers(self):
+        """What a rank without samples has: shapes, no values, and gradients that are complete."""
+
+        class Largest(nn.Layer):
+            """Fails without values, as `max` does."""
+
+            def forward(self, x):
+                return x / x.max(), x.max()
+
+        model = nn.Sequential(nn.Embedding(5, 3, 0), Largest(), nn.Linear(3, 2, 1))
+        y, saved = model.forward(np.zeros((0, 4), np.int64))
+        assert (y.shape, y.dtype, nn.nbytes(saved)) == ((0, 4, 2), "float32", 0)
+        complete = []
+        assert model.backward(y, saved, on_grad=complete.append).shape == (0, 4)
+        assert [p.name for p in complete] == ["2.b", "2.W", "0.W"]
+
     def test_siamese_has_one_set_of_weights(self):
         body = nn.Linear(3, 2, dtype="float64")
         layer, x = nn.Siamese(body), x_of(4, 2, 3)
@@ -326,8 +342,20 @@ class TestAgainstTorch:
         want = theirs(torch.tensor(x.transpose(0, 3, 1, 2).copy())).numpy().transpose(0, 2, 3, 1)
         np.testing.assert_allclose(nn.LocalResponseNorm().forward(x)[0], want, rtol=1e-10)
 
-    def test_ceil_pooling(self, torch):
-        x = x_of(1, 8, 11, 2)
-        want = torch.nn.functional.max_pool2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), 3, 2, ceil_mode=True)
-        got = nn.MaxPool(3, 2, ceil=True).forward(x)[0]
-        np.testing.assert_array_equal(got, want.numpy().transpose(0, 2, 3, 1))
+    @pytest.mark.parametrize("size", [(8, 11), (5, 7), (6, 6), (1, 9)])
+    @pytest.mark.parametrize("options", [(3, 2, 0), (2, 2, 1), (3, 2, 1), (2, 3, 0), (3, 1, 1), (5, 3, 2)])
+    def test_ceil_pooling(self, torch, size, options):
+        """A window that reaches over the edge: only what is inside the image and its border counts in a mean."""
+        k, stride, padding = options
+        if min(size) + 2 * padding < k:
+            pytest.skip("the window is larger than the image")
+        x = x_of(1, *size, 2)
+        for ours, theirs in ((nn.MaxPool, torch.nn.MaxPool2d), (nn.AvgPool, torch.nn.AvgPool2d)):
+            t = torch.tensor(x.transpose(0, 3, 1, 2).copy(), requires_grad=True)
+            want = theirs(k, stride, padding, ceil_mode=True)(t)
+            y, saved = ours(k, stride, padding=padding, ceil=True).forward(x)
+            np.testing.assert_allclose(y, want.detach().numpy().transpose(0, 2, 3, 1), rtol=1e-13, atol=1e-14)
+            r = x_of(*y.shape, seed=3)
+            want.backward(torch.tensor(r.transpose(0, 3, 1, 2).copy()))
+            dx = ours(k, stride, padding=padding, ceil=True).backward(r.copy(), saved)
+            np.testing.assert_allclose(dx, t.grad.numpy().transpose(0, 2, 3, 1), rtol=1e-12, atol=1e-14)
