@@ -58,6 +58,7 @@ from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .recurrent import RNN
 from .response import LocalResponseNorm
 from .shape import Flatten, Identity, Reshape
+from .torch_state import load_torch_state, to_torch_state
 
 keep_memory()
 
@@ -124,6 +125,7 @@ __all__ = [
     "conv_cost",
     "count_operations",
     "keep_memory",
+    "load_torch_state",
     "make_metric",
     "memory_report",
     "move",
@@ -136,5 +138,6 @@ __all__ = [
     "share_weights",
     "skinny_products",
     "summary",
+    "to_torch_state",
     "walk",
 ]
