@@ -3,12 +3,14 @@
 #   make lab PYTHON=python3.12        another Python (3.11 or newer)
 #   make lab IP=0.0.0.0 PORT=9000     JupyterLab for other machines; ARGS= passes anything on
 #   make test ARGS="-k engines"       some of the tests
+#   make test WORKERS=0               in one process, as a debugger wants it
 
 PYTHON ?= python3
 VENV ?= .venv
 IP ?= localhost
 PORT ?= 8888
 ARGS ?=
+WORKERS ?= 2
 
 BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.env-stamp
@@ -46,7 +48,7 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	    exec $(BIN)/jupyter lab --log-level=ERROR --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)/labs" "$$@" $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting of the code
 	$(BIN)/ruff check

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import numpy as np
 
 gpu_matmul: ContextVar = ContextVar("gpu_matmul", default=None)
-"""Multiplies matrices on a GPU in CuPy's place, while a step is captured (`distlearn.cuda.graph`)."""
+"""Multiplies matrices on a GPU in CuPy's place, while a step is captured (`distlearn.cuda.gpu.graph`)."""
 
 
 @functools.cache

@@ -164,7 +164,7 @@ def assert_same_as_serial(world, train, *args, tol: float = 1e-12) -> None:
     *args : objects
     tol : float
     """
-    from .comm.sim import SimWorld
+    from .sim import SimWorld
 
     want = SimWorld(1).run(train, *args)[0].params
     for rank, result in enumerate(world.run(train, *args)):

@@ -56,9 +56,12 @@ def order(item) -> int:
     return max((i for i, mark in enumerate(ORDER, 1) if item.get_closest_marker(mark)), default=0)
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config, items):
     items.sort(key=order)
+    for item in items:
+        if order(item):  # these start processes of their own: on several workers they would only disturb each other
+            item.add_marker(pytest.mark.xdist_group("processes"))
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         from distlearn.backend import has_gpu
@@ -86,9 +89,17 @@ def pytest_sessionfinish(session):
     deadline = time.monotonic() + 20  # what is just ending may end
     while left_behind() and time.monotonic() < deadline:
         time.sleep(0.1)
-    session.config.stash[_LEFT] = left_behind()
-    if session.config.stash[_LEFT] and session.exitstatus == pytest.ExitCode.OK:
+    left = session.config.stash.setdefault(_LEFT, [])
+    left += left_behind()
+    if hasattr(session.config, "workeroutput"):  # a worker of xdist: `pytest_testnodedown` takes it from here
+        session.config.workeroutput["left_behind"] = left
+    elif left and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    node.config.stash.setdefault(_LEFT, []).extend(getattr(node, "workeroutput", {}).get("left_behind", []))
 
 
 _LEFT = pytest.StashKey[list]()
@@ -96,7 +107,7 @@ _LEFT = pytest.StashKey[list]()
 
 def pytest_terminal_summary(terminalreporter, config):
     skipped = terminalreporter.stats.get("skipped", [])
-    gpu = sum(report.longrepr[2].endswith("needs a GPU") for report in skipped if isinstance(report.longrepr, tuple))
+    gpu = sum("GPU" in report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
     if gpu:
         terminalreporter.write_line(f"{gpu} test(s) need a GPU and were skipped")
     left = config.stash.get(_LEFT, [])

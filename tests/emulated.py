@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel
-from distlearn.cuda.compilers import find_compilers
+from distlearn.cuda.emulator.compilers import find_compilers
 from distlearn.nn.costs.strict import StrictArray, strict
 
 NEEDS_COMPILER = pytest.mark.skipif(not find_compilers(), reason="no C++ compiler")

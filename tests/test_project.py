@@ -127,6 +127,10 @@ def test_readme_names_are_there():
         for part in name.split("."):
             found = getattr(found, part)
         assert callable(found), name
+    calls = [call for call in re.findall(r"`(\w+\([^`]+\))`", "".join(rows)) if "=..." not in call]
+    assert any(call.startswith("plan(") for call in calls)
+    for call in calls:  # with the arguments that the table gives it
+        eval(call, {name: getattr(dl, name) for name in dir(dl)})
 
 
 def test_readme_commands_parse():

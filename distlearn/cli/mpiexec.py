@@ -18,6 +18,8 @@ from pathlib import Path
 
 import click
 
+from ..trace import Trace
+
 RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 """What launchers of MPI (Hydra, Open MPI, Slurm) tell a process about itself."""
@@ -42,8 +44,8 @@ def mpi_rank() -> int:
     return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
 
 
-def train_as_rank(place, settings, report) -> None:
-    """Train as one of the ranks that are there already; rank 0 calls `report([run])`."""
+def train_as_rank(place, settings, folder, report) -> None:
+    """Train as one of the ranks that are there already; rank 0, which alone has a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .progress import make_progress
     from .ranks import Run, blas_threads, train_recorded
@@ -52,34 +54,56 @@ def train_as_rank(place, settings, report) -> None:
     progress = make_progress(place.label)
     world = MPIWorld(progress=progress)
     with blas_threads(place.threads):
-        results = world.run(train_recorded, settings, **place.saving)
+        results = world.run(train_recorded, settings, folder=folder and str(folder), **place.saving)
     progress.close()
     if world.rank == 0:
         report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
 
 
-def train_under_mpiexec(place, settings, progress) -> tuple[list, object]:
-    """Have mpiexec start the ranks; return their results and the trace.
+class Mpiexec:
+    """A world of ranks that `mpiexec` starts for every run, on this machine.
 
-    Raises
-    ------
-    click.ClickException
-        If a rank failed: what it said.
+    Parameters
+    ----------
+    size, threads : int
+        Ranks, and BLAS threads of each.
+    progress : callable
+        `progress(step, total, **values)`.
     """
-    from ..world import launch
 
-    with tempfile.TemporaryDirectory(prefix="distlearn-") as name:
-        folder = Path(name)
-        (folder / "order").write_bytes(pickle.dumps((settings, place.saving)))
-        with _Watcher(folder / "progress", progress):
-            command = ["python", "-m", __spec__.name, str(folder)]
-            done = launch(place.size, command, threads=place.threads, capture=True)
-        if done.returncode or not (folder / "results").exists():
-            raise click.ClickException(complaint(done))
-        for text in (done.stdout, done.stderr):
-            if text.strip():
-                click.echo(text.rstrip(), err=True)
-        return pickle.loads((folder / "results").read_bytes())
+    def __init__(self, size: int, threads: int, progress):
+        self.size, self.threads, self.progress = size, threads, progress
+        self.trace = Trace()
+
+    def __enter__(self) -> Mpiexec:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        """Do nothing: the ranks ended with the run."""
+
+    def run(self, fn, *args, **kwargs) -> list:
+        """Call `fn(comm, *args, **kwargs)` on every rank; return their results.
+
+        Raises
+        ------
+        click.ClickException
+            If a rank failed: what it said.
+        """
+        from ..world import launch
+
+        with tempfile.TemporaryDirectory(prefix="distlearn-") as name:
+            folder = Path(name)
+            (folder / "order").write_bytes(pickle.dumps((fn, args, kwargs)))
+            with _Watcher(folder / "progress", self.progress):
+                command = ["python", "-m", __spec__.name, str(folder)]
+                done = launch(self.size, command, threads=self.threads, capture=True)
+            if done.returncode or not (folder / "results").exists():
+                raise click.ClickException(complaint(done))
+            for text in (done.stdout, done.stderr):
+                if text.strip():
+                    click.echo(text.rstrip(), err=True)
+            results, self.trace = pickle.loads((folder / "results").read_bytes())
+        return results
 
 
 def complaint(done: subprocess.CompletedProcess) -> str:
@@ -132,11 +156,10 @@ def _note(path: Path):
 def main(folder: Path) -> None:
     """Do what the order says, as one rank of several."""
     from ..world import MPIWorld
-    from .ranks import train_recorded
 
-    settings, saving = pickle.loads((folder / "order").read_bytes())
+    fn, args, kwargs = pickle.loads((folder / "order").read_bytes())
     world = MPIWorld(progress=_note(folder / "progress"))
-    results = world.run(train_recorded, settings, **saving)
+    results = world.run(fn, *args, **kwargs)
     if world.rank == 0:
         (folder / "results").write_bytes(pickle.dumps((results, world.trace)))
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,13 +14,20 @@ import numpy as np
 
 from ..train.history import SPLITS
 
-FILES = ("history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
+PARTIAL = "history.partial.json"
+"""The epochs that are done, while a run is under way; it stays if the run is killed."""
+FILES = (PARTIAL, "history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
+LOCK = ".lock"
+"""Held by the command that writes into a folder."""
 TIMELINE_STEPS = 3
 """Steps that the picture of the time line shows, from the middle of what was recorded."""
 
 
-def make_folder(path: Path, force: bool = False) -> Path:
-    """Make the folder of a run; if it holds something already, make `path-2`, `path-3`, ... instead.
+@contextmanager
+def results_folder(path: Path, force: bool = False):
+    """Make the folder of a run, and hold it while the block runs: another command at the same time gets another one.
+
+    If it holds something already, or another command is at work in it, `path-2`, `path-3`, ... is made instead.
 
     Parameters
     ----------
@@ -28,30 +38,61 @@ def make_folder(path: Path, force: bool = False) -> Path:
     Raises
     ------
     click.UsageError
-        If it cannot be made: a file is in the way, there is no permission.
+        If it cannot be made: a file is in the way, there is no permission, and with `force` if another command is
+        writing there.
     """
-    chosen, number = path, 1
-    while not force and chosen.is_dir() and any(chosen.iterdir()):
+    number, chosen = 1, path
+    while (lock := _claim(chosen, force)) is None:
+        if force:
+            raise click.UsageError(f"--out {path}: another command is writing there; wait for it, or leave --force out")
         number += 1
         chosen = path.with_name(f"{path.name}-{number}")
     try:
-        chosen.mkdir(parents=True, exist_ok=True)
-        probe = chosen / FILES[0]
-        with probe.open("a", encoding="utf-8"):  # a run of an hour must not end with "permission denied"
+        if force:
+            for name in FILES:
+                (chosen / name).unlink(missing_ok=True)
+        yield chosen
+    finally:
+        lock.release()
+
+
+def _claim(folder: Path, force: bool):
+    """Lock a folder that is free; return None if it is not."""
+    from filelock import FileLock, Timeout
+
+    if not force and folder.is_dir() and _content(folder):
+        return None
+    check_writable("--out", folder)
+    lock = FileLock(folder / LOCK)  # goes with the process, however that ends; the file stays, and says nothing
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    if not force and _content(folder):  # another command was done there since
+        lock.release()
+        return None
+    return lock
+
+
+def _content(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.name != LOCK]
+
+
+def check_writable(option: str, folder: Path) -> None:
+    """Make a folder, and raise unless files can be written there: a run of an hour must not end with that."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
             pass
-        if probe.stat().st_size == 0:
-            probe.unlink()
     except OSError as error:
-        raise click.UsageError(f"--out {path}: cannot write there ({error.strerror or error})") from error
-    if force:
-        for name in FILES:
-            (chosen / name).unlink(missing_ok=True)
-    return chosen
+        raise click.UsageError(f"{option} {folder}: cannot write there ({error.strerror or error})") from error
 
 
 def write_json(path: Path, content) -> Path:
     """Write JSON that every reader accepts: what is not a finite number becomes null."""
-    path.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
+    os.replace(fresh, path)  # whoever looks sees all of it or none
     return path
 
 
@@ -82,7 +123,7 @@ def pipeline_step(trace) -> tuple[float, float]:
 
     The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
     """
-    from ..parallel.schedule import Action, actions_of
+    from ..parallel.pipeline.schedule import Action, actions_of
 
     mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)
     first = [i for i, (_, action) in enumerate(mine) if action == Action("F", 0, 0)]
@@ -109,7 +150,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
-    from ..parallel.schedule.traces import LANE
+    from ..parallel.pipeline.schedule.traces import LANE
     from ..trace import Trace
 
     metric = next(iter(histories.values())).metric

@@ -10,7 +10,7 @@ import click
 
 from .console import plain_errors, say
 from .options import parse_numbers
-from .output import make_folder, write_json
+from .output import results_folder, write_json
 from .progress import make_progress
 
 
@@ -65,7 +65,8 @@ def profile(models, batches, threads, seconds, products, out):
     """
     from .. import nn, viz
 
-    sweeps, folder, whole = {}, make_folder(out), True
+    folder = click.get_current_context().with_resource(results_folder(out))
+    sweeps, whole = {}, True
     with plain_errors(ValueError, TimeoutError):
         for name in models:
             try:

@@ -1,20 +1,24 @@
 """Training on ranks of any kind, for `distlearn train`: one call, one `Run` with history, trace and shares.
 
-run_training(place, settings) --> world of the right kind --> train_recorded on every rank --> Run
+run_training(place, settings, folder) --> world of the right kind --> train_recorded on every rank --> Run
 """
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
 import numpy as np
 
-from ..comm import Network, RankError, Roofline, SimWorld
+from ..comm import Network, RankError
+from ..sim import Roofline, SimWorld
 from ..trace import Trace
-from ..train import DivergedError, Result, Settings, train
+from ..train import DivergedError, History, Result, Settings, train
+from .output import PARTIAL, write_json
 from .progress import make_progress
 
 SPANS = 100_000
@@ -65,12 +69,15 @@ class Run:
         over ranks.
     dropped : int
         Spans that were not kept, because there were more than `SPANS`.
+    interrupted : bool
+        Whether Ctrl-C ended it; the history holds the epochs that were done.
     """
 
     place: Place
     result: Result
     trace: Trace
     dropped: int = 0
+    interrupted: bool = False
 
     @property
     def history(self):
@@ -98,7 +105,9 @@ class Kept(list):
             self.dropped += 1
 
 
-def train_recorded(comm, settings: Settings, trace: Trace | None = None, **saving) -> tuple[Result, int]:
+def train_recorded(
+    comm, settings: Settings, trace: Trace | None = None, folder: str | None = None, **saving
+) -> tuple[Result, int]:
     """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept.
 
     Parameters
@@ -107,6 +116,8 @@ def train_recorded(comm, settings: Settings, trace: Trace | None = None, **savin
     settings : Settings
     trace : Trace, optional
         Of all ranks, in a simulated world; by default each rank's clock has its own.
+    folder : str, optional
+        Where rank 0 writes down the epochs that are done, for whoever interrupts or kills the run.
     **saving
         For `train`: `checkpoints`, `every`, `resume`.
     """
@@ -116,8 +127,24 @@ def train_recorded(comm, settings: Settings, trace: Trace | None = None, **savin
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so in one line, not in twenty
-        result = train(comm, settings, **saving)
+        result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, **saving)
     return result, spans.dropped
+
+
+def _writer(folder: str | None):
+    """Return a function that writes a history into a folder; None without one."""
+    if folder is None:
+        return None
+    return lambda history: write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
+
+
+def _read_partial(folder: Path) -> History | None:
+    """Return the epochs that were done, if there is one."""
+    try:
+        found = json.loads((folder / PARTIAL).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return History.from_dicts(found["epochs"], found["losses"])
 
 
 def communication_share(trace: Trace) -> float:
@@ -154,19 +181,52 @@ def in_steps(spans) -> list:
     return kept
 
 
-def run_training(place: Place, settings: Settings) -> Run:
+def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
     """Train at a place.
+
+    Parameters
+    ----------
+    place : Place
+    settings : Settings
+    folder : Path
+        Of the results: the epochs that are done stand there while the run is under way.
+
+    Returns
+    -------
+    run : Run
+        None if Ctrl-C ended it before the first epoch was done.
 
     Raises
     ------
     click.ClickException
         If what was asked for cannot be done, or training diverged: one line.
     """
+    (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
-    with one_line_errors(place), closing(make_progress(place.label)) as progress:
-        results, trace = _RUNNERS[place.world](place, settings, progress)
-    (result, _), dropped = results[0], sum(n for _, n in results)
-    return Run(place, result, trace, dropped)
+    with one_line_errors(place), closing(make_progress(place.label)) as progress, blas_threads(place.threads):
+        with _WORLDS[place.world](place, progress) as world:
+            try:
+                results = _train(world, place, settings, str(folder.resolve()))
+            except KeyboardInterrupt:
+                history = _read_partial(folder)
+                return None if history is None else Run(place, Result(history, None), world.trace, interrupted=True)
+        (result, _), dropped = results[0], sum(n for _, n in results)
+        return Run(place, result, world.trace, dropped)
+
+
+def _train(world, place: Place, settings: Settings, folder: str) -> list:
+    """Train on the ranks of a world; return what `train_recorded` does, by rank."""
+    if isinstance(world, SimWorld):  # whose ranks share one trace
+        return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
+    if place.world != "engines" or not place.saving:
+        return world.run(train_recorded, settings, folder=folder, **place.saving)
+    from ..world import train_through_failures
+
+    run = train_through_failures(world, train_recorded, settings, folder=folder, **place.saving)
+    for restart in run.restarts:
+        click.echo(f"{restart}", err=True)
+    run.results[0][0].history.recoveries = run.restarts
+    return run.results
 
 
 @contextmanager
@@ -203,41 +263,26 @@ def blas_threads(n: int):
     return threadpool_limits(limits=n, user_api="blas") if n else nullcontext()
 
 
-def _run_local(place, settings, progress):
+def _local(place, progress):
     from ..world import LocalWorld
 
-    world = LocalWorld(report=throttled(progress))
-    with blas_threads(place.threads):
-        return world.run(train_recorded, settings, **place.saving), world.trace
+    return LocalWorld(report=throttled(progress))
 
 
-def _run_sim(place, settings, progress):
-    world = SimWorld(place.size, place.network, place.compute, report=throttled(progress))
-
-    def train_simulated(comm):
-        return train_recorded(comm, settings, world.trace, **place.saving)
-
-    with blas_threads(place.threads):
-        return world.run(train_simulated), world.trace
+def _sim(place, progress):
+    return SimWorld(place.size, place.network, place.compute, report=throttled(progress))
 
 
-def _run_engines(place, settings, progress):
-    from ..world import EngineWorld, train_through_failures
+def _engines(place, progress):
+    from ..world import EngineWorld
 
-    with EngineWorld(place.size, threads=place.threads, progress=progress) as world:
-        if not place.saving:
-            return world.run(train_recorded, settings), world.trace
-        run = train_through_failures(world, train_recorded, settings, **place.saving)
-    for restart in run.restarts:
-        click.echo(f"{restart}", err=True)
-    run.results[0][0].history.recoveries = run.restarts
-    return run.results, world.trace
+    return EngineWorld(place.size, threads=place.threads, progress=progress)
 
 
-def _run_mpi(place, settings, progress):
-    from .mpiexec import train_under_mpiexec
+def _mpi(place, progress):
+    from .mpiexec import Mpiexec
 
-    return train_under_mpiexec(place, settings, progress)
+    return Mpiexec(place.size, place.threads, progress)
 
 
-_RUNNERS = {"local": _run_local, "sim": _run_sim, "engines": _run_engines, "mpi": _run_mpi}
+_WORLDS = {"local": _local, "sim": _sim, "engines": _engines, "mpi": _mpi}

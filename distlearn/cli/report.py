@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..nn.metrics import format_metric, metric_title
 from ..train.program import learning_rate
 from .console import console, say
-from .output import draw, write_json
+from .output import PARTIAL, draw, write_json
 
 
 class Experiment(NamedTuple):
@@ -42,6 +42,7 @@ def report(runs, about: Experiment) -> None:
     histories = {run.place.label: run.history for run in runs}
     seconds = {run.place.size: run.history.last.seconds for run in runs}
     made += draw(folder, histories, largest.trace, seconds, largest.place.world == "sim")
+    (folder / PARTIAL).unlink(missing_ok=True)
     say(f"wrote {', '.join(path.name for path in made)} to {folder}")
 
 
@@ -99,6 +100,10 @@ def notes(runs, about: Experiment) -> list[str]:
     """Say what a reader must know to read the table rightly."""
     simulated = runs[-1].place.world == "sim"
     lines = _about_simulation(runs[-1].place) if simulated else _about_cores(runs, about.load)
+    if runs[-1].interrupted:
+        lines.append(
+            f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
+        )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")
     return lines + ([about.note] if about.note else [])
@@ -154,6 +159,7 @@ def as_dict(runs, rows, about: Experiment) -> dict:
                 "samples_per_second": run.history.samples_per_second,
                 "communication_share": run.share,
                 "spans_not_kept": run.dropped,
+                "interrupted": run.interrupted,
                 "epochs": run.history.as_dicts(),
                 "losses": run.history.losses,
             }

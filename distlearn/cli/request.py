@@ -50,7 +50,7 @@ def settings_of(options) -> Settings:
 
 def places_of(options, size, sizes) -> list:
     """Say where each of the runs happens."""
-    from ..comm import Roofline
+    from ..sim import Roofline
     from .ranks import Place
 
     if sizes and size is not None:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import click
 
-from ..comm import CommError, RankError, SimWorld
+from ..comm import CommError, RankError
+from ..sim import SimWorld
 from ..world import LocalWorld
 from .console import plain_errors, say
 from .options import WORLDS

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
-from ..parallel.schedule import SCHEDULES
+from ..parallel.pipeline.schedule import SCHEDULES
 from ..train import MODELS, STRATEGIES, Settings
-from .console import plain_errors
+from .console import plain_errors, say
 from .options import WORLDS, parse_numbers, parse_sizes, require_positive
-from .output import make_folder
+from .output import check_writable, results_folder
 from .presets import PRESETS, note_of
 from .request import check_data, folder_of, place_under_mpi, places_of, settings_of
 
 DEFAULT = Settings()
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as of shells."""
 
 
 def _preset(ctx, param, value):
@@ -139,7 +142,7 @@ def train(preset, size, sizes, out, force, **options):
 
     Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; of a pipeline
     also schedule.png, and with --sizes speedup.png. Every rank has --threads BLAS threads, and so has the sequential
-    run that speed-ups refer to.
+    run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that are done.
 
     With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result
     (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are started anew
@@ -157,6 +160,7 @@ def train(preset, size, sizes, out, force, **options):
     from ..world.launching import busy_cores
     from .applies import check_applies
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
+    from .ranks import run_training
     from .report import Experiment, report
 
     check_applies(click.get_current_context())
@@ -166,15 +170,26 @@ def train(preset, size, sizes, out, force, **options):
         ranks = mpi_size()
         places = [place_under_mpi(options, size, sizes, ranks)] if ranks else places_of(options, size, sizes)
         if mpi_rank() > 0:  # one of many under mpiexec: rank 0 looks at everything first and tells
-            train_as_rank(places[0], settings, None)
+            train_as_rank(places[0], settings, None, None)
             return
         dataset = check_data(settings, places)
-    folder = make_folder(folder_of(out, settings, places), force)
+    if options["checkpoint"] is not None:
+        check_writable("--checkpoint", options["checkpoint"])
+    folder = click.get_current_context().with_resource(results_folder(folder_of(out, settings, places), force))
     load = 0.0 if ranks else busy_cores()  # ranks that wait for this one are no other programs
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
-        train_as_rank(places[0], settings, lambda runs: report(runs, about))
+        train_as_rank(places[0], settings, folder, lambda runs: report(runs, about))
         return
-    from .ranks import run_training
-
-    report([run_training(place, settings) for place in places], about)
+    runs = []
+    for place in places:
+        runs.append(run_training(place, settings, folder))
+        if runs[-1] is None or runs[-1].interrupted:
+            break
+    done = [run for run in runs if run is not None]
+    if done:
+        report(done, about)
+    else:
+        say("interrupted in the first epoch: there is nothing to keep", err=True)
+    if len(done) < len(runs) or done[-1].interrupted:
+        sys.exit(INTERRUPTED)

@@ -1,22 +1,20 @@
-"""Communication between ranks: the protocol, collectives, the network model, the simulator and MPI.
+"""Communication between ranks: the protocol, collectives, the network model, MPI and NCCL.
 
 Nothing here knows of layers, models or optimizers.
 """
 
-from . import collectives, cost
+from . import collectives
 from .collectives import ALL_REDUCES, ring_all_reduce, shares
-from .compute import Free, Measured, Roofline
-from .failures import Failure, FailureSchedule, Loss
-from .fit import Fit
 from .mesh import Mesh, mesh
-from .network import HierarchicalNetwork, Network
-from .phantom import Phantom
+from .network import HierarchicalNetwork, Network, cost
+from .network.fit import Fit
 from .protocol import (
     ANY,
     CommError,
     CommTimeoutError,
     Communicator,
     CutOffError,
+    DeadlockError,
     FaultTolerant,
     PeerLostError,
     RankError,
@@ -32,22 +30,14 @@ __all__ = [
     "Communicator",
     "CutOffError",
     "DeadlockError",
-    "Failure",
-    "FailureSchedule",
     "FaultTolerant",
     "Fit",
-    "Free",
     "HierarchicalNetwork",
-    "Loss",
-    "Measured",
     "Mesh",
     "Network",
     "PeerLostError",
-    "Phantom",
     "RankError",
     "RevokedError",
-    "Roofline",
-    "SimWorld",
     "Work",
     "collectives",
     "cost",
@@ -55,11 +45,3 @@ __all__ = [
     "ring_all_reduce",
     "shares",
 ]
-
-
-def __getattr__(name):
-    if name in ("SimWorld", "DeadlockError"):
-        from . import sim
-
-        return getattr(sim, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,7 @@ class Mesh:
 
         Examples
         --------
-        >>> from distlearn.comm import SimWorld
+        >>> from distlearn.sim import SimWorld
         >>> SimWorld(8).run(lambda comm: mesh(comm, dp=2, pp=4).rank_at(pp=3))
         [3, 3, 3, 3, 7, 7, 7, 7]
         """
@@ -98,7 +98,7 @@ def mesh(comm, /, **axes: int) -> Mesh:
 
     Examples
     --------
-    >>> from distlearn.comm import SimWorld
+    >>> from distlearn.sim import SimWorld
     >>> def place(comm):
     ...     m = mesh(comm, dp=2, pp=-1)
     ...     return m.coordinates["dp"], m.coordinates["pp"], m.dp.size, m.pp.size

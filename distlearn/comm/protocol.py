@@ -28,6 +28,10 @@ class CommTimeoutError(CommError):
     """A rank waited longer for the others than it was told to."""
 
 
+class DeadlockError(CommError):
+    """Every rank waits for another, so nothing will ever happen again."""
+
+
 class RankError(CommError):
     """A rank raised, died or hung: the first one that did, named by `rank`.
 

@@ -20,15 +20,15 @@ input takes; barriers, __syncwarp and fences with atomics order accesses, locks 
 race. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
 kernels and barriers over the whole grid are refused with an explanation.
 
-A reader begins with `kernel.py`, then `emulator/checker.cpp`.
+A reader begins with `kernel.py`, then `emulator/runtime/checker.cpp`.
 """
 
 from distlearn.cuda.cards import CARDS, Card
 from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.findings import Finding
-from distlearn.cuda.graph import Captured, capture
+from distlearn.cuda.gpu.graph import Captured, capture
+from distlearn.cuda.gpu.nvrtc import CompileCheck, compile_check, has_nvrtc
 from distlearn.cuda.kernel import RawKernel
-from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
 from distlearn.cuda.report import Report, Site
 
 __all__ = [

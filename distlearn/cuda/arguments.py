@@ -10,12 +10,13 @@ import operator
 
 import numpy as np
 
-KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f"}
+KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
          "i4": "int", "u4": "unsigned", "i8": "long long", "u8": "unsigned long long", "b1": "bool", "h2": "half",
-         "v0": "void"}  # fmt: skip
+         "v0": "void", "c8": "complex<float>", "c16": "complex<double>", "w2": "bfloat16"}  # fmt: skip
 NUMPY = {"f4": "float32", "f8": "float64", "h2": "float16", "b1": "bool", "i1": "int8", "u1": "uint8", "i2": "int16",
-         "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64"}  # fmt: skip
+         "u2": "uint16", "i4": "int32", "u4": "uint32", "i8": "int64", "u8": "uint64", "c8": "complex64",
+         "c16": "complex128", "w2": "uint16"}  # fmt: skip
 
 
 def _whole(value, where: str) -> int:
@@ -145,7 +146,11 @@ def _check_array(where, code, array):
     elif letter == "v":
         fits = True
     else:
-        same = dtype.kind in KINDS[letter] or (size == 1 and dtype.kind in "iub")
+        same = (
+            dtype.kind in KINDS[letter]
+            or (size == 1 and dtype.kind in "iub")
+            or dtype.name == spell(code[1:].lstrip("k"))
+        )
         fits = dtype.itemsize == size and same
     if not fits:
         raise TypeError(f"{where}; got {_describe(array)}. The kernel would read its bytes as something else")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# In the order of `enum Kind` in emulator/findings.h.
+# In the order of `enum Kind` in emulator/runtime/findings.h.
 KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
-    "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash",
+    "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
 ]  # fmt: skip
+WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # what a card since Volta takes
+FIRST = {"divergent-barrier", "missing-lanes", "race"}  # the cause, where others follow from it
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH) = range(18)  # fmt: skip
+ CRASH, SAME_VALUE) = range(19)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
-PAST = ["read", "write", "atomic update", "read"]
+PAST = ["read", "written", "updated by an atomic", "read"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,13 @@ class Finding:
     ----------
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "exited-threads", "missing-lanes", "division-by-zero", "write-through-const", "misaligned", "infinite-loop",
-        "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash".
+        "missing-lanes", "division-by-zero", "write-through-const", "misaligned", "infinite-loop", "stack-overflow",
+        "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
+        (several threads write the same value to one place) or "uninitialised-local".
     line, column : int
         Where in the source (from 1; 0 is unknown).
+    file : str
+        The header it is in; empty for the source itself.
     array : str
         The array or variable it happened to; empty if it is none.
     thread, block : tuple of 3 int
@@ -41,8 +46,8 @@ class Finding:
         How often it happened.
     source : str
         The text of the line.
-    other_line, other_thread, other_block
-        The other side of a race.
+    other_line, other_file, other_source, other_thread, other_block
+        The other side of a race, of a barrier or of a warp operation.
     """
 
     kind: str
@@ -58,46 +63,90 @@ class Finding:
     other_line: int = 0
     other_thread: tuple = ()
     other_block: tuple = ()
+    file: str = ""
+    other_file: str = ""
+    other_source: str = ""
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether cards since Volta take it."""
+        return self.kind in WARNINGS
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        return place_in_words(self.line, self.file) if self.line else "launch"
+
+    @property
+    def shown_lines(self) -> list[str]:
+        """The text of its line; where two lines clash, of both, each after its number."""
+        mine, other = self.source.strip(), self.other_source.strip()
+        if not self.other_line or (self.other_line, self.other_file) == (self.line, self.file):
+            return [mine] if mine else []
+        pairs = sorted([(self.file, self.line, mine), (self.other_file, self.other_line, other)])
+        return [f"{line:4d} | {text}" for _, line, text in pairs]
 
     def __str__(self):
         times = f" ({self.count} times)" if self.count > 1 else ""
-        where = f"line {self.line}" if self.line else "launch"
-        text = f"{self.kind}, {where}: {self.message}{times}"
-        return text + (f"\n        {self.source.strip()}" if self.source.strip() else "")
+        text = f"{self.kind}, {self.where}: {self.message}{times}"
+        return "".join([text, *(f"\n        {line}" for line in self.shown_lines)])
 
 
-def describe(raw: dict, regions: list[dict], sites, lines: list[str]) -> Finding:
+def place_in_words(line: int, file: str) -> str:
+    """Return "line 3", or "line 3 of tile.cuh"."""
+    return f"line {line}" + (f" of {file}" if file else "")
+
+
+def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     """Turn one finding of the report into a `Finding`.
 
     Parameters
     ----------
     raw : dict
-        As `emulator/launch_io.h` wrote it.
+        As `emulator/runtime/launch_io.h` wrote it.
     regions, sites : list
         Arrays and places that its numbers stand for.
-    lines : list of str
+    code : DeviceCode
         The source.
     """
+    if _told_by_the_other_side(raw):
+        raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
+                     "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
+                     "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
     site, other = sites[raw["site"]], sites[raw["other_site"]]
     region = regions[raw["region"]] if raw["region"] >= 0 else None
+    (file, line), (other_file, other_line) = code.flat.place(site.line), code.flat.place(other.line)
     thread, block = tuple(raw["thread"]), tuple(raw["block"])
     who = f"thread {thread} of block {block}"
-    message = _message(raw, region, site, other, who)
     return Finding(
         kind=KINDS[raw["kind"]],
-        line=site.line,
+        line=line,
         column=site.column,
         array=region["name"] if region else "",
         thread=thread,
         block=block,
-        message=message,
+        message=_message(raw, region, place_in_words(other_line, other_file) if other_line else "", who),
         offset=raw["offset"],
         count=raw["count"],
-        source=lines[site.line - 1] if 0 < site.line <= len(lines) else "",
-        other_line=other.line,
+        source=line_of(code, site.line),
+        other_line=other_line,
         other_thread=tuple(raw["other_thread"]),
         other_block=tuple(raw["other_block"]),
+        file=file,
+        other_file=other_file,
+        other_source=line_of(code, other.line),
     )
+
+
+def line_of(code, line: int) -> str:
+    """Return the text of a line as compilers count them; empty for one that is not of the source."""
+    return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
+
+
+def _told_by_the_other_side(raw) -> bool:
+    """A read that another thread's write comes too late for is told where it is read: there the barrier is missing."""
+    late = raw["access"] in (1, 2) and raw["other_access"] in (0, 3)
+    return raw["kind"] in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS) and late and "later" not in raw
 
 
 def _element(raw, region) -> str:
@@ -122,7 +171,7 @@ def _ranges(mask: int) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def _message(raw, region, site, other, who) -> str:
+def _message(raw, region, other, who) -> str:
     kind, block, offset, extra = raw["kind"], tuple(raw["block"]), raw["offset"], raw["extra"]
     verb, they = VERBS[raw["access"]], tuple(raw["other_thread"])
     if kind == OUT_OF_BOUNDS:
@@ -135,15 +184,15 @@ def _message(raw, region, site, other, who) -> str:
         item, size = max(region["item"], 1), region["bytes"]
         has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
         return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
-    if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
-        missing = (
-            "blocks run in any order, so only atomics can share it"
-            if kind == RACE_BLOCKS
-            else "no barrier lies between"
-        )
-        rival = f"thread {they} of block {tuple(raw['other_block'])} at line {other.line}"
-        clash = f"the {PAST[raw['other_access']]} by {rival}"
-        return f"{who} {verb} {_element(raw, region)}, which clashes with {clash}: {missing}"
+    if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, SAME_VALUE):
+        if kind == RACE_BLOCKS:
+            why = "blocks run in any order, so only atomics can share it"
+            rival = f"thread {they} of block {tuple(raw['other_block'])}"
+        else:
+            why = "no barrier lies between" if kind != SAME_VALUE else "with the same value, so that nothing is lost"
+            rival = f"thread {they}"
+        past = PAST[raw["other_access"]] + (" later" if "later" in raw else "")
+        return f"{who} {verb} {_element(raw, region)}, {past} by {rival}, {other}: {why}"
     if kind == STUCK:
         lanes = int(raw["text"].split()[1], 16)
         why = (
@@ -151,7 +200,7 @@ def _message(raw, region, site, other, who) -> str:
             if lanes
             else "the lanes of its mask came for different things"
         )
-        tail = f"; others wait at line {other.line}" if other.line else ""
+        tail = f"; others wait at {other}" if other else ""
         return f"{who} waits at a warp operation for ever: {why}{tail}"
     if region is not None:
         return (
@@ -163,7 +212,7 @@ def _message(raw, region, site, other, who) -> str:
             }[kind]
         )
     return {
-        DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in line {other.line}",
+        DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in {other}",
         EXITED: f"{extra} threads of block {block} had returned before this barrier",
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
@@ -179,12 +228,34 @@ def _message(raw, region, site, other, who) -> str:
 
 
 def merge(findings: list[Finding]) -> list[Finding]:
-    """Put together what is one mistake: the same kind, line and array (`h[i] += 1` races as a read and as a write)."""
+    """Put together what is one mistake, and what is the cause of others first.
+
+    One mistake is: the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
+    arrays), and a missing barrier: all that is read at one line before others have written it.
+    """
     merged: dict[tuple, Finding] = {}
+    also: dict[tuple, list[str]] = {}
+    races = {(f.array, f.line, f.file) for f in findings if f.kind == "race"}
+    all_races = {(f.line, f.file) for f in findings if f.kind.startswith("race")}
     for f in findings:
-        key = (f.kind, f.array, *sorted((f.line, f.other_line)))
-        if key in merged:
-            merged[key] = replace(merged[key], count=merged[key].count + f.count)
-        else:
+        if f.kind == "same-value" and (f.line, f.file) in all_races:
+            continue  # not always the same, then
+        if f.kind == "uninitialised" and (f.array, f.line, f.file) in races:
+            continue  # read before it was written: the race says who writes it too late
+        lines = tuple(sorted([(f.file, f.line), (f.other_file, f.other_line)]))
+        key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
+        if key not in merged:
             merged[key] = f
-    return list(merged.values())
+            continue
+        first = merged[key]
+        merged[key] = replace(first, count=first.count + f.count)
+        known = also.setdefault(key, [])
+        if (
+            f.array != first.array
+            and (words := f"{f.array} with {place_in_words(f.other_line, f.other_file)}") not in known
+        ):
+            known.append(words)
+    for key, words in also.items():
+        if words:
+            merged[key] = replace(merged[key], message=f"{merged[key].message}; likewise {', '.join(words)}")
+    return sorted(merged.values(), key=lambda f: f.kind not in FIRST)

@@ -8,9 +8,11 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, fast, program, source, translate
-from distlearn.cuda.build import Build, build
-from distlearn.cuda.compilers import find_compiler
+from distlearn.cuda import arguments
+from distlearn.cuda.emulator import fast, program, translate
+from distlearn.cuda.emulator.build import Build, build, preprocessor
+from distlearn.cuda.emulator.compilers import find_compiler
+from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
@@ -75,9 +77,15 @@ class RawKernel:
         return find_compiler(self._compiler)
 
     @functools.cached_property
+    def device(self) -> DeviceCode:
+        """What of the source the emulated kernel needs."""
+        asked = preprocessor(self.options, self._compiler)
+        return device_code(self.code, self.name, self.options, asked)
+
+    @property
     def parameters(self) -> list[str]:
         """Names of the kernel's parameters."""
-        return source.parameter_names(self.code, self.name)
+        return self.device.parameters
 
     def _names(self, made: Build) -> list[str]:
         if len(self.parameters) == len(made.signature):
@@ -91,9 +99,7 @@ class RawKernel:
     def _builds(self):
         @functools.cache
         def made(checked):
-            source.refuse_unsupported(self.code)
-            _ = self.parameters  # finds a wrong kernel name before the compiler does
-            return build(self.code, self.name, self.compiler, checked=checked, options=self.options)
+            return build(self.device, self.name, self.compiler, checked=checked, options=self.options)
 
         return made
 
@@ -107,7 +113,7 @@ class RawKernel:
 
         In the checked build such variables begin afresh at every launch. Type and size are checked at the launch.
         """
-        declared = set(translate.global_names(self.code))
+        declared = set(translate.global_names(self.device.text))
         if name not in declared:
             raise KernelError(
                 f"the source has no __constant__ or __device__ variable {name!r}, only {sorted(declared)}"
@@ -178,7 +184,7 @@ class RawKernel:
         return report
 
     def _geometry(self, grid, block, shared_mem):
-        return arguments.geometry(grid, block, shared_mem, source.most_threads(self.code, self.name))
+        return arguments.geometry(grid, block, shared_mem, self.device.most_threads)
 
     def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
         grid, block, shared_mem = self._geometry(grid, block, shared_mem)
@@ -192,8 +198,8 @@ class RawKernel:
         if printed and raw is not None:
             sys.stdout.write(printed)
         return make_report(
-            raw, made.sites, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block, source=self.code,
-            shared_mem=shared_mem, printed=printed, code=code,
+            raw, made.sites, made.warnings, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block,
+            code_of=self.device, shared_mem=shared_mem, printed=printed, code=code,
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
@@ -225,6 +231,8 @@ class RawKernel:
         """Return the array module's (RawModule, function), compiled at the first launch."""
         if id(xp) not in self._on_gpu:
             names = (self.name,) if "<" in self.name or "::" in self.name else None
-            module = xp.RawModule(code=self.code, options=("--std=c++17", *self.options), name_expressions=names)
+            code = without_host_code(self.code, self.options, [self.name])
+            options = ("--std=c++17", *self.options, *card_options(self.code))
+            module = xp.RawModule(code=code, options=options, name_expressions=names)
             self._on_gpu[id(xp)] = module, module.get_function(self.name)
         return self._on_gpu[id(xp)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 
-from distlearn.cuda.source import lines_of
-
 GOOD, BAD = "#1b7837", "#b2182b"  # told apart in greyscale, too: the words say it as well
 
 
@@ -38,8 +36,9 @@ def verdict(site) -> tuple[str, bool]:
 
 def title(report) -> str:
     """Return the first line."""
-    n = len(report.errors)
+    n, m = len(report.errors), len(report.warnings)
     found = "no errors" if n == 0 else f"{n} error" + "s" * (n > 1)
+    found += f", {m} warning" + "s" * (m > 1) if m else ""
     return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
 
 
@@ -47,14 +46,16 @@ def to_text(report) -> str:
     """Return the report as plain text."""
     out = [title(report)]
     out += [f"  !! {error}" for error in report.errors]
+    out += [f"  !  warning: {warning}" for warning in report.warnings]
     if report.truncated:
         out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
     if report.sites:
         out.append(f"  {summary(report)}")
         width = max(len(s.array) for s in report.sites)
         for s in report.sites:
+            where = f"line {s.line:3d}" + f" {s.file}" * bool(s.file)
             out.append(
-                f"  line {s.line:3d}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
+                f"  {where}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
                 f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)[0]}"
             )
     return "\n".join(out)
@@ -64,28 +65,28 @@ def to_html(report) -> str:
     """Return the report as an HTML table."""
     colour = BAD if report.errors else GOOD
     out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
-    if report.errors:
+    if report.errors or report.warnings:
         out.append("<ul>")
-        for e in report.errors:
+        for e in [*report.errors, *report.warnings]:
             times = f" ({e.count} times)" if e.count > 1 else ""
-            where = f"line {e.line}" if e.line else "launch"
-            out.append(
-                f"<li><b>{e.kind}</b>, {where}: {html.escape(e.message)}{times}"
-                + (f"<br><code>{html.escape(e.source.strip())}</code>" if e.source.strip() else "")
-                + "</li>"
-            )
+            kind = f"warning: {e.kind}" if e.is_warning else e.kind
+            shown = "".join(f"<br><code>{html.escape(line)}</code>" for line in e.shown_lines)
+            out.append(f"<li><b>{kind}</b>, {e.where}: {html.escape(e.message)}{times}{shown}</li>")
         out.append("</ul>")
     if report.sites:
-        lines = lines_of(report.source)
         heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
         out.append(f"<p>{html.escape(summary(report))}</p><table><thead><tr>")
         out += [f'<th style="text-align:left">{h}</th>' for h in heads]
         out.append("</tr></thead><tbody>")
         for s in report.sites:
-            text = lines[s.line - 1].strip() if 0 < s.line <= len(lines) else ""
-            text = text if len(text) <= 60 else text[:59] + "…"
+            text = s.source.strip() if len(s.source.strip()) <= 60 else s.source.strip()[:59] + "…"
             words, good = verdict(s)
-            cells = [s.line, f"<code>{html.escape(text)}</code>", s.access, f"{html.escape(s.array)} ({s.space})"]
+            cells = [
+                f"{s.line} {s.file}".strip(),
+                f"<code>{html.escape(text)}</code>",
+                s.access,
+                f"{html.escape(s.array)} ({s.space})",
+            ]
             cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
             style = ' style="text-align:left"'
             row = "".join(f"<td{style}>{c}</td>" for c in cells)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from distlearn.cuda.findings import Finding, describe, merge
-from distlearn.cuda.source import lines_of
+from distlearn.cuda.findings import Finding, describe, line_of, merge
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
 SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more
@@ -21,6 +20,10 @@ class Site:
     ----------
     line, column : int
         Where in the source.
+    file : str
+        The header it is in; empty for the source itself.
+    source : str
+        The text of the line.
     access : str
         "read", "write" or "atomic".
     array : str
@@ -53,6 +56,8 @@ class Site:
     wavefronts: int = 0
     ideal_wavefronts: int = 0
     worst_conflict: int = 1
+    file: str = ""
+    source: str = ""
 
     @property
     def sectors_per_request(self) -> float:
@@ -90,6 +95,9 @@ class Report:
     grid, block : tuple of 3 int
     errors : list of Finding
         What is wrong, each with its line, thread and block. Empty for a correct kernel.
+    warnings : list of Finding
+        What cards since Volta take, but mostly is not meant: threads that are gone at a barrier, one place that several
+        threads write with the same value, local variables that are perhaps read before they are written.
     sites : list of Site
         Memory accesses by line.
     flops : int
@@ -113,6 +121,7 @@ class Report:
     grid: tuple
     block: tuple
     errors: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     flops: int = 0
     accesses: int = 0
@@ -168,19 +177,31 @@ class Report:
 
 
 def make_report(
-    raw: dict | None, build_sites, *, kernel, compiler, grid, block, source, shared_mem, printed, code
+    raw: dict | None,
+    build_sites,
+    warned,
+    *,
+    kernel,
+    compiler,
+    grid,
+    block,
+    code_of,
+    shared_mem,
+    printed,
+    code,
 ) -> Report:
-    """Make a `Report` of what the program wrote (None: it died without a word)."""
-    report = Report(kernel, compiler, grid, block, source=source, printed=printed)
+    """Make a `Report` of what the program wrote (None: it died without a word) and what the compiler warned of."""
+    report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
     if raw is None:
         why = "did not answer in time and was ended" if code == -1 else f"ended with code {code} and without a report"
         kind = "infinite-loop" if code == -1 else "crash"
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report
-    lines = lines_of(source)
     regions = raw["regions"]
-    report.errors = merge([describe(f, regions, build_sites, lines) for f in raw["findings"]])
-    report.sites = _sites(raw, regions, build_sites)
+    found = merge([describe(f, regions, build_sites, code_of) for f in raw["findings"]])
+    report.errors = [f for f in found if not f.is_warning]
+    report.warnings = [*(_uninitialised(code_of, *w) for w in warned), *(f for f in found if f.is_warning)]
+    report.sites = _sites(raw, regions, build_sites, code_of)
     report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
     issued = sum(n for _, n, _, _ in raw["blocks"])
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
@@ -188,6 +209,11 @@ def make_report(
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
     report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report
+
+
+def _uninitialised(code, line, column, message) -> Finding:
+    file, number = code.flat.place(line)
+    return Finding("uninitialised-local", number, column, "", (), (), message, source=line_of(code, line), file=file)
 
 
 def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:
@@ -202,17 +228,18 @@ def _too_much_shared(nbytes: int, dynamic: int) -> list[Finding]:
     return [Finding("shared-memory-limit", 0, 0, "", (0, 0, 0), (0, 0, 0), message + advice)]
 
 
-def _sites(raw, regions, build_sites) -> list[Site]:
+def _sites(raw, regions, build_sites, code) -> list[Site]:
     merged: dict[tuple, Site] = {}
     for t in raw["traffic"]:
         place, region = build_sites[t["site"]], regions[t["region"]]
         access = ACCESSES[t["access"]]
         key = (place.line, region["name"], access, t["size"])
-        site = merged.setdefault(
-            key, Site(place.line, place.column, access, region["name"], SPACES[region["space"]], t["size"])
-        )
+        file, line = code.flat.place(place.line)
+        space = SPACES[region["space"]]
+        site = merged.setdefault(key, Site(line, place.column, access, region["name"], space, t["size"], file=file,
+                                          source=line_of(code, place.line)))  # fmt: skip
         site.column = min(site.column, place.column) or place.column
         for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
             setattr(site, name, getattr(site, name) + t[name])
         site.worst_conflict = max(site.worst_conflict, t["worst"])
-    return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.line, s.array, s.access, s.size))
+    return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.file, s.line, s.array, s.access, s.size))

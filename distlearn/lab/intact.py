@@ -19,7 +19,14 @@ import types
 import numpy as np
 
 TOOLS = ("numpy.linalg", "numpy.random", "distlearn.lab", "distlearn.nn", "distlearn.optim", "distlearn.data")
-TOOLS += ("distlearn.comm", "distlearn.parallel", "distlearn.train", "distlearn.cuda", "distlearn.trace")
+TOOLS += (
+    "distlearn.comm",
+    "distlearn.sim",
+    "distlearn.parallel",
+    "distlearn.train",
+    "distlearn.cuda",
+    "distlearn.trace",
+)
 TOOLS += ("matplotlib.pyplot",)
 """Loaded before anything is remembered: what checks use, and what takes long in the setup of every lab."""
 OWNERS = ("builtins", "math", "numpy", "distlearn")

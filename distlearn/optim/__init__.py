@@ -5,12 +5,12 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .clip import clip_by_norm, clip_by_value, global_norm
-from .mixed import MixedPrecision
+from .clipping import clip_by_norm, clip_by_value, global_norm
+from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .optimizer import Optimizer
-from .plan import PLANS, Constant, Cosine, StepDecay, WarmUp, scaled_lr
 from .rule import Rule
+from .schedules import LR_SCHEDULES, Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
 RULES = {
     "sgd": SGD,
@@ -27,7 +27,7 @@ RULES = {
 
 __all__ = [
     "LARS",
-    "PLANS",
+    "LR_SCHEDULES",
     "RULES",
     "SGD",
     "Adadelta",

@@ -1,76 +1,159 @@
-"""The optimizer: applies a rule to a model's parameters."""
+"""The optimizer: applies rules to a model's parameters, group by group."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Literal
 
 from ..nn.layer import Param
-from .clip import clip_by_norm
-from .plan import as_plan
-from .rule import Rule, apply, memory_of
+from .clipping import clip_by_norm, global_norm
+from .rule import Rule, apply, memory_of, needs_whole
+from .schedules import as_schedule
+
+Scope = Literal["element", "parameter", "model"]
+SCOPES = ("element", "parameter", "model")
 
 
-def check_clip_norm(what: str, clip_norm) -> None:
-    """Raise unless a length that gradients are cut to makes sense."""
-    if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
+@dataclass
+class ParamGroup:
+    """Parameters that share a rule and a learning rate."""
+
+    params: list[Param]
+    rule: Rule
+    lr: Callable[[int], float]
 
 
 class Optimizer:
-    """Applies a rule to a list of parameters.
+    """Applies a rule to a list of parameters, or a rule to each of several groups of them.
 
     Parameters
     ----------
-    params : iterable of Param
-        Frozen ones are left alone.
+    params : iterable of Param, or list of dict
+        Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. What else
+        it may hold is "rule", and the hyperparameters of the rule; what it leaves out is as for all groups.
     rule : Rule
     lr : float or callable
-        Learning rate, or a plan: a function of the step (from 0) that returns one.
+        Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
-        Shorten the gradients to this length before every step (see `clip_by_norm`).
+        Shorten the gradients, all groups as one vector, to this length before every step (see `clip_by_norm`).
+
+    Attributes
+    ----------
+    groups : list of ParamGroup
+    params : list of Param
+        Those of all groups, one after another.
+    states : list
+        What `rule.init` made for each of `params`: the only place for a subclass to keep memory of its own.
+    steps : int
+        Steps done.
+    scope : {"element", "parameter", "model"}, optional
+        Class attribute of a subclass with a `step` of its own: how much that must see at once. If it treats every
+        element by itself, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
+        by itself, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
+    norm : callable
+        `norm(params) -> float`: the length of all gradients; a strategy whose ranks have parts of them replaces it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from distlearn.optim import SGD
-    >>> w = Param(np.array([1.0]))
-    >>> w.grad[:] = 2.0
-    >>> Optimizer([w], SGD(), lr=0.1).step()
-    >>> float(w.data[0])
-    0.8
+    >>> w, b = Param(np.array([1.0])), Param(np.array([1.0]))
+    >>> w.grad[:] = b.grad[:] = 2.0
+    >>> Optimizer([{"params": [w], "weight_decay": 0.5}, {"params": [b]}], SGD(), lr=0.1).step()
+    >>> float(w.data[0]), float(b.data[0])
+    (0.75, 0.8)
     """
+
+    scope: Scope | None = None
 
     def __init__(
         self,
-        params: Iterable[Param],
+        params: Iterable[Param] | Iterable[dict[str, Any]],
         rule: Rule,
         lr: float | Callable[[int], float],
         *,
         clip_norm: float | None = None,
     ):
-        check_clip_norm("Optimizer", clip_norm)
-        self.params = [p for p in params if not p.frozen]
-        self.rule = rule
-        self.lr = as_plan(lr, "Optimizer")
-        self.clip_norm = clip_norm
-        self.states = [rule.init(p.data) for p in self.params]
+        what = type(self).__name__
+        if not (hasattr(rule, "init") and hasattr(rule, "update")) or isinstance(rule, type):
+            raise TypeError(f"{what}: rule is {rule!r}, expected a rule, such as Momentum()")
+        if clip_norm is not None and not clip_norm > 0:
+            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
+        self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
+        self.groups = _groups(params, rule, self.lr, what)
+        self.params = [p for group in self.groups for p in group.params]
+        self.states = [group.rule.init(p.data) for group in self.groups for p in group.params]
         self.steps = 0
+        self.norm = global_norm
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.rule}, {self.lr}, {len(self.params)} parameters, {self.steps} steps done)"
+        groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
+        size = f"{len(self.params)} parameters{groups}"
+        return f"{type(self).__name__}({self.rule}, {self.lr}, {size}, {self.steps} steps done)"
+
+    @property
+    def weights(self) -> list[Param]:
+        """What the rules work on: `params`, or full-precision copies of them."""
+        return self.params
+
+    @property
+    def needed_scope(self) -> Scope:
+        """How much a step must see at once: single elements, whole parameters, or the whole model."""
+        mine = self.scope or ("element" if type(self).step is Optimizer.step else "model")
+        return max(mine, "parameter" if any(needs_whole(g.rule) for g in self.groups) else "element", key=SCOPES.index)
 
     def step(self) -> None:
         """Update every parameter from its gradient."""
         if self.clip_norm is not None:
-            clip_by_norm(self.params, self.clip_norm)
-        lr = self.lr(self.steps)
-        for p, state in zip(self.params, self.states, strict=True):
-            apply(self.rule, p.data, p.grad, state, lr, self.steps)
+            clip_by_norm(self.weights, self.clip_norm, self.norm)
+        pairs = iter(zip(self.weights, self.states, strict=True))
+        for group in self.groups:
+            lr = group.lr(self.steps)
+            for _ in group.params:
+                w, state = next(pairs)
+                apply(group.rule, w.data, w.grad, state, lr, self.steps)
         self.steps += 1
 
+    def scaled(self, loss):
+        """Return the loss to train with; here the loss as it is (`MixedPrecision` scales it)."""
+        return loss
+
+    def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
+        """Return an optimizer like this one, for what one rank has of its parameters.
+
+        Parameters
+        ----------
+        params_of_groups : list of list of Param
+            By group. Of parameters that are this optimizer's, the states are shared; for others they are made anew.
+        """
+        state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
+        made = copy.copy(self)
+        made.groups = [
+            ParamGroup(list(params), group.rule, group.lr)
+            for group, params in zip(self.groups, params_of_groups, strict=True)
+        ]
+        made.params = [p for group in made.groups for p in group.params]
+        made.states = [
+            state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
+            for group in made.groups
+            for p in group.params
+        ]
+        return made
+
     def cost(self) -> tuple[int, int]:
-        """Return what a step computes and moves: (flops, bytes); see `update_cost`."""
-        return update_cost(self.params, self.states)
+        """Return what a step computes and moves: (flops, bytes).
+
+        Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
+        weights and memory are read and written.
+        """
+        flops = nbytes = 0
+        for w, state in zip(self.weights, self.states, strict=True):
+            arrays = 1 + len(memory_of(state))
+            flops += 2 * arrays * w.size
+            nbytes += (1 + 2 * arrays) * w.nbytes
+        return flops, nbytes
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
@@ -78,15 +161,38 @@ class Optimizer:
             p.zero_grad()
 
 
-def update_cost(params: list[Param], states: list) -> tuple[int, int]:
-    """Return what a rule computes and moves for some parameters: (flops, bytes).
+def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
+    """Make groups of what a user gives; a plain list is one group."""
+    params = list(params)
+    if not params:
+        raise ValueError(f"{what}: the list of parameters is empty, so that nothing would be trained")
+    if not any(isinstance(entry, dict) for entry in params):
+        params = [{"params": params}]
+    if not all(isinstance(entry, dict) for entry in params):
+        raise TypeError(f"{what}: expected either parameters or groups of them (dicts), got a mixture")
+    groups = [_group(i, dict(entry), rule, lr, what) for i, entry in enumerate(params)]
+    seen = set()
+    for p in (p for group in groups for p in group.params):
+        if id(p) in seen:
+            raise ValueError(f"{what}: parameter {p.name!r} is in the list twice: it would be updated twice")
+        seen.add(id(p))
+    return groups
 
-    Per parameter a multiply-add for the weight and one for each array of the rule's memory; gradients are read,
-    weights and memory are read and written.
-    """
-    flops = nbytes = 0
-    for p, state in zip(params, states, strict=True):
-        arrays = 1 + len(memory_of(state))
-        flops += 2 * arrays * p.size
-        nbytes += (1 + 2 * arrays) * p.nbytes
-    return flops, nbytes
+
+def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
+    where = f"{what}: group {i}"
+    if "params" not in entry:
+        raise ValueError(f"{where} has no 'params', only {', '.join(map(repr, entry)) or 'nothing'}")
+    params = entry.pop("params")
+    params = [params] if isinstance(params, Param) else list(params)
+    for p in params:
+        if not isinstance(p, Param):
+            raise TypeError(f"{what}: expected a Param, got a {type(p).__name__}")
+    lr = as_schedule(entry.pop("lr"), where) if "lr" in entry else lr
+    rule = entry.pop("rule", rule)
+    known = [f.name for f in fields(rule)] if is_dataclass(rule) else []
+    for name in entry:
+        if name not in known:
+            has = ", ".join(map(repr, known)) or "no hyperparameters that a group could set"
+            raise ValueError(f"{where} has {name!r}; beside 'params', 'lr' and 'rule', {type(rule).__name__} has {has}")
+    return ParamGroup([p for p in params if not p.frozen], replace(rule, **entry) if entry else rule, lr)

@@ -16,7 +16,7 @@ SETTLE = 64
 class Rule(Protocol):
     """An optimizer's formula for one array.
 
-    A rule may say `whole = True`: it must see a parameter as a whole, because it uses more than one element at a time.
+    A rule that uses more than one element at a time says `whole = True`: it must see a parameter as a whole.
     """
 
     def init(self, data) -> Any:
@@ -24,6 +24,11 @@ class Rule(Protocol):
 
     def update(self, data, grad, state, lr: float, step: int) -> None:
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""
+
+
+def needs_whole(rule: Rule) -> bool:
+    """Say whether a rule must see whole parameters."""
+    return getattr(rule, "whole", False)  # a rule that a user wrote need not say that it does not
 
 
 def memory_of(state) -> tuple:
@@ -36,7 +41,7 @@ def pieces(rule, data, grad, state):
 
     A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     """
-    cut = isinstance(data, np.ndarray) and data.size > 2 * PIECE and not getattr(rule, "whole", False)
+    cut = isinstance(data, np.ndarray) and data.size > 2 * PIECE and not needs_whole(rule)
     arrays = [data, grad, *memory_of(state)]
     if not cut or not all(a.flags.c_contiguous for a in arrays):
         yield data, grad, state

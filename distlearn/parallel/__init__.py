@@ -1,31 +1,40 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
-from .base import Replicated, Serial, Strategy, params_on_root
-from .bucket import Bucket, group_params, make_buckets
-from .checkpoint import CheckpointStore, CheckpointWarning
-from .checkpoint_file import Checkpoint, CheckpointError
-from .codecs import FP16, Codec, Int8, OneBit, TopK
-from .compress import CompressedAllReduce
-from .data import DataParallel, micro_batches
-from .easgd import EASGD
+from .asynchronous.easgd import EASGD
+from .asynchronous.hogwild import Hogwild
+from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
+from .checkpoint.file import Checkpoint, CheckpointError
+from .checkpoint.interval import daly_interval, expected_time, system_mtbf, young_interval
+from .checkpoint.interval_study import IntervalStudy, simulate_run, study_intervals
+from .checkpoint.store import CheckpointStore, CheckpointWarning
+from .data.bucket import Bucket, group_params, make_buckets
+from .data.codecs import FP16, Codec, Int8, OneBit, TopK
+from .data.compression import CompressedAllReduce
+from .data.data_parallel import DataParallel, micro_batches
+from .data.local_sgd import LocalSGD
+from .data.naive import NaiveDataParallel
+from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery
-from .hogwild import Hogwild
 from .hybrid import Hybrid
-from .interval import daly_interval, expected_time, system_mtbf, young_interval
-from .interval_study import IntervalStudy, simulate_run, study_intervals
-from .local_sgd import LocalSGD
-from .naive import NaiveDataParallel
-from .param_server import ParameterServer, asp, backup, bsp, softsync, ssp
-from .pipeline import Pipeline
-from .pipeline_async import PipeDream
+from .pipeline.pipedream import PipeDream
+from .pipeline.pipeline import Pipeline
+from .pipeline.schedule import (
+    Action,
+    Schedule,
+    check_schedule,
+    gpipe,
+    interleaved,
+    make_schedule,
+    one_f_one_b,
+    pipedream,
+)
+from .pipeline.stages import balance, layer_costs
 from .planning import Layout, Plan, plan
-from .replicas import Drift, ReplicaError, check_replicas
-from .schedule import Action, Schedule, check_schedule, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
-from .stages import balance, layer_costs
+from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, account, parallelize
-from .weird_trick import OneWeirdTrick
-from .zero import ZeRO
-from .zero_memory import Memory, model_state_bytes
+from .tensor.one_weird_trick import OneWeirdTrick
+from .zero.memory import Memory, model_state_bytes
+from .zero.strategy import ZeRO
 
 __all__ = [
     "EASGD",

@@ -15,9 +15,9 @@ import numpy as np
 from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
 from ..data import Batch, shard
 from ..trace import Clock
-from .base import params_on_root
-from .data import DataParallel
-from .state import copies, counters, generators, live_arrays, put, set_counters
+from .checkpoint.state import copies, counters, generators, live_arrays, put, set_counters
+from .data.data_parallel import DataParallel
+from .strategy import adopt, params_on_root
 
 LOST = (PeerLostError, RevokedError)
 
@@ -95,7 +95,8 @@ class ElasticDataParallel:
     Examples
     --------
     >>> from distlearn import data, nn, optim
-    >>> from distlearn.comm import Failure, Network, Roofline, SimWorld
+    >>> from distlearn.sim import Failure, Roofline, SimWorld
+    >>> from distlearn.comm import Network
     >>> from distlearn.train import fit
     >>> digits = data.load("digits")
     >>> def program(comm):
@@ -113,6 +114,7 @@ class ElasticDataParallel:
     checkpointable = True
 
     def __init__(self, comm, model, loss, optimizer, **options):
+        adopt(self, model, loss, optimizer)
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
         self.clock: Clock = comm.clock
         self.members = list(range(comm.size))

@@ -14,30 +14,27 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
-from ..data import Batch
 from ..nn import Sequential
-from ..nn.layer import Param
-from .base import share_params
-from .codecs import Codec
-from .data import DataParallel
-from .pipeline import Pipeline
-from .stages import layer_costs
-from .state import copies
+from .checkpoint.state import copies
+from .data.codecs import Codec
+from .data.reducer import GradientReducer
+from .pipeline.pipeline import Pipeline
+from .pipeline.stages import layer_costs
+from .strategy import adopt, share_params, summed_norm, update
 from .tensor import (
     DealtState,
     Place,
     parallelize,
-    part_optimizer,
     places_of,
     put_together,
     state_places,
-    summed_length,
+    sub_optimizer,
 )
 
 
-class Hybrid(DealtState, DataParallel):
-    r"""Data, pipeline and tensor parallelism at once: a `DataParallel` whose model is a `Pipeline` of tensor-parallel
-    stages.
+class Hybrid(DealtState):
+    r"""Data, pipeline and tensor parallelism at once: gradients of a `Pipeline` of tensor-parallel stages, summed over
+    its copies.
 
     The layers are dealt along tp (`parallelize`), then cut into stages along pp, and the gradients of what a rank holds
     are summed along dp, bucket by bucket while the last micro-batch's backward goes on. With axes of length 1 it is any
@@ -52,7 +49,7 @@ class Hybrid(DealtState, DataParallel):
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     optimizer : Optimizer
-        Says which rule, learning rate and clipping; it is made anew for this rank's parameters.
+        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     dp, pp, tp : int
         Lengths of the axes; their product is the number of ranks, and one of them may be -1: what is left.
     schedule : str, callable, list or Schedule
@@ -106,12 +103,13 @@ class Hybrid(DealtState, DataParallel):
         overlap: bool = True,
         compress: Codec | None = None,
     ):
+        adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
         self.names = [p.name for p in model.params]
         model = parallelize(model, self.mesh.tp)
         self._param_places = places_of(model)
-        optimizer = part_optimizer(optimizer, model, self.mesh.tp)
+        optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
             model,
@@ -122,11 +120,22 @@ class Hybrid(DealtState, DataParallel):
             stages=self._costs(model, shape) if stages is None else stages,
         )
         self.pipeline.alone = comm.size == self.mesh.pp.size
-        self.pipeline.optimizer.total = self._norm
-        self._nothing = [] if any(not p.frozen for p in self.pipeline.params) else [_empty_like(model)]
-        held = _Held(self.pipeline.params + self._nothing, self.pipeline.model.children)
-        options = {"cap_bytes": cap_bytes, "overlap": overlap, "compress": compress}
-        super().__init__(self.mesh.dp, held, loss, self.pipeline.optimizer, **options)
+        self.pipeline.optimizer.norm = self._norm
+        self.comm, self.loss, self.optimizer = self.mesh.dp, loss, self.pipeline.optimizer
+        self.rank, self.size, self.clock = self.mesh.dp.rank, self.mesh.dp.size, comm.clock
+        self.reducer = GradientReducer(
+            self.mesh.dp,
+            self.pipeline.params,
+            cap_bytes=cap_bytes,
+            overlap=overlap,
+            compress=compress,
+            kind=self._held_by,
+        )
+
+    @property
+    def model(self):
+        """What this rank holds, for looking at: its stages, one after another."""
+        return self.pipeline.model
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the rank along tp that has most to do, so that all cut alike."""
@@ -136,31 +145,45 @@ class Hybrid(DealtState, DataParallel):
         costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
-    def _encoded_with(self, param):
+    def _held_by(self, param):
         """Return who holds a parameter: a code depends on all that is in it, so what ranks share is encoded apart.
 
         Neighbours along tp have the same ones of their stage, stages the same ones that they are tied by.
         """
         return param.name in self._param_places, self.pipeline.ranks_with(param)
 
-    def _learn(self, x, y, n, on_grad=None):
-        last, held_back = self.buckets[-1], list(self._nothing)
+    def step(self, batch) -> float:
+        """Train on this rank's part of the batch; return the loss of the global one."""
+        reducer, held_back = self.reducer, []
+        reducer.clear()
 
-        def start(p):  # the last bucket waits for the loss, which the pipeline knows when all is done
-            held_back.append(p) if self._bucket_of.get(id(p)) is last else on_grad(p)
+        def on_grad(p):  # the last bucket waits for the loss, which the pipeline knows when all is done
+            held_back.append(p) if reducer.waits_for_loss(p) else reducer.on_grad(p)
 
-        self._loss[0] += self.pipeline.accumulate(Batch(x, y, n), start)
+        reducer.loss[0] += self.pipeline.accumulate(batch, on_grad)
         for p in held_back:
-            on_grad(p)
+            reducer.on_grad(p)
+        loss = reducer.finish()
+        update(self.optimizer, self.clock)
+        return loss
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
         mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._param_places]
-        return summed_length(mine, [self.mesh.pp, self.mesh.tp], self.buckets[-1].flat)
+        return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.loss)
 
     def predict(self, x):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
+
+    def total(self, values):
+        """Return the small array `values` summed over the copies of the model."""
+        return self.mesh.dp.all_reduce(values)
+
+    @property
+    def generators(self) -> list:
+        """The random number generators of this rank's codecs."""
+        return self.reducer.generators
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
@@ -184,7 +207,7 @@ class Hybrid(DealtState, DataParallel):
 
         With error feedback, what the ranks have left out, too (see `DataParallel.gather_state`).
         """
-        by_rank, total = self._residuals.by_rank(self.world), self._residuals.total()
+        by_rank, total = self.reducer.residuals.by_rank(self.world), self.reducer.residuals.total()
         if self.mesh.dp.rank:
             return None
         live = copies(self.own_state() | total)
@@ -196,7 +219,7 @@ class Hybrid(DealtState, DataParallel):
     def put_state(self, arrays: dict) -> None:
         """Take this rank's part of a state; nothing is changed if it is that of another model."""
         super().put_state(arrays)
-        self._residuals.put(arrays, self.world.rank, self._cut)
+        self.reducer.residuals.put(arrays, self.world.rank, self._cut)
 
     def _cut(self, name: str, array):
         """Return what this rank has of a whole parameter."""
@@ -209,16 +232,3 @@ class Hybrid(DealtState, DataParallel):
             return None
         arrays = self.pipeline.gather_params()
         return None if arrays is None else put_together(arrays, self._param_places, self.mesh.tp, self.names)
-
-
-class _Held:
-    """What `DataParallel` asks of a model: its parameters, and the layers to walk through."""
-
-    def __init__(self, params, children):
-        self.params, self.children = params, children
-
-
-def _empty_like(model) -> Param:
-    """A parameter of no elements, so that a stage without parameters has a bucket that carries the loss."""
-    like = model.params[0].data
-    return Param(get_xp(like).empty(0, like.dtype), "nothing")

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm import Phantom
 from ..nn.container import Sequential, in_running_order
 from ..nn.layer import Layer, Param, move, walk
-from .codecs import Codec
+from ..sim import Phantom
+from .data.codecs import Codec
 from .tensor import TensorLayer
 
 

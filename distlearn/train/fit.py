@@ -9,6 +9,7 @@ import numpy as np
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
 from ..nn.metrics import make_metric
+from ..parallel.checkpoint.fingerprint import data_fingerprint
 from .history import History, Progress
 from .saving import Saving
 
@@ -61,6 +62,7 @@ def fit(
     evaluate_every: int = 1,
     metric=None,
     report=None,
+    on_epoch=None,
     checkpoints=None,
     every: int = 0,
     resume: bool = False,
@@ -83,6 +85,8 @@ def fit(
         By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
+    on_epoch : callable, optional
+        `on_epoch(history)` on every rank after every epoch.
     checkpoints : CheckpointStore, optional
         Where to save the run's state.
     every : int
@@ -108,8 +112,7 @@ def fit(
     total, now = epochs * len(batches), Progress()
     saving = None
     if checkpoints is not None:
-        run = {"data": dataset.name, "samples": len(dataset.x_train), "batch_size": batch_size, "seed": seed}
-        saving = Saving(checkpoints, every, strategy, run)
+        saving = Saving(checkpoints, every, strategy, data_fingerprint(dataset, batch_size, seed))
         now = saving.begin(resume)
     while now.epoch < epochs:
         began = strategy.clock.now()
@@ -129,6 +132,8 @@ def fit(
         if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
             values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
         now.end_epoch(metric.name, values)
+        if on_epoch is not None:
+            on_epoch(now.history)
     now.history.recoveries = list(getattr(strategy, "recoveries", ()))
     return now.history
 

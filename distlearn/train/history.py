@@ -127,6 +127,11 @@ class History:
         """Epochs as dictionaries, ready for JSON or a table."""
         return [e.as_dict() for e in self.epochs]
 
+    @classmethod
+    def from_dicts(cls, epochs: list[dict], losses) -> History:
+        """Make it again from `as_dicts()` and the losses of the steps."""
+        return cls([Epoch.from_dict(e) for e in epochs], [float(loss) for loss in losses])
+
 
 @dataclass
 class Progress:
@@ -178,5 +183,5 @@ class Progress:
     def from_dict(cls, numbers: dict, losses) -> Progress:
         """Make it again from `as_dict()` and the losses."""
         numbers = dict(numbers)
-        history = History([Epoch.from_dict(e) for e in numbers.pop("epochs")], [float(x) for x in losses])
+        history = History.from_dicts(numbers.pop("epochs"), losses)
         return cls(**numbers, history=history)

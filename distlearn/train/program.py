@@ -110,7 +110,9 @@ def build(comm, settings: Settings, dataset):
     return STRATEGIES[settings.strategy](recipe)
 
 
-def train(comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool = False) -> Result | None:
+def train(
+    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool = False, on_epoch=None
+) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
     Parameters
@@ -123,6 +125,8 @@ def train(comm, settings: Settings, checkpoints=None, *, every: int = 0, resume:
         Save after every so many steps, and after the last one.
     resume : bool
         Go on from the newest checkpoint, if there is one.
+    on_epoch : callable, optional
+        `on_epoch(history)` on every rank after every epoch.
 
     Returns
     -------
@@ -145,6 +149,7 @@ def train(comm, settings: Settings, checkpoints=None, *, every: int = 0, resume:
             seed=settings.seed,
             evaluate_every=settings.evaluate_every,
             report=comm.report,
+            on_epoch=on_epoch,
             checkpoints=store,
             every=every,
             resume=resume,

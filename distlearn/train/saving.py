@@ -7,9 +7,10 @@ import warnings
 
 import numpy as np
 
-from ..parallel.checkpoint import CheckpointStore, CheckpointWarning
-from ..parallel.checkpoint_file import Checkpoint
-from ..parallel.state import all_generators, capture, live_arrays, restore
+from ..parallel.checkpoint.file import Checkpoint
+from ..parallel.checkpoint.fingerprint import differences
+from ..parallel.checkpoint.state import all_generators, capture, live_arrays, restore
+from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
 from .history import Progress
 
 _LOSSES = "history/losses"
@@ -35,9 +36,8 @@ class Saving:
         if not isinstance(every, (int, np.integer)) or every < 0:
             raise ValueError(f"fit: every is {every!r}, expected a number of steps, 0 or more")
         live_arrays(strategy)  # refuses strategies without a state that can be saved, before any work is done
-        optimizer = strategy.optimizer
         self.store, self.every, self.strategy = store, int(every), strategy
-        self.run = run | {"optimizer": repr(optimizer.rule), "lr": float(optimizer.lr(0))}
+        self.run = run | strategy.fingerprint
 
     @property
     def comm(self):
@@ -91,8 +91,7 @@ class Saving:
             return None
         found = self.store.latest()
         if found is not None:
-            theirs = found.meta["run"]
-            other = [f"{k} {theirs.get(k)!r} (now {v!r})" for k, v in self.run.items() if theirs.get(k) != v]
+            other = differences(found.meta["run"], self.run)
             if other:
                 raise ValueError(f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}")
         return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
-from ..parallel.schedule import SCHEDULES, make_schedule
+from ..parallel.pipeline.schedule import SCHEDULES, make_schedule
 from .strategies import STRATEGIES
 
 MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")

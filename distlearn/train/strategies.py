@@ -71,7 +71,7 @@ def _local_sgd(recipe: Recipe) -> Strategy:
 def _zero(stage: int):
     def build(recipe: Recipe) -> Strategy:
         options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")} | {"stage": stage}
-        return ZeRO(recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, **options)
+        return ZeRO(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
 
     return build
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..parallel.schedule import ideal_bubble
+from ..parallel.pipeline.schedule import ideal_bubble
 from .look import COLORS, LINES, MARKERS, new_axes, styled
 from .units import share_axis
 

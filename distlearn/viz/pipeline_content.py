@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..parallel.schedule import SCHEDULES, Action, Deadlock, Simulated, TimedAction, actions_of, format, simulate
+from ..parallel.pipeline.schedule import (
+    SCHEDULES,
+    Action,
+    Deadlock,
+    Simulated,
+    TimedAction,
+    actions_of,
+    format,
+    simulate,
+)
 from ..trace import Trace
 
 NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "pipedream": "PipeDream"}

@@ -13,8 +13,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ..comm import Network, Roofline, SimWorld
-from ..parallel.param_server import asp, bsp, ssp
+from ..comm import Network
+from ..parallel.asynchronous.param_server import asp, bsp, ssp
+from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import History, Settings, train
 from .curves import plot_history

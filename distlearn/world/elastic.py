@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..comm.protocol import CommError, RankError
-from ..parallel.checkpoint import CheckpointStore
+from ..parallel.checkpoint.store import CheckpointStore
 from .progress import Bar
 
 
@@ -155,7 +155,7 @@ def train_through_failures(
     every: int = 50,
     restarts: int = 10,
     fewer: bool = False,
-    patience: float | None = None,
+    progress_timeout: float | None = None,
     resume: bool = True,
     **kwargs,
 ) -> ElasticRun:
@@ -178,7 +178,7 @@ def train_through_failures(
         Give up after so many failures.
     fewer : bool
         Go on with one rank less after every failure, as if its machine were gone; else with as many as before.
-    patience : float, optional
+    progress_timeout : float, optional
         Longest time between two reports [s]: a rank that hangs counts as failed. Without it only death does, and an
         engine that ipyparallel has not heard of for ten seconds.
     resume : bool
@@ -202,7 +202,7 @@ def train_through_failures(
         while not run.results:
             options = {"checkpoints": str(checkpoints), "every": every, "resume": resume or bool(run.restarts)}
             try:
-                run.results = world.run(program, *args, patience=patience, **options, **kwargs)
+                run.results = world.run(program, *args, progress_timeout=progress_timeout, **options, **kwargs)
             except CommError as error:
                 if not _is_failure(error) or len(run.restarts) >= restarts:
                     raise

@@ -21,8 +21,9 @@ from .cluster import Cluster
 from .group import Group
 from .interrupts import held
 from .outcome import blame, surface, where
+from .patience import PATIENCE_SECONDS
 from .progress import Bar
-from .watch import ControllerDied, NoProgress, TimeIsUp, Watch, unpack
+from .watch import ControllerDied, Deadlock, NoProgress, TimeIsUp, Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
@@ -43,6 +44,9 @@ class EngineWorld:
         Connect the ranks by MPI. Without it they are faster to start and die alone, but cannot communicate.
     timeout : float, optional
         Longest time for a `run` [s].
+    patience : float
+        A rank that has waited for so long in one call is shown, with what it waits for; if all ranks have, that is a
+        deadlock, and an error [s]. Calls that move many bytes are given a second more for each megabyte.
     progress : bool or callable
         Show `comm.report`s of rank 0 as a progress bar, or hand them to `progress(step, total, **values)`.
     threads : int, optional
@@ -69,8 +73,20 @@ class EngineWorld:
     [[0, 1], [0, 1]]
     """
 
-    def __init__(self, engines=4, *, mpi=True, timeout=None, progress=True, threads=None, strict=False, hosts=None):
-        self.mpi, self.timeout, self.progress, self.strict = mpi, timeout, progress, strict
+    def __init__(
+        self,
+        engines=4,
+        *,
+        mpi=True,
+        timeout=None,
+        patience=PATIENCE_SECONDS,
+        progress=True,
+        threads=None,
+        strict=False,
+        hosts=None,
+    ):
+        self.mpi, self.timeout, self.patience = mpi, timeout, patience
+        self.progress, self.strict = progress, strict
         self.trace = Trace()
         self._dead = ""  # why the engines must be started anew
         self._closed = False
@@ -149,7 +165,7 @@ class EngineWorld:
                 self._cluster.stop()
 
     # -- running -------------------------------------------------------------------------------------------------------
-    def run(self, fn, *args, timeout: float | None = None, patience: float | None = None, **kwargs) -> list:
+    def run(self, fn, *args, timeout: float | None = None, progress_timeout: float | None = None, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank.
 
         Parameters
@@ -160,7 +176,7 @@ class EngineWorld:
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
             Longest time [s]; the world's by default.
-        patience : float, optional
+        progress_timeout : float, optional
             Longest time between two `comm.report`s of rank 0 [s]: a rank that hangs shows so long before `timeout`.
 
         Returns
@@ -174,6 +190,8 @@ class EngineWorld:
             If a rank raised or died: the first that did. Its traceback is in the message, the exception in `original`.
         RankTimeoutError
             If ranks had not returned in time; says where each was.
+        RankDeadlockError
+            If all ranks wait for each other; says what each waits for.
         CommError
             If the engines cannot be used.
         KeyboardInterrupt
@@ -186,10 +204,10 @@ class EngineWorld:
         with held():  # whatever is begun here is ended, or known to be lost
             self._revive()
             self._dead = "the last run was broken off"
-            calls = self._group.submit(payload, {"strict": self.strict})
+            calls = self._group.submit(payload, strict=self.strict, patience=self.patience)
             watch = Watch(self._group, calls, bar or self.progress or None)
             try:
-                error = self._watch(watch, timeout, patience)
+                error = self._watch(watch, timeout, progress_timeout)
             finally:
                 if bar is not None:
                     bar.close()
@@ -198,15 +216,17 @@ class EngineWorld:
             self._group.was_orderly()
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
-    def _watch(self, watch: Watch, timeout: float | None, patience: float | None) -> Exception | None:
+    def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
         """Wait for a launch; return the error to raise if it failed."""
-        late, problem, stalled = None, None, False
+        reason, limit, problem = "", 0.0, None
         try:
-            watch.until_trouble(timeout, patience)
+            watch.until_trouble(timeout, progress_timeout)
+        except Deadlock:
+            reason, limit = "deadlock", self.patience
         except NoProgress:
-            late, stalled = patience, True
+            reason, limit = "no progress", progress_timeout
         except TimeIsUp:
-            late = timeout
+            reason, limit = "timeout", timeout
         except ControllerDied:
             problem = "the controller of the engines died while they worked"
         except KeyboardInterrupt:
@@ -219,7 +239,7 @@ class EngineWorld:
             watch.bring_home()
             self._settle(watch)
             raise
-        if late is not None or problem or any(o.status != "returned" for o in watch.outcomes.values()):
+        if reason or problem or any(o.status != "returned" for o in watch.outcomes.values()):
             watch.bring_home()
         self._settle(watch)
         if problem:
@@ -228,7 +248,7 @@ class EngineWorld:
         outcomes = [watch.outcomes[rank] for rank in range(self.size)]
         if all(o.status == "returned" for o in outcomes):
             return None
-        return blame(outcomes, late, self._outlook(watch), stalled)
+        return blame(outcomes, reason, limit, self._outlook(watch))
 
     def _settle(self, watch: Watch) -> None:
         """Note whether the engines are still fit, keep the spans, and show what is left."""

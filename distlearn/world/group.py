@@ -113,12 +113,12 @@ class Group:
         return [call.get() for call in calls]
 
     # -- work ----------------------------------------------------------------------------------------------------------
-    def submit(self, payload: bytes, options: dict) -> list:
+    def submit(self, payload: bytes, **options) -> list:
         """Start a launch on every rank; return the handles by rank."""
         self._number += 1
         free = [self._orderly.popleft() for _ in range(len(self._orderly) - KEPT_COPIES)]
         cwd = os.getcwd() if self._is_local else None
-        order = {"number": self._number, "free": free, "size": self.size, "cwd": cwd, "options": options}
+        order = {"number": self._number, "free": free, "size": self.size, "cwd": cwd, **options}
         return [self.client[i].apply_async(remote.launch, self._key, order, payload) for i in self.ids]
 
     def was_orderly(self) -> None:
@@ -173,6 +173,13 @@ class Group:
             for rank in ranks:
                 with contextlib.suppress(OSError):
                     os.kill(self.pids[rank], signal.SIGUSR1)
+
+    def running(self, rank: int) -> Outcome:
+        """Say where a rank is that waits for nobody, if it has written that down (`ask_stacks`)."""
+        path, frames = self._stack_file(rank), []
+        with contextlib.suppress(OSError):
+            frames = read_stack(path) if path else []
+        return Outcome(rank, "running", frames=frames)
 
     def lives(self, rank: int) -> bool:
         """Say whether the process of a rank is still there, though it was reported dead because it does not react."""

@@ -10,20 +10,22 @@ The script runs on every rank; so does everything around `run`.
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import time
 import traceback
 
-from ..comm.best import best
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
+from ..comm.select_backend import best
 from ..comm.waiting import poll
 from ..trace import Trace
-from .outcome import text_of_error
+from .outcome import Outcome, text_of_error, where
+from .patience import GRACE_SECONDS, PATIENCE_SECONDS, Patience
 from .progress import Bar, Reporter
 
-TOLD = 32_000
-"""Tag of the message that a rank tells of an error: MPI grants at least 32,767, and there is nothing else out here."""
+FAILED, WAITS = 32_000, 32_001
+"""Tags of the run's own messages: MPI grants at least 32,767."""
 
 
 class MPIWorld:
@@ -35,6 +37,9 @@ class MPIWorld:
         Rank 0 shows `comm.report`s as a progress bar, or hands them to `progress(step, total, **values)`.
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
+    patience : float
+        A rank that has waited for so long in one call says what it waits for; if all ranks have, that is a deadlock,
+        and an error [s]. Calls that move many bytes are given a second more for each megabyte.
     strict : bool
         Find mistakes: see `MPIComm`.
 
@@ -48,10 +53,17 @@ class MPIWorld:
         Of the last run; on rank 0 the spans of all ranks, elsewhere its own.
     """
 
-    def __init__(self, *, progress=True, timeout: float | None = None, strict: bool = False):
-        self._world = world_comm()
-        self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
-        self.progress = progress
+    def __init__(
+        self,
+        *,
+        progress=True,
+        timeout: float | None = None,
+        patience: float = PATIENCE_SECONDS,
+        strict: bool = False,
+    ):
+        self._own = MPIComm(world_comm().Dup(), timeout=timeout)  # what a program sends must not meet what a run sends
+        self.rank, self.size = self._own.rank, self._own.size
+        self.progress, self.patience = progress, patience
         self._options = {"timeout": timeout, "strict": strict}
         self.trace = Trace()
 
@@ -70,7 +82,8 @@ class MPIWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank, on every rank.
 
-        A rank that raises ends all of them: it prints its traceback and one line that names it, and aborts.
+        A rank that raises ends all of them: it prints its traceback and one line that names it, and aborts. So do
+        `sys.exit` and Ctrl-C, with an exit code that is not 0, and ranks that all wait for each other.
 
         Raises
         ------
@@ -80,41 +93,95 @@ class MPIWorld:
         bar = Bar() if self.progress is True and self.rank == 0 else None
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
-        comm = best(MPIComm.begin(self._world.Dup(), report, **self._options))
         try:
+            comm = best(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
+            comm.activity.on_wait = _Waits(self)
             value = fn(comm, *args, **kwargs)
             comm.end()
-        except Exception as error:
+            spans = list(comm.clock.trace.spans)
+            gathered = self._own.gather_obj((value, spans))
+            results = self._own.broadcast_obj([v for v, _ in gathered] if gathered else None)
+        except BaseException as error:
             self._fail(error)
         finally:
             if bar is not None:
                 bar.close()
-        spans = comm.clock.trace.spans
-        own = list(spans)
-        gathered = comm.gather_obj((value, own))
-        results = comm.broadcast_obj([v for v, _ in gathered] if gathered else None)
-        parts = [part for _, part in gathered] if gathered else [own]
+        parts = [part for _, part in gathered] if gathered else [spans]
         self.trace = Trace(sorted((s for part in parts for s in part), key=lambda s: (s.end, s.rank)))
         comm.raw.Free()
         return results
 
     def _hears(self, seconds: float) -> bool:
         """Listen for a rank that tells what went wrong; MPI passes messages on only while it is called."""
-        return poll(lambda: self._world.Iprobe(tag=TOLD), timeout=seconds)
+        return poll(lambda: self._own.raw.Iprobe(tag=FAILED), timeout=seconds)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """End the whole run because of an error on this rank."""
         text = text_of_error(error, self.rank)
         if self.size == 1:
+            if not isinstance(error, Exception):
+                raise error
             raise RankError(0, text, original=error) from error
         # an error that all make is told once, by the lowest rank: the higher ones wait a moment for it
         if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
             time.sleep(5.0)  # who tells ends this rank, too
-        notes = [self._world.Isend(b"", rank, TOLD) for rank in range(self.size) if rank != self.rank]
         told = "".join(traceback.format_exception(error))
-        sys.stderr.write(f"{told}RankError: rank {self.rank}: {text}\n")
+        code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
+
+    def _abort(self, text: str, code: int = 1) -> None:
+        """Say why, and end all ranks."""
+        notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
+        sys.stderr.write(text)
         sys.stderr.flush()
         self._hears(0.2)  # mpiexec drops what it has not passed on when the ranks end
         del notes  # until now they may have been under way
-        self._world.Abort(1)
-        os._exit(1)  # Abort may return before it strikes
+        world_comm().Abort(code)
+        os._exit(code)  # Abort may return before it strikes
+
+
+class _Waits:
+    """What one rank does about waits that are long: it tells rank 0, a moment later also the user.
+
+    Rank 0, which hears of all, ends the run when all ranks wait.
+    """
+
+    def __init__(self, world: MPIWorld):
+        self._world, self._raw = world, world._own.raw
+        self._patience = Patience(world.rank, world.patience, self._tell)
+        self._mine: Outcome | None = None
+        self._others: dict[int, Outcome] = {}  # on rank 0
+        self._sent: list = []
+        self._said = False
+
+    def __call__(self, what, nbytes: int, seconds: float) -> None:
+        """Be told of a wait: `Activity.on_wait`."""
+        self._patience(what, nbytes, seconds)
+        if self._mine is None:
+            return
+        if self._world.rank == 0:
+            self._listen()
+        if not self._said and time.perf_counter() > self._since + GRACE_SECONDS:
+            self._said = True
+            place = where(self._mine)
+            sys.stderr.write(f"rank {self._world.rank} {place}, for {seconds:.0f} s now; Ctrl-C ends all ranks\n")
+            sys.stderr.flush()
+
+    def _tell(self, wait: Outcome | None) -> None:
+        self._mine, self._said, self._since = wait, False, time.perf_counter()
+        if self._world.rank > 0:
+            self._sent = [r for r in self._sent if not r.Test()]
+            self._sent.append(self._raw.Isend(pickle.dumps(wait), 0, WAITS))
+
+    def _listen(self) -> None:
+        """Hear of other ranks' waits; end the run if all wait."""
+        status = self._world._own.mpi.Status()
+        while message := self._raw.Improbe(tag=WAITS, status=status):
+            data = bytearray(status.Get_count(self._world._own.mpi.BYTE))
+            message.Recv(data)
+            self._others[status.Get_source()] = pickle.loads(data)
+        waits = [self._mine, *(self._others[rank] for rank in sorted(self._others))]
+        if len(waits) == self._world.size and all(waits):
+            lines = "".join(f"  rank {wait.rank} {where(wait)}\n" for wait in waits)
+            head = f"deadlock: all ranks wait, and have waited for {self._world.patience:g} s"
+            self._world._abort(f"RankDeadlockError: rank 0: {head}:\n{lines}")

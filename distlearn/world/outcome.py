@@ -13,14 +13,18 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm.protocol import CommTimeoutError, RankError
+from ..comm.protocol import CommTimeoutError, DeadlockError, RankError
 
-OWN_MODULES = ("distlearn.comm", "distlearn.world", "distlearn.trace")
+OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Their frames are left out of what a user sees: the line that called them says more."""
 
 
 class RankTimeoutError(RankError, CommTimeoutError):
     """Some ranks did not return in time; `rank` is the first of them."""
+
+
+class RankDeadlockError(RankError, DeadlockError):
+    """All ranks wait for each other; `rank` is the first of them."""
 
 
 class Frame(NamedTuple):
@@ -42,7 +46,8 @@ class Outcome:
     ----------
     status : str
         "returned", "early" (it returned, and was interrupted while it waited for the others to), "raised",
-        "interrupted" (by us), "died" (its process), "silent" (could not be interrupted).
+        "interrupted" (by us), "died" (its process), "silent" (could not be interrupted); while the run goes on also
+        "waiting" (for others) and "running".
     ended : float
         When, on the run's clock.
     error : str
@@ -139,7 +144,10 @@ def where(outcome: Outcome) -> str:
     if mine:
         place = f"{_place(mine[-1])[0]}, line {mine[-1].line}, in {mine[-1].function}"
     if outcome.waits_for:
-        return f"waited for {outcome.waits_for}" + (f" ({place})" if place else "")
+        waits = "waits" if outcome.status == "waiting" else "waited"
+        return f"{waits} for {outcome.waits_for}" + (f" ({place})" if place else "")
+    if outcome.status == "running":
+        return f"is at {place}" if place else "is in code of its own"
     return f"was at {place}" if place else "was starting or ending"
 
 
@@ -157,22 +165,25 @@ def traceback_text(outcome: Outcome) -> str:
 # -- the one error ---------------------------------------------------------------------------------------------------
 
 
-def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "", stalled: bool = False) -> RankError:
+def blame(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note: str = "") -> RankError:
     """Make the one error for a run that failed.
 
     Parameters
     ----------
     outcomes : list of Outcome
         By rank.
-    timeout : float or None
-        The limit that was exceeded; None if that was not the reason.
+    reason : {"", "timeout", "no progress", "deadlock"}
+        Why the ranks were interrupted, if not because one of them failed. Where there was no progress, ranks that wait
+        for others are not to blame if there is one that does not.
+    seconds : float
+        The limit that was exceeded.
     note : str
         Ends the message: what happens to the engines.
-    stalled : bool
-        The limit was one for progress. Ranks that wait for others are then not to blame if there is one that does not.
     """
     failed = [o for o in outcomes if o.status in ("raised", "died")]
     silent = [o for o in outcomes if o.status == "silent"]
+    late = [o for o in outcomes if o.status in ("interrupted", "silent")]
+    early = [o for o in outcomes if o.status == "early"]
     original, kind, lost = None, RankError, True
     if failed and min(failed, key=lambda o: o.place).status == "died":
         first = min((o for o in failed if o.status == "died"), key=lambda o: o.ended)
@@ -180,25 +191,31 @@ def blame(outcomes: list[Outcome], timeout: float | None = None, note: str = "",
     elif failed:
         first, text = _first_raised([o for o in failed if o.status == "raised"])
         original, lost = pickle.loads(first.original) if first.original else None, False
-    elif timeout is not None:
-        late = [o for o in outcomes if o.status in ("interrupted", "silent")]
-        late = late or [o for o in outcomes if o.status == "early"]
-        lost = stalled
-        if stalled:
-            late.sort(key=lambda o: bool(o.waits_for))
-        first, kind = late[0], RankTimeoutError
-        text = _no_progress(late, timeout) if stalled else _too_late(late, outcomes, timeout)
-    elif not silent:
-        first = next(o for o in outcomes if o.status in ("interrupted", "early"))
-        text = f"was interrupted from outside (SIGINT): it {where(first)}"
-    else:
+    elif reason == "deadlock":
+        first, kind, lost = (late or early)[0], RankDeadlockError, False
+        text = "\n".join([f"deadlock: all ranks wait, and have waited for {seconds:g} s:", *_lines(late + early)])
+    elif reason == "no progress":
+        late.sort(key=lambda o: bool(o.waits_for))
+        first, kind = (late or early)[0], RankTimeoutError
+        text = "\n".join([f"{where(first)}; there was no progress for {seconds:g} s:", *_lines(late or early)])
+    elif reason == "timeout":
+        first, kind, lost = (late or early)[0], RankTimeoutError, False
+        text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early)])
+    elif silent:
         first = silent[0]
         text = f"does not react any more: it {where(first)}"
-    others = [f"rank {o.rank} {where(o)}" for o in outcomes if o.status == "interrupted" and kind is RankError]
+    else:
+        first = (late or early)[0]
+        text = f"was interrupted from outside (SIGINT): it {where(first)}"
+    others = [f"rank {o.rank} {where(o)}" for o in late if o not in (*silent, first) and kind is RankError]
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
     if silent:
         text += f"\n{_ranks(silent)} could not be interrupted."
     return kind(first.rank, text + (f"\n{note}" if note else ""), original, lost)
+
+
+def _lines(outcomes) -> list[str]:
+    return [f"  rank {o.rank} {where(o)}" for o in outcomes]
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
@@ -212,24 +229,18 @@ def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
     return first, first.error + also + (f"\n\nOn rank {first.rank}:\n{steps}" if steps else "")
 
 
-def _no_progress(late, patience) -> str:
-    lines = [f"  rank {o.rank} {where(o)}" for o in late]
-    return "\n".join([f"{where(late[0])}; there was no progress for {patience:g} s:", *lines])
-
-
 def _ranks(outcomes) -> str:
     numbers = ", ".join(str(o.rank) for o in outcomes)
     return f"{'Ranks' if len(outcomes) > 1 else 'Rank'} {numbers}"
 
 
-def _too_late(late, outcomes, timeout) -> str:
-    head = f"has not returned after {timeout:g} s"
+def _too_late(late, outcomes, seconds) -> str:
+    head = f"has not returned after {seconds:g} s"
     if len(late) > 1:
         head += f", nor {'has' if len(late) == 2 else 'have'} {_ranks(late[1:]).lower()}"
     if back := [o for o in outcomes if o not in late]:
         head += f"; {_ranks(back).lower()} had returned"
-    lines = [f"  rank {o.rank} {where(o)}" for o in late]
-    return "\n".join([f"{head}:", *lines])
+    return f"{head}:"
 
 
 def surface(error: BaseException):

@@ -17,6 +17,7 @@ import time
 from ..comm.local import NoComm
 from ..comm.waiting import RankClock, poll
 from .outcome import Outcome, frames_of_error, frames_of_stack, pickled, text_of_error
+from .patience import Patience
 from .progress import Reporter
 
 _worlds: dict = {}
@@ -167,7 +168,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     ----------
     key : str
     order : dict
-        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `options`.
+        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `strict`,
+        `patience`.
     payload : bytes
         The pickled (function, arguments, keyword arguments).
 
@@ -186,11 +188,13 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         if copies is None:
             comm = _unconnected(rank, order["size"], reporter)
         else:
-            from ..comm.best import best
             from ..comm.mpi import MPIComm
+            from ..comm.select_backend import best
 
             copies.free(order["free"])
-            comm = best(MPIComm.begin(copies.get(order["number"], interrupts), reporter, **order["options"]))
+            copy = copies.get(order["number"], interrupts)
+            comm = best(MPIComm.begin(copy, reporter, strict=order["strict"]))
+            comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
         if copies is not None:
@@ -238,3 +242,10 @@ def _publish(report) -> None:
     from .cluster import publish
 
     publish({"progress": report, "at": time.time()})
+
+
+def _publish_wait(wait) -> None:
+    """Tell the client that this rank has waited for long, or that it goes on (None)."""
+    from .cluster import publish
+
+    publish({"wait": wait})

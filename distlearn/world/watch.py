@@ -8,19 +8,23 @@ that does not react within `PATIENCE` seconds (it sits in a C call, or is stoppe
 from __future__ import annotations
 
 import pickle
+import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
 
 from ..comm.protocol import CommError
 from .cluster import died
 from .interrupts import let_through
-from .outcome import Outcome, text_of_error
+from .outcome import Outcome, text_of_error, where
+from .patience import GRACE_SECONDS, stop_button
 from .progress import Output
 
 TICK = 0.05
 PAUSE = 0.05
 """An error that all ranks make, they make at about the same time: wait a moment for the others before interrupting."""
 PATIENCE = 3.0
+STACK_SECONDS = 0.2
+"""Within which a rank that was asked for its stack has written it."""
 OUTPUT_SECONDS = 5.0
 """The last words of a rank come a moment after its result, on a busy machine a long one."""
 
@@ -31,6 +35,10 @@ class TimeIsUp(Exception):
 
 class NoProgress(TimeIsUp):
     """Rank 0 has reported nothing new for too long."""
+
+
+class Deadlock(Exception):
+    """All ranks have waited for too long."""
 
 
 class ControllerDied(Exception):
@@ -70,13 +78,15 @@ class Watch:
         self.killed = False
         self._deaths: list[int] = []  # in the order in which they were reported
         self._report, self._reported = None, time.monotonic()  # the newest one, and when it came
+        self._waited: float | None = None  # when the first rank said that it waits
+        self._told_waits = False
 
     @property
     def pending(self) -> list[int]:
         """Ranks that have not ended."""
         return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
 
-    def until_trouble(self, timeout: float | None, patience: float | None = None) -> None:
+    def until_trouble(self, timeout: float | None, progress_timeout: float | None = None) -> None:
         """Return when all ranks have returned, or one has failed.
 
         Raises
@@ -84,7 +94,8 @@ class Watch:
         TimeIsUp
             After `timeout` seconds.
         NoProgress
-            After `patience` seconds without a new report of rank 0, once there has been one.
+            After `progress_timeout` seconds without a new report of rank 0, once there has been one.
+        Deadlock
         ControllerDied
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -94,8 +105,9 @@ class Watch:
                 return
             if deadline is not None and time.monotonic() > deadline and self.pending:
                 raise TimeIsUp
-            if patience is not None and self._report and time.monotonic() > self._reported + patience:
+            if progress_timeout is not None and self._report and time.monotonic() > self._reported + progress_timeout:
                 raise NoProgress
+            self._look_at_waits()
             if self._group.cluster is not None and not self._group.cluster.has_controller():
                 raise ControllerDied
 
@@ -110,7 +122,7 @@ class Watch:
                 pause *= 1.5
             if self.pending:
                 self._group.ask_stacks(self.pending)
-                time.sleep(0.2)
+                time.sleep(STACK_SECONDS)
         except KeyboardInterrupt:  # a second Ctrl-C: at once
             pass
         for rank in [*self.pending, *filter(self._group.lives, self._deaths)]:
@@ -173,6 +185,28 @@ class Watch:
         for rank in dead:
             self.outcomes[rank].error = f"its process {how}" if rank == first else "its process died"
             self.outcomes[rank].ended = 0.0 if rank == first else 1.0
+
+    def _look_at_waits(self) -> None:
+        """Show who waits for what, once for each time that ranks run out of patience; raise if all of them wait."""
+        told = {rank: self._handles[rank].metadata["data"].get("wait") for rank in self.pending}
+        waits = {rank: wait for rank, wait in told.items() if wait is not None}
+        if not waits:
+            self._waited, self._told_waits = None, False
+            return
+        if len(waits) == len(self._handles):
+            raise Deadlock
+        self._waited = self._waited or time.monotonic()
+        if self._told_waits or time.monotonic() < self._waited + GRACE_SECONDS:
+            return
+        self._told_waits = True
+        others = [rank for rank in self.pending if rank not in waits]
+        self._group.ask_stacks(others)
+        time.sleep(STACK_SECONDS)
+        places = waits | {rank: self._group.running(rank) for rank in others}
+        lines = "".join(f"  rank {rank} {where(places[rank])}\n" for rank in sorted(places))
+        sys.stderr.write(
+            f"EngineWorld: ranks have waited for long:\n{lines}{stop_button()}; the engines stay usable.\n"
+        )
 
     def _show_progress(self) -> None:
         """Show the newest report of rank 0."""

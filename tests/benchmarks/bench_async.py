@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from distlearn.experiments import digits_task, run_policy, scenario_speeds
-from distlearn.parallel.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
 
 from . import load_note, paired, quick, record, seconds, times_on_ranks
 

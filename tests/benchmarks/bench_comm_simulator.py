@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives
+from distlearn.comm import HierarchicalNetwork, Network, collectives
+from distlearn.sim import Phantom, SimWorld
 
 from . import load_note, quick, record, seconds
 

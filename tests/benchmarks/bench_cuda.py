@@ -18,8 +18,9 @@ except ImportError:  # Windows
 
 import numpy as np
 
-from distlearn.cuda import RawKernel, arguments, build, fast, kernels
-from distlearn.cuda.compilers import find_compilers
+from distlearn.cuda import RawKernel, arguments, kernels
+from distlearn.cuda.emulator import build, fast
+from distlearn.cuda.emulator.compilers import find_compilers
 
 from . import load_note, quick, record
 

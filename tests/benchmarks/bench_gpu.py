@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from distlearn import nn
 from distlearn.backend import has_gpu, to_device
-from distlearn.cuda.graph import capture
+from distlearn.cuda.gpu.graph import capture
 from distlearn.nn.loss import softmax_cross_entropy_rows
 from distlearn.optim import SGD, Optimizer
 

@@ -8,7 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from distlearn.comm import Network, SimWorld, ring_all_reduce
+from distlearn.comm import Network, ring_all_reduce
+from distlearn.sim import SimWorld
 
 from . import quick, record, seconds
 

@@ -13,10 +13,11 @@ from statistics import median
 import numpy as np
 
 from distlearn import nn
-from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.data import Batch
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel
+from distlearn.sim import Roofline, SimWorld
 
 from . import load_note, quick, record
 

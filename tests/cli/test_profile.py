@@ -19,7 +19,7 @@ def test_it_writes_tables_pictures_and_numbers(tmp_path):
     result = call("mlp", "--batches", "1,4", "--products", "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
     assert "mlp, batch 4: " in result.output
-    names = {path.name for path in (tmp_path / "out").iterdir()}
+    names = {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")}
     assert names == {"batching.png", "mlp-layers.png", "mlp-shares.png", "products.png", "profiles.json"}
     content = json.loads((tmp_path / "out" / "profiles.json").read_text(encoding="utf-8"))
     assert [p["batch"] for p in content["models"]["mlp"]] == [1, 4]

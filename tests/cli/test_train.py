@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -18,8 +19,8 @@ from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share, in_steps
 from distlearn.cli.report import title
-from distlearn.comm import SimWorld
-from distlearn.parallel.schedule import actions_of
+from distlearn.parallel.pipeline.schedule import actions_of
+from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
 from distlearn.train import Settings, train
 
@@ -38,6 +39,10 @@ def read(folder):
     return json.loads((folder / "history.json").read_text(encoding="utf-8"))
 
 
+def files(folder):
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
 # -- what it does
 
 
@@ -45,7 +50,12 @@ def test_local(call, tmp_path):
     result = call(*SMALL)
     assert result.exit_code == 0, result.output
     folder = tmp_path / "runs" / "digits-mlp-local1"
-    assert {path.name for path in folder.iterdir()} == {"history.json", "trace.json", "curves.png", "timeline.png"}
+    assert files(folder) == {
+        "history.json",
+        "trace.json",
+        "curves.png",
+        "timeline.png",
+    }
     for name in ("curves.png", "timeline.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     content = read(folder)
@@ -346,22 +356,130 @@ def test_a_folder_that_cannot_be_written(call, tmp_path):
     assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.parametrize("where", ["file", "file/state"])
+def test_checkpoints_that_cannot_be_written_are_told_at_the_start(call, tmp_path, where):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    result = call(*SMALL, "--checkpoint", tmp_path / where)
+    assert result.exit_code == 2
+    assert "--checkpoint" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["file"], "nothing was begun"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_told_at_the_start(call, tmp_path):
+    (tmp_path / "state").mkdir(mode=0o500)
+    result = call(*SMALL, "--checkpoint", tmp_path / "state")
+    assert result.exit_code == 2
+    assert "--checkpoint" in result.output
+    assert "cannot write there" in result.output
+
+
+INTERRUPTED = """
+import os, signal, sys
+from distlearn.train import fit
+from distlearn.cli import main
+
+steps = 0
+def step_and_interrupt(strategy, step):
+    def stepped(batch):
+        global steps
+        steps += 1
+        if steps == int(sys.argv[1]):
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(batch)
+    return stepped
+import distlearn.train.program as program
+build = program.build
+def built(*args):
+    strategy = build(*args)
+    strategy.step = step_and_interrupt(strategy, strategy.step)
+    return strategy
+program.build = built
+main(["train", *sys.argv[2:]], prog_name="distlearn")
+"""
+
+
+@pytest.mark.parametrize("world", ["local", "sim"])
+def test_ctrl_c_keeps_what_there_is(tmp_path, world):
+    words = [*SMALL, "--epochs", "9", "--world", world, "--out", "out"]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "10", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # 4 steps an epoch: in the third
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "interrupted after 2 of 9 epochs" in done.stdout + done.stderr
+    run = read(tmp_path / "out")["runs"][0]
+    assert [epoch["epoch"] for epoch in run["epochs"]] == [1, 2]
+    assert len(run["losses"]) == 8
+    assert run["interrupted"] is True
+    assert files(tmp_path / "out") == {"history.json", "trace.json", "curves.png", "timeline.png"}
+
+
+def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "2", *SMALL, "--out", "out"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert "interrupted in the first epoch: there is nothing to keep" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / "history.json").exists()
+
+
 # -- the folder
 
 
+def folder_of(path, **options):
+    with output.results_folder(path, **options) as folder:
+        return folder
+
+
 def test_nothing_is_overwritten(tmp_path):
-    first = output.make_folder(tmp_path / "run")
+    first = folder_of(tmp_path / "run")
     assert first == tmp_path / "run"
-    assert output.make_folder(tmp_path / "run") == first, "an empty folder is free"
+    assert folder_of(tmp_path / "run") == first, "an empty folder is free"
     (first / "history.json").write_text("old", encoding="utf-8")
     (first / "notes.txt").write_text("mine", encoding="utf-8")
-    assert output.make_folder(tmp_path / "run") == tmp_path / "run-2"
+    assert folder_of(tmp_path / "run") == tmp_path / "run-2"
     (tmp_path / "run-2" / "x").touch()
-    assert output.make_folder(tmp_path / "run") == tmp_path / "run-3"
+    assert folder_of(tmp_path / "run") == tmp_path / "run-3"
     assert (first / "history.json").read_text(encoding="utf-8") == "old"
-    assert output.make_folder(tmp_path / "run", force=True) == first
+    assert folder_of(tmp_path / "run", force=True) == first
     assert not (first / "history.json").exists(), "an old result must not pass for a new one"
     assert (first / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+HOLD = """
+import sys, pathlib
+from distlearn.cli import output
+with output.results_folder(pathlib.Path(sys.argv[1])) as folder:
+    print(folder.name, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_two_commands_at_once_write_into_two_folders(tmp_path):
+    """Neither has written anything yet: the folder is empty, and taken all the same."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert other.stdout.readline() == "run\n"
+        with output.results_folder(tmp_path / "run") as folder:
+            assert folder == tmp_path / "run-2"
+        with (
+            pytest.raises(click.UsageError, match=r"--out .*run: another command is writing there"),
+            output.results_folder(tmp_path / "run", force=True),
+        ):
+            pass
+    finally:
+        other.communicate("\n", timeout=60)
+    assert folder_of(tmp_path / "run") == tmp_path / "run", "it went without a result: the folder is free again"
+
+
+def test_commands_at_once_in_one_process_count_too(tmp_path):
+    with output.results_folder(tmp_path / "run") as first, output.results_folder(tmp_path / "run") as second:
+        assert (first.name, second.name) == ("run", "run-2")
 
 
 def test_json_is_json(tmp_path):

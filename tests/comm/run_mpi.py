@@ -3,9 +3,8 @@
 import sys
 import types
 
-from distlearn.comm import staging
-from distlearn.comm.best import best
-from distlearn.comm.mpi import MPIComm, world_comm
+from distlearn.comm.mpi import MPIComm, staging, world_comm
+from distlearn.comm.select_backend import best
 from distlearn.nn.costs.strict import StrictArray, strict
 
 from . import mpi_checks

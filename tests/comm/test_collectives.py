@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, SimWorld, collectives, cost
+from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.collectives import Group, shares
+from distlearn.comm.network import cost
 from distlearn.comm.protocol import REDUCTIONS
+from distlearn.sim import SimWorld
 
 SIZES, LENGTHS = st.integers(1, 9), st.integers(0, 40)
 OPS = st.sampled_from(sorted(REDUCTIONS))

@@ -3,7 +3,7 @@
 import pytest
 
 from distlearn.comm.local import LocalComm
-from distlearn.comm.sim import SimWorld
+from distlearn.sim import SimWorld
 
 from .contract import CONTRACT
 

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import ALL_REDUCES, HierarchicalNetwork, Network, RankError, SimWorld, cost
-from distlearn.comm.fit import line
-from distlearn.comm.measure import all_reduce_sweep, ping_pong
-from distlearn.comm.presets import PRESETS
+from distlearn.comm import ALL_REDUCES, HierarchicalNetwork, Network, RankError
+from distlearn.comm.network import cost
+from distlearn.comm.network.fit import line
+from distlearn.comm.network.measure import all_reduce_sweep, ping_pong
+from distlearn.comm.network.presets import PRESETS
+from distlearn.sim import SimWorld
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld, mesh
+from distlearn.comm import RankError, mesh
+from distlearn.sim import SimWorld
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 2), (1, 1, 1), (4, 1, 1), (1, 2, 3)])

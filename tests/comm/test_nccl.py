@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from distlearn.comm.nccl import NCCLComm
-from distlearn.comm.nccl_stream import version
+from distlearn.comm.nccl.stream import version
 from distlearn.comm.protocol import CommError, CommTimeoutError
-from distlearn.comm.sim import SimWorld
 from distlearn.nn.costs.strict import StrictArray
+from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 
 from .contract import CONTRACT, DTYPES, expected, pattern

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import HierarchicalNetwork, Network, Phantom, SimWorld, collectives, cost
+from distlearn.comm import HierarchicalNetwork, Network, collectives
+from distlearn.comm.network import cost
+from distlearn.sim import Phantom, SimWorld
 
 FAST, SLOW = Network(1e-6, 1e9), Network(1e-4, 1e7)
 NODES = HierarchicalNetwork(FAST, SLOW, ranks_per_node=2)

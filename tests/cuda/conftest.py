@@ -1,6 +1,6 @@
 import pytest
 
-from distlearn.cuda.compilers import find_compilers
+from distlearn.cuda.emulator.compilers import find_compilers
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
 KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c in find_compilers()]

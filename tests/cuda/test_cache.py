@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from distlearn.cuda import CompilerNotFound, cache, compilers
+from distlearn.cuda import CompilerNotFound
+from distlearn.cuda.emulator import cache, compilers
 
 SCRIPT = """
 import numpy as np

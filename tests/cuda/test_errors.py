@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.cuda import CompileError, CompilerNotFound, KernelError, RawKernel, UnsupportedFeature, compilers
+from distlearn.cuda import CompileError, CompilerNotFound, KernelError, RawKernel, UnsupportedFeature
+from distlearn.cuda.emulator import compilers
 
 i32, f32 = np.int32, np.float32
 SAXPY = """extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
@@ -72,11 +73,6 @@ def test_compile_error_is_at_the_students_line(compiler):
     assert "y[i] = a * z[i]" in str(caught.value)
 
 
-def test_infinity_is_unknown_as_to_nvrtc(compiler):
-    with pytest.raises(CompileError, match="0x7f800000"):
-        RawKernel('extern "C" __global__ void f(float* x) { x[0] = INFINITY; }', "f", compiler=compiler).compile()
-
-
 def test_wrong_kernel_name():
     with pytest.raises(CompileError, match=r"no __global__ function 'sapxy'; it has saxpy"):
         RawKernel(SAXPY, "sapxy").compile()
@@ -89,7 +85,7 @@ def test_wrong_kernel_name():
         ("nvcuda::wmma::fill_fragment(f, 0.0f);", "tensor cores"),
         ("child<<<1, 32>>>(x);", "dynamic parallelism"),
         ("cooperative_groups::this_grid().sync();", "whole grid"),
-        ("unsigned m = __activemask();", "__activemask"),
+        ("auto g = cooperative_groups::this_grid();\n    g.sync();", "whole grid"),
         ("x[0] = tex2D<float>(t, 0, 0);", "textures"),
         ("long long t = clock64();", "clocks"),
         ("float* p; cudaMalloc(&p, 4);", "host calls"),
@@ -98,9 +94,10 @@ def test_wrong_kernel_name():
 )
 def test_unsupported_features_are_named_with_their_line(line, what):
     source = f'extern "C" __global__ void f(float* x) {{\n    // asm( in a comment is no matter\n    {line}\n}}'
-    with pytest.raises(UnsupportedFeature, match=f"line 3: .*{what}") as caught:
+    at = 3 + line.count("\n")
+    with pytest.raises(UnsupportedFeature, match=f"line {at}: .*{what}") as caught:
         RawKernel(source, "f").compile()
-    assert caught.value.problems[0][0] == 3
+    assert caught.value.problems[0][0] == at
 
 
 def test_no_compiler(monkeypatch):
@@ -130,7 +127,7 @@ def test_too_much_shared_memory(compiler):
 
 def test_built_kernels_are_cached(compiler, monkeypatch):
     RawKernel(SAXPY, "saxpy", compiler=compiler).compile()
-    from distlearn.cuda import build
+    from distlearn.cuda.emulator import build
 
     monkeypatch.setattr(build.subprocess, "run", lambda *a, **k: pytest.fail("the compiler was called again"))
     RawKernel(SAXPY, "saxpy", compiler=compiler).compile()

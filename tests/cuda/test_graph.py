@@ -10,8 +10,8 @@ import pytest
 
 from distlearn import nn
 from distlearn.backend import gpu_matmul, has_gpu, to_device, to_numpy
-from distlearn.cuda.blas import WORKSPACE, Blas
-from distlearn.cuda.graph import capture
+from distlearn.cuda.gpu.blas import WORKSPACE, Blas
+from distlearn.cuda.gpu.graph import capture
 from distlearn.nn.costs.strict import StrictArray, strict
 from tests.benchmarks.bench_gpu import device_step
 from tests.emulated import NEEDS_COMPILER, launched

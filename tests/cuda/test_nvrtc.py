@@ -2,7 +2,8 @@
 
 import pytest
 
-from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
+from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc
+from distlearn.cuda.gpu import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 
@@ -10,21 +11,27 @@ needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed
 @needs_nvrtc
 def test_what_a_host_compiler_lets_pass():
     source = """extern "C" __global__ void f(float* x) {
-    x[0] = INFINITY;
+    x[0] = size_of(x);
     uint8_t y = 3;
 }"""
     check = compile_check(source, ["sm_75", 90])
     assert not check.ok
     assert [(p.severity, p.line, p.column) for p in check.problems] == [("error", 2, 12), ("error", 3, 5)]
-    assert "INFINITY" in check.problems[0].message
-    assert "x[0] = INFINITY" in str(check)
+    assert "size_of" in check.problems[0].message
+    assert "x[0] = size_of(x)" in str(check)
+
+
+@needs_nvrtc
+def test_infinity_is_known_as_to_nvcc():
+    assert compile_check("__global__ void f(float* x) { x[0] = INFINITY; x[1] = NAN; }", [80]).ok
+    assert compile_check("#define NAN 3\n__global__ void f(float* x) { x[0] = NAN; }", [80]).ok
 
 
 @needs_nvrtc
 def test_missing_header_and_too_much_shared_memory():
-    (problem,) = compile_check("#include <cstdint>\n__global__ void f() {}", [80]).problems
+    (problem,) = compile_check("#include <cuda_nothing.h>\n__global__ void f() {}", [80]).problems
     assert problem.line == 1
-    assert "cstdint" in problem.message
+    assert "cuda_nothing.h" in problem.message
     source = """extern "C" __global__ void f(float* x) {
         __shared__ float s[20000]; s[threadIdx.x] = 1; __syncthreads(); x[0] = s[3]; }"""
     (problem,) = compile_check(source, [80]).problems
@@ -69,9 +76,16 @@ def test_places_in_odd_sources():
 
 
 @needs_nvrtc
-def test_headers_of_the_host_are_told_apart():
-    (problem,) = compile_check("#include <cstdint>\n", 80).problems
-    assert "not those of the C and C++ libraries" in problem.message or "pip install" in problem.message
+def test_headers_of_the_host_are_put_aside_and_their_types_missed():
+    (problem,) = compile_check("#include <cstdint>\n__global__ void f(float* x) { x[0] = uint8_t(3); }", 80).problems
+    assert (problem.line, "uint8_t" in problem.message) == (2, True)
+
+
+def test_missing_headers_of_cuda_are_said_to_be_installed(monkeypatch):
+    monkeypatch.setattr(nvrtc, "_headers", list)
+    log = 'kernel.cu(1): catastrophic error: cannot open source file "cuda_fp16.h"\n'
+    (problem,) = nvrtc._problems(log, 80, "#include <cuda_fp16.h>")
+    assert "pip install" in problem.message
 
 
 @needs_nvrtc

@@ -36,7 +36,7 @@ def test_both_sides_of_a_race():
     (error,) = report_of("barrier missing in a reduction").errors
     assert error.line == error.other_line == 7
     assert error.thread != error.other_thread
-    assert "clashes with the read by thread (0, 0, 0) of block (0, 0, 0) at line 7: no barrier" in error.message
+    assert "reads s[1], written later by thread (1, 0, 0), line 7: no barrier lies between" in error.message
 
 
 def test_who_waits_for_whom():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature
-from distlearn.cuda.translate import to_cpp
+from distlearn.cuda.emulator.translate import to_cpp
 
 i32, f32 = np.int32, np.float32
 GLOBAL = 'extern "C" __global__ '

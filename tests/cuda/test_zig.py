@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel, kernels
-from distlearn.cuda.compilers import find_compilers
+from distlearn.cuda.emulator.compilers import find_compilers
 
 pytestmark = [
     pytest.mark.skipif("zig" not in {c.kind for c in find_compilers()}, reason="no zig (pip install ziglang)"),

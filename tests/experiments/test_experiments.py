@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from distlearn import viz
-from distlearn.comm import Network, SimWorld
+from distlearn.comm import Network
 from distlearn.experiments import (
     SCENARIOS,
     alternatives,
@@ -27,7 +27,8 @@ from distlearn.experiments import (
 )
 from distlearn.experiments.__main__ import EXPERIMENTS, main
 from distlearn.experiments.asynchrony.limits import _bisect
-from distlearn.parallel.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, inverse, simulate, ssp
+from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 
 TASK = digits_task(hidden=(12,), batch=8, lr=0.05)

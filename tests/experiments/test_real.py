@@ -3,7 +3,7 @@
 import pytest
 
 from distlearn.experiments import digits_task, real_beside_simulated
-from distlearn.parallel.param_server import Speeds, asp, bsp, ssp
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, ssp
 from distlearn.world import EngineWorld
 
 pytestmark = pytest.mark.engines

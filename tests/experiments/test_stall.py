@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from distlearn import viz
-from distlearn.comm import HierarchicalNetwork, Network, Phantom, Roofline, SimWorld, cost
+from distlearn.comm import HierarchicalNetwork, Network
+from distlearn.comm.network import cost
 from distlearn.experiments import LECTURE, facts, remedies, scaling_curve, simulate_step, stall_study, without_dense
 from distlearn.experiments.scaling.two_networks import auxiliary_mb, two_networks, without_towers
 from distlearn.nn import SoftmaxCrossEntropy, build
@@ -19,6 +20,7 @@ from distlearn.parallel.phantom import (
     phantom_loss,
     phantom_model,
 )
+from distlearn.sim import Phantom, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
 CODECS = [FP16(), Int8(), OneBit(), TopK(0.05)]

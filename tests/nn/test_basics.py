@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import Roofline, SimWorld
 from distlearn.nn import MLP, Linear, Param, ReLU, Sequential, Sigmoid, SoftmaxCrossEntropy, Tanh, nbytes
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import gradient_check, numeric_gradient
 
 

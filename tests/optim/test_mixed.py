@@ -6,6 +6,7 @@ import pytest
 from distlearn.data import load
 from distlearn.nn import MLP, Param, SoftmaxCrossEntropy, move
 from distlearn.optim import SGD, MixedPrecision, Momentum, Optimizer
+from distlearn.optim.mixed_precision import to_bfloat16
 
 
 def halves(*values):
@@ -29,6 +30,7 @@ def test_small_updates_are_not_rounded_away():
 def test_an_overflow_skips_the_step_and_halves_the_scale():
     p = halves(1.0, 2.0)
     optimizer = MixedPrecision([p], Momentum(), 0.1, scale=1024.0)
+    optimizer.scaled(SoftmaxCrossEntropy())  # as whoever fills the gradients has done
     p.grad[...] = [np.inf, 1.0]
     optimizer.step()
     np.testing.assert_array_equal(p.data, [1.0, 2.0])
@@ -39,6 +41,7 @@ def test_an_overflow_skips_the_step_and_halves_the_scale():
 def test_the_scale_grows_after_good_steps():
     p = halves(1.0)
     optimizer = MixedPrecision([p], SGD(), 0.0, scale=8.0, growth_interval=3)
+    optimizer.scaled(SoftmaxCrossEntropy())
     for _ in range(6):
         optimizer.step()
     assert optimizer.scale == 32.0
@@ -109,4 +112,57 @@ def test_a_scaled_loss_that_overflows_skips_steps():
 )
 def test_errors_name_the_value(options, message):
     with pytest.raises(ValueError, match=message):
-        MixedPrecision([], SGD(), **{"lr": 0.1, **options})
+        MixedPrecision([halves(1.0)], SGD(), **{"lr": 0.1, **options})
+
+
+def test_gradients_that_nobody_scaled_are_refused():
+    """Divided by a scale of 32,768 they would train next to nothing, in silence."""
+    p = halves(1.0)
+    optimizer = MixedPrecision([p], SGD(), 0.1)
+    p.grad[...] = 1
+    with pytest.raises(RuntimeError, match=r"divided by the scale 32768, .* train with optimizer\.scaled\(loss\)"):
+        optimizer.step()
+    assert p.data[0] == 1.0
+
+
+def test_a_scaled_loss_is_scaled_once():
+    optimizer = MixedPrecision([halves(1.0)], SGD(), 0.1)
+    once = optimizer.scaled(SoftmaxCrossEntropy())
+    assert optimizer.scaled(once) is once
+
+
+def test_groups_have_masters_of_their_own():
+    a, b = halves(1.0), halves(1.0)
+    optimizer = MixedPrecision([{"params": [a], "lr": 0.5}, {"params": [b]}], SGD(), 0.25, scale=1.0)
+    a.grad[...] = b.grad[...] = 1
+    optimizer.step()
+    assert (a.data[0], b.data[0]) == (0.5, 0.75)
+    assert optimizer.master[1].data[0] == 0.75
+
+
+def test_bfloat16_rounds_as_pytorch_does():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=5000) * 10.0 ** rng.integers(-38, 38, 5000), [0.0, np.inf, -np.inf, 3.4e38]])
+    x = np.append(x.astype("float32"), np.float32(1 + 2.0**-8))  # a tie
+    want = torch.from_numpy(x).bfloat16().float().numpy()
+    np.testing.assert_array_equal(to_bfloat16(x), want)
+    assert np.isnan(to_bfloat16(np.array([np.nan, -np.nan], "float32"))).all()
+
+
+def test_in_bfloat16_the_weights_have_8_bits_and_the_master_forgets_nothing():
+    p = Param(np.ones(1, "float32"))
+    optimizer = MixedPrecision([p], SGD(), 1.0, dtype="bfloat16")
+    for _ in range(6):
+        p.grad[...] = 2.0**-12  # the next number below 1 is 1 - 2**-8
+        optimizer.step()
+    assert p.data[0] == 1.0
+    assert optimizer.master[0].data[0] == 1 - 6 * 2.0**-12
+    assert optimizer.scale == 1
+
+
+def test_bfloat16_is_held_in_float32():
+    with pytest.raises(TypeError, match="'' is float16, expected float32, which holds the rounded values"):
+        MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="bfloat16")
+    with pytest.raises(ValueError, match="dtype is 'float8', expected 'bfloat16'"):
+        MixedPrecision([halves(1.0)], SGD(), 0.1, dtype="float8")

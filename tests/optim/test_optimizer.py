@@ -37,7 +37,7 @@ def test_momentum(decay):
         np.testing.assert_allclose(p.data, w, rtol=1e-12)
 
 
-def test_a_learning_rate_plan_sees_the_step():
+def test_a_learning_rate_schedule_sees_the_step():
     p, seen = Param(np.zeros(1)), []
     optimizer = Optimizer([p], SGD(), lambda step: seen.append(step) or 0.1)
     for _ in range(3):
@@ -69,10 +69,10 @@ def test_bad_values_are_named():
     with pytest.raises(ValueError, match="momentum is 1"):
         Momentum(1.0)
     with pytest.raises(ValueError, match=r"lr is -0\.1"):
-        Optimizer([], SGD(), -0.1)
+        Optimizer([Param(np.ones(1))], SGD(), -0.1)
 
 
-@pytest.mark.parametrize("lr", [0.05, WarmUp(0.1, 4)], ids=["rate", "plan"])
+@pytest.mark.parametrize("lr", [0.05, WarmUp(0.1, 4)], ids=["rate", "schedule"])
 @pytest.mark.parametrize("kind", [Optimizer, MixedPrecision])
 def test_stored_and_read_back_in_the_middle_training_goes_on_as_if_nothing_had_happened(kind, lr):
     dtype = "float16" if kind is MixedPrecision else "float32"

@@ -4,7 +4,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from distlearn.parallel.param_server import Speeds
+from distlearn.parallel.asynchronous.param_server import Speeds
 from distlearn.world import MPIWorld
 
 from . import test_param_server as tests

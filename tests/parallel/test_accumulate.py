@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy, nbytes
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel, NaiveDataParallel
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .programs import RingComm, run, serial

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import Failure, Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.nn import Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import (
@@ -18,7 +18,8 @@ from distlearn.parallel import (
     Serial,
     TopK,
 )
-from distlearn.parallel.state import capture, restore
+from distlearn.parallel.checkpoint.state import capture, restore
+from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .test_checkpoint import DATASET, a_model, fit_until, without_times

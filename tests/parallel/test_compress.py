@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.comm.collectives import shares
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import FP16, CompressedAllReduce, DataParallel, Int8, OneBit, TopK
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 
 from .test_data_parallel import train

@@ -8,7 +8,10 @@ from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy, StrictArray
 from distlearn.nn.layer import move
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, base, replicas, zero
+from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, strategy
+from distlearn.parallel.data import replicas
+from distlearn.parallel.zero import state as zero_state
+from distlearn.parallel.zero import strategy as zero
 from distlearn.testing import assert_same_params
 
 RNG = np.random.default_rng(0)
@@ -24,7 +27,12 @@ MAKE = {
     "local_sgd": lambda comm, model, loss, rule, lr: LocalSGD(
         comm, model, loss, Optimizer(model.params, rule, lr), every=1, average_state=True
     ),
-} | {f"zero{stage}": lambda *args, stage=stage: ZeRO(*args, stage=stage) for stage in (1, 2, 3)}
+} | {
+    f"zero{stage}": lambda comm, model, loss, rule, lr, stage=stage: ZeRO(
+        comm, model, loss, Optimizer(model.params, rule, lr), stage=stage
+    )
+    for stage in (1, 2, 3)
+}
 
 
 def train(make, convert):
@@ -36,7 +44,7 @@ def train(make, convert):
 
 @pytest.mark.parametrize("name", MAKE)
 def test_strategies(name, monkeypatch):
-    for module in (base, replicas, zero):  # where copying to the host is meant
+    for module in (strategy, replicas, zero, zero_state):  # where copying to the host is meant
         monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, StrictArray) else np.asarray(x))
     params, losses, output = train(MAKE["serial"], lambda a: a.copy())
     there = train(MAKE[name], lambda a: StrictArray(a.copy()))

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.data import Batches
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD, Nesterov
-from distlearn.parallel.easgd import EASGD
-from distlearn.parallel.hogwild import Hogwild, share_array, sparsity
-from distlearn.parallel.param_server import Speeds
+from distlearn.parallel.asynchronous.easgd import EASGD
+from distlearn.parallel.asynchronous.hogwild import Hogwild, share_array, sparsity
+from distlearn.parallel.asynchronous.param_server import Speeds
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 
@@ -157,7 +158,7 @@ def test_shared_memory_for_which_there_is_no_room(monkeypatch, tmp_path):
 
 SCRIPT = """
 import json, numpy as np
-from distlearn.parallel.hogwild import share_array
+from distlearn.parallel.asynchronous.hogwild import share_array
 from distlearn.world import MPIWorld
 from tests.parallel import test_easgd_hogwild as tests
 from tests.parallel.server_rank import Quick

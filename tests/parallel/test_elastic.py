@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from distlearn import data
-from distlearn.comm import CutOffError, Failure, FailureSchedule, Network, RankError, Roofline, SimWorld
+from distlearn.comm import CutOffError, Network, RankError
 from distlearn.nn import MLP, BatchNorm, Dropout, Linear, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import CheckpointStore, CheckpointWarning, DataParallel, ElasticDataParallel
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, fit, train
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK
 from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
 from distlearn.train import train as train_by_settings
@@ -206,7 +207,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
         x = np.ones((4, 16))
         strategy.step(Batch(x, np.zeros(4, int), 8))
         held = sum(p.size for p in strategy.pipeline.params)
-        return held, sum(b.flat.size for b in strategy.buckets), strategy.mesh.coordinates["tp"], strategy.rank
+        return held, sum(b.flat.size for b in strategy.reducer.buckets), strategy.mesh.coordinates["tp"], strategy.rank
 
     results = SimWorld(8).run(program)
     a_stage = 16 * 64 + 64 + 64 * 16 + 16

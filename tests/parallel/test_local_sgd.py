@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, MixedPrecision, Optimizer
 from distlearn.parallel import LocalSGD
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 

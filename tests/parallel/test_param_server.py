@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.backend import to_device
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.data import Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
 from distlearn.parallel import Serial
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ParameterServer,
     Speeds,
     asp,
@@ -24,6 +24,7 @@ from distlearn.parallel.param_server import (
     softsync,
     ssp,
 )
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import fit
 

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import SimWorld
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ASP,
     BSP,
     ParameterServer,
@@ -21,6 +20,7 @@ from distlearn.parallel.param_server import (
     softsync,
     ssp,
 )
+from distlearn.sim import SimWorld
 
 from .test_param_server import DATA, model_of
 

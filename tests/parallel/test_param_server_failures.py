@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import Failure, FailureSchedule, Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.data import Batches
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Momentum
-from distlearn.parallel.param_server import ParameterServer, Speeds, asp, backup, bsp, inverse, softsync, ssp
-from distlearn.parallel.param_server.survival import Piece, newest_whole
+from distlearn.parallel.asynchronous.param_server import (
+    ParameterServer,
+    Speeds,
+    asp,
+    backup,
+    bsp,
+    inverse,
+    softsync,
+    ssp,
+)
+from distlearn.parallel.asynchronous.param_server.survival import Piece, newest_whole
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .test_param_server import DATA, gradient_at, model_of, serial

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.parallel.param_server import (
+from distlearn.parallel.asynchronous.param_server import (
     ASP,
     Average,
     Exponential,

@@ -10,8 +10,8 @@ import pytest
 from distlearn.comm import CommError, RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import SGD
-from distlearn.parallel.param_server import Speeds, asp, backup, bsp, ssp
-from distlearn.parallel.param_server.futures import train_on_futures
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, ssp
+from distlearn.parallel.asynchronous.param_server.futures import train_on_futures
 from distlearn.testing import assert_same_params
 from distlearn.world import EngineWorld, launch
 

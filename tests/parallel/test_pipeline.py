@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import (
     MLP,
     BatchNorm,
@@ -26,7 +26,8 @@ from distlearn.nn import (
 )
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Pipeline, Serial, interleaved
-from distlearn.parallel.schedule import ideal_bubble, simulate
+from distlearn.parallel.pipeline.schedule import ideal_bubble, simulate
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.world import launch
 

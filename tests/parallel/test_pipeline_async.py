@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import MLP, Linear, Sequential, SoftmaxCrossEntropy, Tanh
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import PipeDream, interleaved
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .pipeline_cases import Batch

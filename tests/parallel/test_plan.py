@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from distlearn import viz
-from distlearn.comm import HierarchicalNetwork, Network, Phantom, Roofline, SimWorld
+from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.experiments import check_plan, simulate_layout
 from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
 from distlearn.parallel.phantom import PhantomBatch, hollow, phantom_copy, phantom_loss
+from distlearn.parallel.pipeline.schedule import make_schedule, simulate
 from distlearn.parallel.planning import layouts
 from distlearn.parallel.planning.memory import activation_bytes
 from distlearn.parallel.planning.timeline import timeline
 from distlearn.parallel.planning.work import WIRE
-from distlearn.parallel.schedule import make_schedule, simulate
+from distlearn.sim import Phantom, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(2e12, 2e11)
 CLUSTER = HierarchicalNetwork(Network(2e-6, 2e11), Network(10e-6, 2e9), ranks_per_node=4)

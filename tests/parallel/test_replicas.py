@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.nn import MLP, BatchNorm, Linear, Param, ReLU, Sequential, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import DataParallel, ReplicaError, check_replicas
+from distlearn.sim import SimWorld
 
 from .test_data_parallel import Batch, X, Y
 
@@ -146,7 +147,7 @@ def test_running_statistics_may_differ():
 
 
 def test_the_checksum_sees_any_bit():
-    from distlearn.parallel.replicas import checksum
+    from distlearn.parallel.data.replicas import checksum
 
     x = np.random.default_rng(0).normal(size=1000).astype("float32")
     sums = {checksum(x)}

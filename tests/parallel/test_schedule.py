@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.parallel.schedule import (
+from distlearn.parallel.pipeline.schedule import (
     Action,
     actions_of,
     check_schedule,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.nn import MLP, Linear, Parallel, Sequential, Tanh, build
 from distlearn.parallel import balance, layer_costs
-from distlearn.parallel.stages import as_stages, cut, inseparable
+from distlearn.parallel.pipeline.stages import as_stages, cut, inseparable
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.data())

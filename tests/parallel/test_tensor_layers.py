@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn import nn
 from distlearn.backend import to_numpy
-from distlearn.comm import Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.comm.protocol import RankError
 from distlearn.nn import StrictArray
 from distlearn.nn.layer import move
@@ -29,6 +29,7 @@ from distlearn.parallel.tensor import (
 )
 from distlearn.parallel.tensor.cut import gather_last, reduce_scatter_last
 from distlearn.parallel.tensor.paths import deal_by_cost
+from distlearn.sim import Roofline, SimWorld
 
 from .tensor_cases import MODELS, F, batches, conv, inception
 

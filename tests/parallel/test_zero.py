@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.nn import GRU, MLP, BatchNorm, Linear, Sequential, SoftmaxCrossEntropy
 from distlearn.nn import build as build_model
 from distlearn.optim import LARS, RULES, SGD, Adam, Momentum, Optimizer, StepDecay
 from distlearn.parallel import DataParallel, Serial, ZeRO, model_state_bytes
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
 from .programs import RingComm, run, serial
@@ -22,7 +23,7 @@ STAGES = [1, 2, 3]
 
 def zero(stage, cap_bytes=300, **options):
     def make(comm, model, loss, rule, lr):
-        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=cap_bytes, **options)
+        return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr), stage=stage, cap_bytes=cap_bytes, **options)
 
     return make
 
@@ -154,7 +155,7 @@ def deep(comm, stage, rule=None, width=64, overlap=True):
     """One step of a model of equal layers; return the strategy."""
     model = MLP((width,) * 9, seed=0, dtype="float64")
     options = {"stage": stage, "cap_bytes": 8 * width**2, "overlap": overlap}
-    strategy = ZeRO(comm, model, SoftmaxCrossEntropy(), rule or Adam(), 0.01, **options)
+    strategy = ZeRO(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, rule or Adam(), 0.01), **options)
     strategy.step(Batch(np.ones((2, width)), np.zeros(2, int), 2 * comm.size))
     return strategy
 
@@ -257,14 +258,14 @@ def test_a_released_parameter_is_not_a_number():
     ("stage", "rule", "model", "error", "message"),
     [
         (4, SGD(), None, ValueError, "stage is 4, expected 1, 2 or 3"),
-        (1, LARS(), None, ValueError, "LARS needs whole parameters"),
-        (1, Optimizer([], SGD(), 0.1), None, TypeError, r"rule is a Optimizer, expected a rule, such as Momentum\(\)"),
+        (1, LARS(), None, ValueError, "LARS needs every parameter as a whole, but a rank holds only a part of each"),
         (1, Momentum(), Linear(3, 4, 0), TypeError, "the model is a Linear, expected a Sequential"),
     ],
 )
 def test_what_cannot_be_done_is_refused(stage, rule, model, error, message):
     def program(comm):
-        ZeRO(comm, model or MLP((3, 4)), SoftmaxCrossEntropy(), rule, 0.1, stage=stage)
+        net = model or MLP((3, 4))
+        ZeRO(comm, net, SoftmaxCrossEntropy(), Optimizer(net.params, rule, 0.1), stage=stage)
 
     with pytest.raises(RankError, match=message) as caught:
         SimWorld(2).run(program)
@@ -286,7 +287,7 @@ def test_gradients_are_clipped_by_the_length_of_all_parts(stage, size, kind):
         return Serial(model, loss, Optimizer(model.params, rule, lr, clip_norm=0.01), comm.clock)
 
     def clipped(comm, model, loss, rule, lr):
-        return ZeRO(comm, model, loss, rule, lr, stage=stage, cap_bytes=300, clip_norm=0.01)
+        return ZeRO(comm, model, loss, Optimizer(model.params, rule, lr, clip_norm=0.01), stage=stage, cap_bytes=300)
 
     want = SimWorld(1).run(run, clipped_serial, kind=kind, rule="momentum")[0]
     free = SimWorld(1).run(run, serial, kind=kind, rule="momentum")[0]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
+from distlearn.sim import SimWorld
 from distlearn.train import DivergedError, Settings, train
 
 SMALL = Settings(data="digits", hidden=(64,), batch_size=16, lr=0.01, epochs=20, evaluate_every=20, dtype="float64")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import distlearn as dl
-from distlearn.comm import SimWorld
 from distlearn.data import Dataset
+from distlearn.sim import SimWorld
 from distlearn.train import Epoch, History, evaluate, fit
 
 

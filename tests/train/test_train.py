@@ -8,8 +8,9 @@ import pytest
 
 import distlearn as dl
 from distlearn.backend import has_gpu
-from distlearn.comm import Network, RankError, Roofline, SimWorld
+from distlearn.comm import Network, RankError
 from distlearn.data import Dataset, load
+from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import STRATEGIES, DivergedError, Settings, build, evaluate, fit, train
 

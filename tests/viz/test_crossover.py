@@ -3,8 +3,10 @@ import pytest
 from matplotlib import pyplot as plt
 
 from distlearn import viz
-from distlearn.comm import Network, SimWorld, cost
-from distlearn.comm.fit import Sweep
+from distlearn.comm import Network
+from distlearn.comm.network import cost
+from distlearn.comm.network.fit import Sweep
+from distlearn.sim import SimWorld
 from distlearn.viz.crossover import crossovers, format_bytes
 
 SIZES = tuple(1 << k for k in range(6, 25, 2))

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from distlearn import viz
-from distlearn.comm import Failure, Network, Roofline, SimWorld
+from distlearn.comm import Network
 from distlearn.parallel import study_intervals
+from distlearn.sim import Failure, Roofline, SimWorld
 from distlearn.trace import Trace
 from distlearn.train import Settings, train
 from distlearn.viz.look import AMBER, NAVY, VERMILION

@@ -14,7 +14,7 @@ from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import PipeDream, Pipeline, interleaved
-from distlearn.parallel.schedule import SCHEDULES, ideal_bubble, simulate
+from distlearn.parallel.pipeline.schedule import SCHEDULES, ideal_bubble, simulate
 from distlearn.trace import Span, Trace
 from distlearn.viz.pipeline import KIND_COLORS
 

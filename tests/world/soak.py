@@ -21,7 +21,7 @@ import time
 import numpy as np
 import psutil
 
-from distlearn.comm import SimWorld
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 from distlearn.world import EngineWorld, train_through_failures

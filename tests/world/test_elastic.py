@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
 from distlearn.parallel import CheckpointStore
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 from distlearn.world import EngineWorld, Restart, train_through_failures
@@ -157,14 +158,14 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
 
 def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
     """Two processes that are stopped, and two ranks that sleep for ever while the others wait for them."""
-    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, patience=PATIENCE)
+    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, progress_timeout=PATIENCE)
     check(run, 4, 2)
     assert [r.rank for r in run.restarts] == [2, 1]
     assert all("is stopped" in r.reason for r in run.restarts)
     for rank, step in ((3, 11), (0, 22)):
         folder = tmp_path / f"stuck{rank}"
         stuck = (rank, step, str(tmp_path / "slept"))
-        run, _ = go(world, folder, [], 4, patience=PATIENCE, stuck=stuck)
+        run, _ = go(world, folder, [], 4, progress_timeout=PATIENCE, stuck=stuck)
         check(run, 4, 1)
         assert run.restarts[0].rank == rank
         assert "in report; there was no progress for 2 s" in run.restarts[0].reason

@@ -11,8 +11,8 @@ import pytest
 
 from distlearn.comm.collectives import ring_all_reduce
 from distlearn.comm.protocol import CommError, CommTimeoutError, RankError
-from distlearn.comm.sim import SimWorld
-from distlearn.world import EngineWorld, RankTimeoutError, World
+from distlearn.sim import SimWorld
+from distlearn.world import EngineWorld, RankDeadlockError, RankTimeoutError, World
 from distlearn.world.progress import REPORT_SECONDS
 
 from .conftest import living
@@ -242,6 +242,55 @@ def test_a_rank_that_returns_early_is_no_reason_for_numbers(world, n):
         rf"(?s)rank 0: has not returned.*rank 2; rank 1 had returned.*rank 0 waited for all_reduce of {8 * n} bytes"
     )
     assert re.search(wanted, str(too_late(world, task, wanted)))
+
+
+def test_ranks_that_wait_for_long_are_shown(world, monkeypatch, capsys):
+    def task(comm):
+        if comm.rank == 1:
+            comm.clock.sleep(1.5)
+        return comm.all_reduce(np.ones(3)).sum()
+
+    monkeypatch.setattr(world, "patience", 0.3)
+    assert world.run(task) == [9.0] * SIZE
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "EngineWorld: ranks have waited for long:"
+    for line, rank in ((lines[1], 0), (lines[3], 2)):
+        assert re.fullmatch(
+            rf"  rank {rank} waits for all_reduce of 24 bytes \(test_engines.py, line \d+, in task\)", line
+        )
+    assert re.fullmatch(r"  rank 1 is at test_engines.py, line \d+, in task", lines[2])
+    assert lines[4].startswith("Ctrl-C ends the run")
+    assert len(lines) == 5, "it is said once"
+
+
+def test_ranks_that_all_wait_are_a_deadlock(world, monkeypatch, capsys):
+    monkeypatch.setattr(world, "patience", 0.3)
+    with pytest.raises(RankDeadlockError) as caught:
+        world.run(wait_for_message)
+    head, *lines = str(caught.value).splitlines()
+    assert head == "rank 0: deadlock: all ranks wait, and have waited for 0.3 s:"
+    for rank, line in enumerate(lines):
+        what = rf"recv\(source={(rank + 1) % SIZE}, tag=4\) of 16 bytes"
+        assert re.fullmatch(
+            rf"  rank {rank} waited for {what} \(test_engines.py, line \d+, in wait_for_message\)", line
+        )
+    assert capsys.readouterr().err == ""
+
+
+def test_a_rank_that_has_waited_for_long_and_goes_on_is_no_deadlock(world, monkeypatch):
+    """When rank 1 has what it waited for, it computes for longer than the others wait."""
+
+    def task(comm):
+        if comm.rank == 0:
+            comm.clock.sleep(0.6)
+            comm.send(np.ones(1), 1)
+        if comm.rank == 1:
+            comm.recv(np.zeros(1), 0)
+            comm.clock.sleep(1.0)
+        return comm.all_reduce(np.ones(3)).sum()
+
+    monkeypatch.setattr(world, "patience", 0.2)
+    assert world.run(task) == [9.0] * SIZE
 
 
 def test_rank_lost_in_its_own_code_is_named(world):

@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from distlearn.comm import RankError, SimWorld
+from distlearn.comm import RankError
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import train
 from distlearn.world import EngineWorld, Hosts, reaper

@@ -193,7 +193,7 @@ class FakeGroup:
     def trouble(self):
         return ""
 
-    def submit(self, payload, options):
+    def submit(self, payload, **options):
         handles = []
         for rank in range(self.size):
             handles.append(Handle())
@@ -219,7 +219,7 @@ class FakeGroup:
 
 def world_of(group):
     world = EngineWorld.__new__(EngineWorld)
-    world.mpi, world.timeout, world.progress, world.strict = True, 30, False, False
+    world.mpi, world.timeout, world.patience, world.progress, world.strict = True, 30, 10, False, False
     world._dead, world._closed, world._cluster, world._group, world.trace = "", False, None, group, Trace()
     return world
 

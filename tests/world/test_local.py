@@ -3,7 +3,7 @@ import pytest
 
 from distlearn.comm.local import NoComm
 from distlearn.comm.protocol import CommError, RankError
-from distlearn.comm.sim import SimWorld
+from distlearn.sim import SimWorld
 from distlearn.trace import WallClock
 from distlearn.world import LocalWorld, World
 

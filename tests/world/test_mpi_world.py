@@ -30,6 +30,27 @@ def bad(comm, who, late=None):
         raise ValueError("no good")
     comm.recv(np.zeros(1), (comm.rank + 1) % comm.size)
 
+def leave(comm, how):
+    if comm.rank == 1:
+        raise {"interrupt": KeyboardInterrupt, "exit 0": SystemExit(0), "exit 3": SystemExit(3)}[how]
+    comm.barrier()
+
+def early(comm):
+    if comm.rank != 1:
+        comm.all_reduce(np.ones(3))
+
+def slow(comm):
+    if comm.rank == 1:
+        comm.clock.sleep(2.0)
+    return comm.all_reduce(np.ones(3)).sum()
+
+class Unsendable:
+    def __init__(self, comm):
+        pass
+
+    def __reduce__(self):
+        raise TypeError("not this")
+
 what = json.loads(sys.argv[1])
 if what is None:
     results = world.run(task, factor=10)
@@ -40,6 +61,9 @@ if what is None:
         assert world.run(task, 1) and world.trace.ranks == list(range(world.size))
     else:
         world.run(task, 1)
+elif what[0] == "call":
+    world.patience = 0.5
+    world.run(globals()[what[1]], *what[2:])
 else:
     world.run(bad, *what)
 """
@@ -76,3 +100,41 @@ def test_error_of_all_is_told_once(late):
 def test_error_on_a_single_rank_is_an_exception():
     done = script(1, [0])
     assert "distlearn.comm.protocol.RankError: rank 0: ValueError: no good" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [("interrupt", 1, "KeyboardInterrupt"), ("exit 0", 1, "SystemExit: 0"), ("exit 3", 3, "SystemExit: 3")],
+)
+def test_a_rank_that_leaves_ends_all_with_a_code_that_is_not_0(how, code, told):
+    done = script(3, ["call", "leave", how])
+    assert done.returncode == code
+    assert f"RankError: rank 1: {told}" in done.stderr
+
+
+def test_a_result_that_cannot_be_sent_ends_all():
+    done = script(2, ["call", "Unsendable"])
+    assert done.returncode != 0
+    assert "TypeError: not this" in done.stderr
+
+
+def test_ranks_that_all_wait_are_a_deadlock():
+    done = script(3, ["call", "early"])
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    at = lines.index("RankDeadlockError: rank 0: deadlock: all ranks wait, and have waited for 0.5 s:")
+    for rank in (0, 2):
+        assert re.fullmatch(
+            rf"  rank {rank} waits for all_reduce of 24 bytes \(<string>, line \d+, in early\)", lines[at + 1 + rank]
+        )
+    assert lines[at + 2] == "  rank 1 waits for all ranks to return"
+
+
+def test_ranks_that_wait_for_long_say_so():
+    done = script(3, ["call", "slow"])
+    assert done.returncode == 0
+    told = sorted(done.stderr.splitlines())
+    assert len(told) == 2
+    for line, rank in zip(told, (0, 2), strict=True):
+        what = r"waits for all_reduce of 24 bytes \(<string>, line \d+, in slow\)"
+        assert re.fullmatch(rf"rank {rank} {what}, for 1 s now; Ctrl-C ends all ranks", line)

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from distlearn.comm import DeadlockError
 from distlearn.comm.protocol import CommTimeoutError, RankError
 from distlearn.world.outcome import (
     Frame,
@@ -54,7 +55,7 @@ def test_who_all_raised_the_same():
 
 
 def test_late_ranks():
-    error = blame([Outcome(0), waiting(1), waiting(2), waiting(3)], timeout=2.5)
+    error = blame([Outcome(0), waiting(1), waiting(2), waiting(3)], reason="timeout", seconds=2.5)
     assert type(error) is RankTimeoutError
     assert isinstance(error, CommTimeoutError)
     lines = str(error).splitlines()
@@ -63,24 +64,36 @@ def test_late_ranks():
 
 
 def test_one_late_rank():
-    assert str(blame([Outcome(0), waiting(1)], timeout=1)).startswith(
+    assert str(blame([Outcome(0), waiting(1)], reason="timeout", seconds=1)).startswith(
         "rank 1: has not returned after 1 s; rank 0 had returned:"
     )
-    text = str(blame([Outcome(0, "early"), waiting(1), Outcome(2, "early")], timeout=1))
+    text = str(blame([Outcome(0, "early"), waiting(1), Outcome(2, "early")], reason="timeout", seconds=1))
     assert text.startswith("rank 1: has not returned after 1 s; ranks 0, 2 had returned:")
-    assert "nor has rank 1:" in str(blame([waiting(0), waiting(1)], timeout=1))
+    assert "nor has rank 1:" in str(blame([waiting(0), waiting(1)], reason="timeout", seconds=1))
 
 
 def test_ranks_that_were_interrupted_while_they_waited_for_the_others_to_return():
     early = [Outcome(rank, "early", waits_for="all ranks to return") for rank in range(2)]
-    error = blame(early, timeout=3)
+    error = blame(early, reason="timeout", seconds=3)
     assert type(error) is RankTimeoutError
     assert str(error).splitlines()[1:] == [f"  rank {rank} waited for all ranks to return" for rank in range(2)]
 
 
 def test_an_interrupt_from_outside():
     text = str(blame([Outcome(0, "early"), waiting(1)]))
-    assert text.startswith("rank 0: was interrupted from outside (SIGINT)")
+    assert text.startswith("rank 1: was interrupted from outside (SIGINT): it waited for recv(source=0")
+
+
+def test_deadlock():
+    error = blame([waiting(0), Outcome(1, "early", waits_for="all ranks to return")], "deadlock", 10)
+    assert isinstance(error, RankError)
+    assert isinstance(error, DeadlockError)
+    assert not error.lost
+    assert str(error).splitlines() == [
+        "rank 0: deadlock: all ranks wait, and have waited for 10 s:",
+        "  rank 0 waited for recv(source=0, tag=0) of 8 bytes (step.py, line 12, in step)",
+        "  rank 1 waited for all ranks to return",
+    ]
 
 
 def test_death():
@@ -106,10 +119,14 @@ def test_silent_rank():
         "rank 1: does not react any more: it is stopped (process 7, SIGSTOP)\nMeanwhile rank 0 waited"
     )
     assert "Rank 1 could not be interrupted." in text
-    assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(blame([waiting(0), silent], timeout=1))
+    assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(blame([waiting(0), silent], reason="timeout", seconds=1))
 
 
 def test_where_words():
+    assert where(Outcome(0, "waiting", frames=[OURS, MINE], waits_for="barrier")) == (
+        "waits for barrier (step.py, line 12, in step)"
+    )
+    assert where(Outcome(0, "running", frames=[OURS, MINE])) == "is at step.py, line 12, in step"
     assert where(Outcome(0, "interrupted", frames=[OURS, MINE])) == "was at step.py, line 12, in step"
     assert where(Outcome(0, "interrupted", frames=[OURS])) == "was starting or ending"
 
@@ -157,12 +174,12 @@ def test_every_failure_names_its_rank(status):
 
 def test_without_progress_the_rank_that_waits_for_nobody_is_to_blame():
     stuck = Outcome(2, "interrupted", frames=[Frame("user.py", 7, "step", "while True: pass", False)])
-    error = blame([waiting(0), waiting(1), stuck], timeout=3, stalled=True)
+    error = blame([waiting(0), waiting(1), stuck], reason="no progress", seconds=3)
     assert type(error) is RankTimeoutError
     assert (error.rank, error.lost) == (2, True)
     assert str(error).startswith(
         "rank 2: was at user.py, line 7, in step; there was no progress for 3 s:\n  rank 2 was"
     )
-    assert not blame([waiting(0), waiting(1)], timeout=3).lost
+    assert not blame([waiting(0), waiting(1)], reason="timeout", seconds=3).lost
     assert blame([Outcome(0, "died", error="its process died", place=1), waiting(1)]).lost
     assert not blame([Outcome(0, "raised", error="ValueError: no", place=1), waiting(1)]).lost

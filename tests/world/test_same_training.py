@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from distlearn.comm import SimWorld
 from distlearn.data import available
+from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings, train
 from distlearn.world import EngineWorld, launch

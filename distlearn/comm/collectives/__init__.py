@@ -2,8 +2,8 @@
 
 Each works on any communicator, any number of ranks (also no power of two) and any length (also 0, also shorter than
 the number of ranks). Each states what it sends and how long that takes, where n is the bytes of the array that a rank
-gives and p the number of ranks; `distlearn.comm.cost` has the same formulas as functions. T(n, p) holds where a rank
-sends one message and receives one message at a time, and the arithmetic is free.
+gives and p the number of ranks; `distlearn.comm.network.cost` has the same formulas as functions. T(n, p) holds where
+a rank sends one message and receives one message at a time, and the arithmetic is free.
 
 ================================  ===========================  ==================================================
 all-reduce                        messages one after another   suits

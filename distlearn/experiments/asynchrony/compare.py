@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...comm.protocol import ignore_report
 from ...parallel import EASGD, Hogwild
-from ...parallel.param_server import (
+from ...parallel.asynchronous.param_server import (
     Average,
     Exponential,
     Polynomial,

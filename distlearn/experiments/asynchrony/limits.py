@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...comm.protocol import ignore_report
-from ...parallel.param_server import asp, constant, inverse
+from ...parallel.asynchronous.param_server import asp, constant, inverse
 from .task import Task, run_policy, scenario_speeds
 
 

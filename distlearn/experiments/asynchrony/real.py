@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from ...comm import Network
 from ...comm.protocol import ignore_report
-from ...parallel.param_server import Run, Speeds, asp
+from ...parallel.asynchronous.param_server import Run, Speeds, asp
 from .compare import ON_FOUR
 from .task import Task, program, run_policy
 

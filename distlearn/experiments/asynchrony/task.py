@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ...comm import Network, SimWorld
+from ...comm import Network
 from ...data import Dataset, available, load
 from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import SGD, Momentum
 from ...parallel import EASGD, Hogwild
-from ...parallel.param_server import ParameterServer, Run, Speeds, constant
+from ...parallel.asynchronous.param_server import ParameterServer, Run, Speeds, constant
+from ...sim import SimWorld
 
 SCENARIOS = ("even", "straggler", "heavy tail")
 """All workers alike up to 10 %; worker 0 four times as slow; every step of everybody Pareto with tail index 1.5."""
@@ -160,7 +161,7 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
 
     Examples
     --------
-    >>> from distlearn.parallel.param_server import asp
+    >>> from distlearn.parallel.asynchronous.param_server import asp
     >>> run = run_policy(digits_task(), asp(), scenario_speeds("straggler", 8), steps=10)
     >>> run.updates, bool(run.staleness.max() > 7)
     (80, True)

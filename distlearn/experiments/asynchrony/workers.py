@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...comm.protocol import ignore_report
-from ...parallel.param_server import simulate
+from ...parallel.asynchronous.param_server import simulate
 from .compare import FEW
 from .task import SCENARIOS, Task, run_policy, scenario_speeds
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...comm import Network, SimWorld
+from ...comm import Network
 from ...nn.costs.table import Table, seconds
 from ...optim import Momentum, Optimizer
-from ...parallel.data import DataParallel
+from ...parallel.data.data_parallel import DataParallel
 from ...parallel.hybrid import Hybrid
 from ...parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
-from ...parallel.pipeline import Pipeline
+from ...parallel.pipeline.pipeline import Pipeline
 from ...parallel.planning import Layout, Plan, plan
 from ...parallel.planning.named import compute_of, model_and_sample
 from ...parallel.tensor import TensorParallel
-from ...parallel.weird_trick import OneWeirdTrick
+from ...parallel.tensor.one_weird_trick import OneWeirdTrick
+from ...sim import SimWorld
 from ...trace import Trace
 from .stall import CAP_BYTES
 

@@ -6,7 +6,7 @@ from ...nn.container import Sequential
 from ...nn.linear import Linear
 from ...nn.pool import GlobalAvgPool
 from ...nn.shape import Flatten
-from ...parallel.codecs import FP16, Int8, OneBit, TopK
+from ...parallel.data.codecs import FP16, Int8, OneBit, TopK
 from ...parallel.planning.named import model_and_sample, name_of
 from .curve import Curve
 from .stall import scaling_curve

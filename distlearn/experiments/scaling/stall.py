@@ -11,13 +11,14 @@ import time
 
 import numpy as np
 
-from ...comm import Network, SimWorld
+from ...comm import Network
 from ...nn.layer import Layer
 from ...optim import Momentum, Optimizer
-from ...parallel.codecs import Codec
-from ...parallel.data import DataParallel
+from ...parallel.data.codecs import Codec
+from ...parallel.data.data_parallel import DataParallel
 from ...parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
 from ...parallel.planning.named import compute_of, model_and_sample, name_of
+from ...sim import SimWorld
 from ...trace import union
 from .curve import Curve, Point
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bucket import make_buckets
+from ..data.bucket import make_buckets
 from ..tensor import Traffic
 from .job import Job
 from .work import LayerTime

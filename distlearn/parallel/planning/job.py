@@ -51,7 +51,7 @@ class Job:
 
     def update(self, params) -> float:
         """Seconds of the optimizer's step for some parameters."""
-        return self.rates.span(*Optimizer(params, self.rule, 0.0).cost())
+        return self.rates.span(*Optimizer(params, self.rule, 0.0).cost()) if params else 0.0
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import math
 
 from ...nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
 from ...nn.costs.memory import Memory
-from ...optim import Optimizer
 from ...optim.rule import memory_of
 from ..tensor import Gather
 
@@ -47,7 +46,6 @@ def rank_memory(params, rule, activations: int) -> Memory:
         Bytes, of all micro-batches in flight.
     """
     own = list({id(p): p for p in params}.values())
-    states = Optimizer(own, rule, 0.0).states
-    held = sum(array.nbytes for state in states for array in memory_of(state))
+    held = sum(array.nbytes for p in own if not p.frozen for array in memory_of(rule.init(p.data)))
     learned = sum(p.nbytes for p in own if not p.frozen)
     return Memory(sum(p.nbytes for p in own), learned, held, activations)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...comm import Roofline
 from ...nn.container import Sequential
 from ...nn.layer import Layer
 from ...nn.models import model_named
+from ...sim import Roofline
 
 
 def model_and_sample(model, sample=None):

@@ -8,7 +8,7 @@ from ...comm import Network
 from ...nn.costs.table import Table, quantity, seconds
 from ...optim import Momentum
 from ..phantom import phantom_copy
-from ..stages import inseparable
+from ..pipeline.stages import inseparable
 from .job import Cost, Job
 from .layout import layouts
 from .named import compute_of, model_and_sample, name_of

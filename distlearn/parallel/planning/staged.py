@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from ...data import shard
 from ...nn.container import Sequential
 from ...nn.costs.memory import Memory
-from ..schedule import Action, make_schedule
-from ..stages import as_stages, cut
+from ..pipeline.schedule import Action, make_schedule
+from ..pipeline.stages import as_stages, cut
 from ..tensor import Traffic
 from .buckets import params_of, summed_by
 from .job import Cost, Job

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..schedule import Action, Schedule
-from ..schedule.play import needs
+from ..pipeline.schedule import Action, Schedule
+from ..pipeline.schedule.play import needs
 
 
 def timeline(

@@ -7,7 +7,7 @@ import math
 
 from ...nn.container import Sequential
 from ..tensor import Traffic
-from ..weird_trick import Halves
+from ..tensor.one_weird_trick import Halves
 from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout

@@ -17,7 +17,7 @@ from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
 from .state import DealtState, state_places
-from .strategy import PartOptimizer, TensorParallel, check_whole, part_optimizer, summed_length
+from .strategy import TensorParallel, check_whole, sub_optimizer
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
 
@@ -29,7 +29,6 @@ __all__ = [
     "FilterConv2d",
     "Gather",
     "GroupConv2d",
-    "PartOptimizer",
     "PathParallel",
     "Place",
     "RowLinear",
@@ -45,9 +44,8 @@ __all__ = [
     "check_whole",
     "gather_params",
     "parallelize",
-    "part_optimizer",
     "places_of",
     "put_together",
     "state_places",
-    "summed_length",
+    "sub_optimizer",
 ]

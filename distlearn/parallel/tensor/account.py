@@ -84,7 +84,7 @@ def account(model: Layer, input_shape: tuple[int, ...], itemsize: int | None = N
 
     Examples
     --------
-    >>> from distlearn.comm import SimWorld
+    >>> from distlearn.sim import SimWorld
     >>> from distlearn.nn import MLP
     >>> from distlearn.parallel.tensor import parallelize
     >>> def program(comm):

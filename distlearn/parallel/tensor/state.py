@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..state import live_arrays, param_name, serial_part, whole, write
+from ..checkpoint.state import live_arrays, param_name, serial_part, whole, write
 from .layer import Place, places_of, put_together
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...backend import get_xp
 from ...optim import Optimizer
-from ...optim.clip import global_norm
-from ..base import Serial, refuse_masters, share_params
-from .layer import gather_params, places_of
+from ...optim.rule import memory_of
+from ..strategy import adopt, require_scope, share_params, summed_norm, update
+from .layer import Place, gather_params, places_of
 from .rewrite import parallelize
 from .state import DealtState
 
 
-class TensorParallel(DealtState, Serial):
+class TensorParallel(DealtState):
     r"""Tensor parallelism: every rank sees the whole batch and holds a part of (nearly) every layer.
 
     What each layer does and sends is decided by `parallelize` and listed by `account(strategy.model, input_shape)`: for
@@ -29,7 +28,7 @@ class TensorParallel(DealtState, Serial):
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
     optimizer : Optimizer
-        Says which rule, learning rate and clipping; it is made anew for this rank's parameters.
+        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
 
     Notes
     -----
@@ -42,16 +41,32 @@ class TensorParallel(DealtState, Serial):
     section 3.
     """
 
+    rank, size = 0, 1  # of the data: every rank is given the whole batch
+
     def __init__(self, comm, model, loss, optimizer: Optimizer):
+        adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.comm, self.names = comm, [p.name for p in model.params]
-        model = parallelize(model, comm)
-        super().__init__(model, loss, part_optimizer(optimizer, model, comm), comm.clock)
+        self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
+        self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch)
-        return super().step(batch)
+        self.optimizer.zero_grad()
+        y, saved = self.model.forward(batch.x, clock=self.clock)
+        loss, dy = self.loss(y, batch.y, batch.n)
+        self.model.backward(dy, saved, clock=self.clock)
+        update(self.optimizer, self.clock)
+        return loss
+
+    def predict(self, x):
+        """Run the model forward; every rank must call, with the same samples."""
+        return self.model.eval().forward(x)[0]
+
+    def total(self, values):
+        """Return `values`: every rank has seen all of the data."""
+        return values
 
     def gather_params(self):
         """Return the parameters in their serial shapes on rank 0, None elsewhere."""
@@ -67,78 +82,54 @@ def check_whole(strategy, batch) -> None:
         )
 
 
-class PartOptimizer(Optimizer):
-    """Optimizer of the parameters that one rank has of a model; gradients are clipped by the length of all of them.
-
-    Parameters
-    ----------
-    params : iterable of Param
-    rule : Rule
-    lr : float or callable
-    clip_norm : float, optional
-    total : callable
-        `total(params) -> float`: the length of the gradients of all ranks.
-    """
-
-    def __init__(self, params, rule, lr, *, clip_norm=None, total=global_norm):
-        super().__init__(params, rule, lr, clip_norm=clip_norm)
-        self.limit, self.clip_norm, self.total = clip_norm, None, total
-
-    def step(self):
-        """Clip, then update every parameter."""
-        if self.limit is not None:
-            norm = self.total(self.params)
-            if norm > self.limit:
-                for p in self.params:
-                    p.grad *= self.limit / norm
-        super().step()
-
-
-def summed_length(params, comms, like) -> float:
-    """Return the length of the gradients of several ranks as one vector.
-
-    Parameters
-    ----------
-    params : list of Param
-        Those that this rank counts: each parameter is counted by one rank.
-    comms : list of Communicator
-        Over which the squares are summed, one after another.
-    like : array
-        Where the numbers shall live while they travel.
-    """
-    squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
-    for comm in comms:
-        comm.all_reduce(squared)
-    return float(squared[0]) ** 0.5
-
-
-def part_optimizer(optimizer: Optimizer, model, comm) -> PartOptimizer:
+def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     """Make an optimizer like another one for the parameters that this rank has of a parallelized model.
 
     Parameters
     ----------
+    what : str
+        The strategy, for errors.
     optimizer : Optimizer
-        Not used yet: its memory is for parameters of other shapes.
+        Of the serial model. Its memory is cut like the parameters.
     model : Layer
+        The parallelized model; its parameters have their serial names.
     comm : Communicator
         Over which the model lies.
+
+    Returns
+    -------
+    optimizer : Optimizer
+        Of the same class, with the same groups; it clips by the length of the gradients of all ranks.
     """
-    refuse_masters("a model that lies on several ranks", optimizer)
-    if optimizer.steps:
-        raise ValueError(
-            f"the optimizer has taken {optimizer.steps} steps for the serial model; make the strategy before the first"
-        )
-    places = places_of(model)
-    cut = [name for name, place in places.items() if place.axis is not None]
-    if getattr(optimizer.rule, "whole", False) and cut and comm.size > 1:
-        raise ValueError(
-            f"rank {comm.rank}: {type(optimizer.rule).__name__} needs every parameter as a whole, "
-            f"but {cut[0]} is dealt to {comm.size} ranks; use a rule that works element by element"
-        )
+    places, here = places_of(model), {p.name: p for p in model.params}
+    if comm.size == 1:
+        scope, held = "model", ""
+    elif cut := [p.name for p in optimizer.params if p.name in places and places[p.name].axis is not None]:
+        scope, held = "element", f"{cut[0]} is sharded over {comm.size} ranks"
+    else:
+        scope, held = "parameter", "a rank holds some of the parameters"
+    require_scope(what, optimizer, scope, held)
+    made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
+    serial = {p.name: (p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True)}
+    for p, state in zip(made.params, made.states, strict=True):
+        old, memory = serial[p.name]
+        if p is not old:
+            _cut_memory(what, old, memory, state, places.get(p.name, Place()), comm.rank)
 
-    def total(params):
-        """Length of the gradients of all ranks; what is on every rank counts once."""
-        mine = [p for p in params if comm.rank == 0 or p.name in places]
-        return summed_length(mine, [comm], params[0].data)
+    def norm(params):
+        mine = [p for p in params if comm.rank == 0 or p.name in places]  # what is on every rank counts once
+        return summed_norm(mine, [comm], model.params[0].data if model.params else np.zeros(0))
 
-    return PartOptimizer(model.params, optimizer.rule, optimizer.lr, clip_norm=optimizer.clip_norm, total=total)
+    made.norm = norm
+    return made
+
+
+def _cut_memory(what, param, memory, state, place, rank) -> None:
+    """Write a rank's part of the memory that an optimizer has of a serial parameter into a new state."""
+    for old, new in zip(memory_of(memory), memory_of(state), strict=True):
+        if old.shape != param.data.shape:
+            raise ValueError(
+                f"{what}: the optimizer's memory of {param.name!r} has shape {old.shape}, expected the parameter's "
+                f"{param.data.shape}: other shapes cannot be sharded with it"
+            )
+        new[...] = old if place.axis is None else place.cut.take(old, rank, place.axis)

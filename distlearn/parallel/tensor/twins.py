@@ -7,7 +7,7 @@ import math
 from ...backend import get_xp
 from ...nn import BatchNorm, Dropout, Siamese
 from ...nn.layer import Param, describe, walk
-from ..bucket import make_buckets
+from ..data.bucket import make_buckets
 from .layer import TensorLayer, Traffic
 
 

@@ -1,0 +1,178 @@
+"""MPIComm: the communicator of real processes, over mpi4py.
+
+Every operation is one of MPI's non-blocking calls and a wait that polls (`waiting`), so a rank can be interrupted, can
+time out, and leaves its core to others while it waits; from a megabyte on that costs nothing against the blocking call.
+
+Data moves as bytes, so any dtype can be sent. Only reductions know types. MPI has no half precision: float16 travels
+and adds up as float32 and is rounded once at the end, so its messages are as long as float32's. Arrays on a GPU pass
+through host memory, unless MPI reads a GPU's itself (`staging`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import platform
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from ...trace import Span
+from ..protocol import CommError, CommTimeoutError, ignore_report
+from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
+from .collectives import Collectives
+from .messages import Messages
+from .work import Activity
+
+
+def world_comm():
+    """Return mpi4py's COMM_WORLD; the one place, with `MPIComm`, that knows of mpi4py."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+@functools.cache
+def release_shared_memory_names() -> None:
+    """Remove the names of the memory that ranks share, once all of them have it.
+
+    MPICH would do so at the very end, so that a rank which is killed leaves megabytes in /dev/shm for ever. The memory
+    itself stays as long as anybody uses it.
+    """
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        return
+    for name in {line.split(None, 5)[-1] for line in lines if "/dev/shm/mpich_shm" in line}:
+        with contextlib.suppress(OSError):  # another rank was quicker
+            os.unlink(name)
+
+
+class MPIComm(Messages, Collectives):
+    """One rank of an MPI communicator, with the library's `Communicator` protocol.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm, optional
+        COMM_WORLD by default. Nothing else should communicate on it: give a `Dup()`.
+    clock : WallClock, optional
+        Second 0 is now, by default.
+    report : callable, optional
+        Gets rank 0's `comm.report(step, total, **values)`.
+    timeout : float, optional
+        Longest time to wait in any one call [s]; then `CommTimeoutError` names what was waited for.
+    strict : bool
+        For finding mistakes. Sends wait until they are received, as on the simulator, so that code which relies on
+        buffering hangs at any message size; and every collective first compares the calls of all ranks (one small
+        message more), so that different calls, sizes or dtypes raise instead of hanging or mixing data up.
+    activity : Activity, optional
+        Of the communicator that this one was split from: what is under way on one is moved on by waiting on any.
+
+    Attributes
+    ----------
+    raw : mpi4py.MPI.Intracomm
+        The MPI communicator underneath.
+    control : mpi4py.MPI.Intracomm
+        For the run's own messages; a copy of `raw` where the run has made one (`begin`).
+    """
+
+    def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=False, activity=None):
+        from mpi4py import MPI
+
+        self.mpi = MPI
+        self.raw = MPI.COMM_WORLD if comm is None else comm
+        self.control = self.raw
+        self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
+        self.clock = RankClock(self.rank) if clock is None else clock
+        self.timeout, self.strict = timeout, strict
+        self.activity = Activity() if activity is None else activity
+        self.spin = CROWDED_SPIN_SECONDS
+        if isinstance(self.clock, RankClock):
+            self.clock.poke = self.activity.poke
+        self._report = ignore_report if report is None or self.rank else report
+        self._object_tags = (
+            MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1
+        ) // 2  # from here on: messages that hold pickled objects
+
+    @classmethod
+    def begin(cls, raw, report=None, **options) -> MPIComm:
+        """Make the communicator of a run: when it returns, all ranks are there and their clocks stand at 0.
+
+        Ranks of one machine have the same second 0, at which the last one came; between machines it differs by what a
+        barrier takes.
+        """
+        comm = cls(raw, report=report, **options)
+        node = zlib.crc32(platform.node().encode())
+        came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
+        # a rank that returns early must not meet a collective of the user's with the barrier in `end`
+        comm.control, request = comm.raw.Idup()
+        comm.block(request.Test, "all ranks to begin")
+        neighbours = int((came[:, 0] == node).sum())
+        comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
+        if neighbours == comm.size:
+            zero = float(came[:, 1].max())
+        else:
+            comm.barrier()
+            zero = time.perf_counter()
+        release_shared_memory_names()
+        comm.clock.start_at(zero)
+        comm.clock.trace.spans.clear()
+        return comm
+
+    def end(self) -> None:
+        """Wait until all ranks have ended, and raise if a message was left lying.
+
+        Raises
+        ------
+        CommError
+            If a message was sent to this rank that it never received.
+        """
+        self.block(self.control.Ibarrier().Test, "all ranks to return")
+        if self.control is not self.raw:
+            self.control.Free()
+        status = self.mpi.Status()
+        if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+            nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self._object_tags
+            message = f"the message of {nbytes} bytes from rank {status.Get_source()}, tag {tag}"
+            raise CommError(f"rank {self.rank} never received {message}")
+
+    def __repr__(self) -> str:
+        return f"MPIComm(rank {self.rank} of {self.size})"
+
+    def report(self, step, total, **values):
+        """Hand rank 0's progress on."""
+        self._report(step, total, **values)
+
+    # -- waiting and recording ---------------------------------------------------------------------------------------
+    def block(self, done, what, nbytes: int = 0) -> None:
+        """Wait until `done()`; `what`, when printed, says what for."""
+        activity, on_nap = self.activity, None
+        activity.waits_for = what
+        if activity.on_wait is not None:
+            on_nap = functools.partial(activity.on_wait, what, nbytes)
+        if not poll(done, nbytes, self.timeout, self.spin, on_nap):
+            raise CommTimeoutError(f"rank {self.rank}: waited {self.timeout:g} s for {what}")
+        activity.waits_for = None
+        if on_nap is not None:
+            activity.on_wait(None, 0, 0.0)
+
+    def record(self, name: str, start: float, nbytes: int) -> None:
+        """Add a span that ends now to the trace."""
+        clock = self.clock
+        clock.trace.spans.append(Span(clock.rank, "comm", name, start, clock.now(), 0, nbytes))
+
+    def split(self, color, key=0):
+        """Return the communicator of the ranks that gave the same `color`, or None for color None."""
+        pairs = self.broadcast_obj(self.gather_obj((color, key)))
+        colors = sorted({c for c, _ in pairs if c is not None})
+        number = self.mpi.UNDEFINED if color is None else colors.index(color)
+        raw = self.raw.Split(number, sorted((k, r) for r, (_, k) in enumerate(pairs)).index((key, self.rank)))
+        if color is None:
+            return None
+        part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
+        part.spin = self.spin
+        part._report = self._report  # the bar belongs to rank 0 of the world, whatever its rank here
+        return part

@@ -1,0 +1,5 @@
+"""Communication between GPUs, over NCCL."""
+
+from .communicator import NCCLComm
+
+__all__ = ["NCCLComm"]

@@ -1,0 +1,116 @@
+"""A communicator's own CUDA stream: operations are put on it, waited for and given up."""
+
+from __future__ import annotations
+
+import warnings
+
+from ..delegating import Beneath
+from ..protocol import CommError, CommTimeoutError
+from ..waiting import poll
+from .work import NCCLWork
+
+
+class OnStream(Beneath):
+    """NCCL's connection between the ranks, and the stream on which it works; `NCCLComm` adds the collectives.
+
+    Parameters
+    ----------
+    host : Communicator
+    cupy : module, optional
+    """
+
+    def __init__(self, host, cupy=None):
+        if cupy is None:
+            import cupy
+        super().__init__(host)
+        self._cupy, self._nccl = cupy, cupy.cuda.nccl
+        self._stream = cupy.cuda.Stream(non_blocking=True)
+        self._connection = None
+        self._pending: list[NCCLWork] = []
+
+    def _connect(self):
+        """Return NCCL's communicator; the first call makes it, when all ranks are there."""
+        if self._connection is None:
+            number = self._nccl.get_unique_id() if self.rank == 0 else None
+            number = self.host.broadcast_obj(number)
+            self.host.barrier()  # can be interrupted, which the next line cannot
+            try:
+                self._connection = self._nccl.NcclCommunicator(self.size, number, self.rank)
+            except RuntimeError as error:
+                raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
+        return self._connection
+
+    def _start(self, name, nbytes, result, kept, launch) -> NCCLWork:
+        """Put an operation on the communicator's stream, after what the current stream has been given so far.
+
+        Parameters
+        ----------
+        kept : list of arrays
+            In use until the operation is done.
+        launch : callable
+            Gets NCCL's communicator and the stream's address; its calls form one group.
+        """
+        connection, start = self._connect(), self.clock.now()
+        self._settle()
+        self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
+        began = self._stream.record(self._cupy.cuda.Event())
+        try:
+            self._nccl.groupStart()
+            try:
+                launch(connection, self._stream.ptr)
+            finally:
+                self._nccl.groupEnd()
+        except RuntimeError as error:
+            raise CommError(f"rank {self.rank}: {name} failed: {error}") from error
+        ended = self._stream.record(self._cupy.cuda.Event())
+        work = NCCLWork(self, name, nbytes, start, began, ended, result, kept)
+        self._pending.append(work)
+        return work
+
+    def _settle(self) -> None:
+        """Let go of the operations that are done, from the first on; their spans go into the trace."""
+        while self._pending and self._pending[0].done():
+            self._pending.pop(0).record()
+
+    def finish(self) -> None:
+        """Wait until the card has done all that was asked of it.
+
+        Raises
+        ------
+        CommTimeoutError
+            After `timeout` seconds, if the communicator beneath has one; the operations are given up.
+        """
+        timeout = getattr(self.host, "timeout", None)
+        if not poll(lambda: self._stream.done, timeout=timeout):
+            names = ", ".join(str(w) for w in self._pending)
+            self.abort()
+            raise CommTimeoutError(f"rank {self.rank}: waited {timeout:g} s for the GPU to finish {names}")
+        self._settle()
+
+    def abort(self) -> None:
+        """Give up what is under way on the card: another rank will not come. The communicator is of no use any more."""
+        if self._connection is not None:
+            self._connection.abort()
+        self._connection = None
+        self._pending.clear()
+
+    def end(self) -> None:
+        """Finish, and end the communicator beneath."""
+        self.finish()
+        self.host.end()
+
+    def barrier(self):
+        """Wait until every rank is here and its card has done what was asked of it."""
+        self.finish()
+        self.host.barrier()
+
+
+def version() -> str | None:
+    """Return the version of NCCL that CuPy finds ("2.27.3"), or None if it finds none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy warns where NCCL is missing, which is what is asked here
+        from cupy.cuda import nccl
+    if not nccl.available:
+        return None
+    number = nccl.get_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"

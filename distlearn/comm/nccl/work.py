@@ -1,0 +1,54 @@
+"""Handles of NCCL operations under way: `Work` over CUDA events."""
+
+from __future__ import annotations
+
+from ...trace import Span
+
+
+class NCCLWork:
+    """One operation on a communicator's stream.
+
+    Parameters
+    ----------
+    comm : NCCLComm
+    name : str
+    nbytes : int
+    start : float
+        When it was asked for, on the communicator's clock.
+    began, ended : cupy.cuda.Event
+        Around it, on the stream.
+    result : object
+    kept : list of arrays
+        What the card reads and writes; nobody else may be given their memory before it is done.
+    """
+
+    __slots__ = ("_began", "_comm", "_ended", "_kept", "_name", "_nbytes", "_result", "_start")
+
+    def __init__(self, comm, name, nbytes, start, began, ended, result, kept):
+        self._comm, self._name, self._nbytes, self._start = comm, name, nbytes, start
+        self._began, self._ended, self._result, self._kept = began, ended, result, kept
+
+    def __str__(self) -> str:
+        return f"{self._name} of {self._nbytes} bytes"
+
+    def wait(self):
+        """Let the current stream wait until it is done; return the result at once.
+
+        What is launched on the current stream from now on finds the result there, and so does whoever copies it to the
+        host.
+        """
+        self._comm._cupy.cuda.get_current_stream().wait_event(self._ended)
+        return self._result
+
+    def done(self) -> bool:
+        """Say whether it is done, without blocking."""
+        return self._ended.done
+
+    def record(self) -> None:
+        """Add its span to the trace, when it is done: from when it was asked for, as long as the card took."""
+        comm = self._comm
+        seconds = comm._cupy.cuda.get_elapsed_time(self._began, self._ended) / 1e3
+        spans = getattr(getattr(comm.clock, "trace", None), "spans", None)
+        if spans is not None:
+            spans.append(Span(comm.clock.rank, "comm", self._name, self._start, self._start + seconds, 0, self._nbytes))
+        self._kept = None

@@ -1,0 +1,123 @@
+r"""What each collective of `distlearn.comm.collectives` sends, and how long that takes: the formulas, as functions.
+
+    messages("ring_all_reduce", n, p)   ->   2 p (p - 1)
+    nbytes("ring_all_reduce", n, p)     ->   2 n (p - 1)
+    seconds("ring_all_reduce", n, p, network)
+
+n is the size in bytes of the array that one rank gives: all of it for a broadcast or a reduction, one row for scatter
+and gather. Messages and bytes are sums over all ranks and exact for every n and p. Seconds are those of a network on
+which a rank sends one message and receives one at a time; they are exact where all shares are equally long, and for
+trees where p is a power of two (else a bound from above). Arithmetic is free unless gamma says what a byte costs.
+"""
+
+from __future__ import annotations
+
+from .alpha_beta import Network
+from .formulas import FORMULAS, LEVELS, Formula
+
+
+def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> int:
+    """Count the messages of a collective, over all ranks.
+
+    Parameters
+    ----------
+    algorithm : callable or str
+        A function of `distlearn.comm.collectives`, or its name; "ring" is short for "ring_all_reduce".
+    n : float
+        Bytes of the array that a rank gives (for counting messages it does not matter).
+    p : int
+        Number of ranks.
+    ranks_per_node : int, optional
+        For the two-level algorithms.
+
+    Examples
+    --------
+    >>> messages("ring", 4e6, 4), messages("halving_doubling_all_reduce", 4e6, 4)
+    (24, 16)
+    """
+    return _formula(algorithm, p, ranks_per_node).messages(p)
+
+
+def nbytes(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> float:
+    """Return the bytes that all ranks send in a collective, added up; parameters as for `messages`.
+
+    Examples
+    --------
+    >>> nbytes("ring", 4_000_000, 4)
+    24000000
+    """
+    return _formula(algorithm, p, ranks_per_node).nbytes(n, p)
+
+
+def seconds(
+    algorithm, n: float, p: int, network: Network, ranks_per_node: int | None = None, gamma: float = 0.0
+) -> float:
+    """Return how long a collective takes on a network [s]; parameters as for `messages`.
+
+    `gamma` is the time that a rank takes to reduce a byte [s / byte].
+
+    The two-level algorithms take their links from a `HierarchicalNetwork`; on a plain one all links are alike. The
+    others' messages all cost what the slowest link costs.
+
+    Examples
+    --------
+    >>> seconds("ring", 4_000_000, 4, Network(alpha=1e-5, beta=1e9))
+    0.00606
+    """
+    formula = _formula(algorithm, p, ranks_per_node)
+    if _name(algorithm) in LEVELS:
+        inside, between = getattr(network, "inside", network), getattr(network, "between", network)
+        return formula.seconds(n, p, inside.message, between.message) + gamma * formula.reduced(n, p)
+    if p <= getattr(network, "ranks_per_node", 0):
+        network = network.inside
+    return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
+
+
+def crossover(first, second, p: int, network: Network, low: float = 1.0, high: float = 2.0**36) -> float | None:
+    """Return the size of array at which the second algorithm becomes the faster one [bytes], or None.
+
+    Parameters
+    ----------
+    first, second : callable or str
+        The one that is faster for short arrays, and the other.
+    p : int
+    network : Network
+    low, high : float
+        Where to look [bytes].
+
+    Examples
+    --------
+    >>> round(crossover("doubling", "ring", 8, Network(alpha=1e-5, beta=1e9)))
+    88000
+    """
+
+    def gain(n):
+        return seconds(first, n, p, network) - seconds(second, n, p, network)
+
+    if not gain(low) < 0 < gain(high):
+        return None
+    while high / low > 1 + 1e-12:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if gain(middle) < 0 else (low, middle)
+    return high
+
+
+def _name(algorithm) -> str:
+    """The name under which the formulas know an algorithm."""
+    name = algorithm if isinstance(algorithm, str) else algorithm.__name__
+    name = name.replace("-", "_")
+    return name if name in FORMULAS or name in LEVELS else f"{name}_all_reduce"
+
+
+def _formula(algorithm, p: int, ranks_per_node) -> Formula:
+    """Look a formula up."""
+    if p < 1:
+        raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
+    name = _name(algorithm)
+    if name in FORMULAS:
+        return FORMULAS[name]
+    if name not in LEVELS:
+        raise ValueError(f"cost: {algorithm!r}, expected one of {', '.join([*FORMULAS, *LEVELS])}")
+    if ranks_per_node is None:
+        raise ValueError(f"cost: {name} needs ranks_per_node")
+    return LEVELS[name](ranks_per_node)

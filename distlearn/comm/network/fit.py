@@ -1,0 +1,170 @@
+"""A network model from measurements: alpha and beta that explain best what messages took."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..collectives import ALL_REDUCES
+from . import cost
+from .alpha_beta import Network
+from .measure import ARRAY_SIZES, MESSAGE_SIZES, all_reduce_sweep, fastest, ping_pong, reducing
+
+
+class Sweep(NamedTuple):
+    """Measured and predicted seconds, by size; `nbytes` is that of a message or of an array to reduce."""
+
+    nbytes: np.ndarray
+    measured: np.ndarray
+    predicted: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Median of |predicted / measured - 1|: how far off the model typically is, as a share of the truth."""
+        if not len(self.nbytes):
+            return 0.0
+        wrong = np.where(self.predicted == self.measured, 0.0, np.inf)  # of what takes no time at all
+        np.divide(abs(self.predicted - self.measured), self.measured, out=wrong, where=self.measured > 0)
+        return float(np.median(wrong))
+
+
+class Fit(NamedTuple):
+    """A fitted network and how well it explains what was measured.
+
+    Attributes
+    ----------
+    network : Network
+    gamma : float
+        Time that a rank takes to reduce a byte [s / byte].
+    size : int
+        Ranks that took part in the all-reduces.
+    messages : Sweep
+        Of the ping-pong, to which alpha and beta were fitted.
+    all_reduces : dict of str to Sweep
+        By algorithm; predicted by the formulas of `distlearn.comm.network.cost` from `network` and `gamma`, not fitted.
+    """
+
+    network: Network
+    gamma: float
+    size: int
+    messages: Sweep
+    all_reduces: dict[str, Sweep]
+
+    @property
+    def error(self) -> float:
+        """Median relative error on messages; `all_reduces[name].error` says how it carries over to collectives."""
+        return self.messages.error
+
+    def __str__(self) -> str:
+        alpha, beta = self.network.alpha, self.network.beta
+        lines = [
+            f"alpha = {alpha * 1e6:.3g} µs, beta = {beta / 1e9:.3g} GB/s; typical error {self.error:.0%} on messages"
+        ]
+        lines += [f"  {name} all-reduce on {self.size} ranks: {s.error:.0%}" for name, s in self.all_reduces.items()]
+        return "\n".join(lines)
+
+
+def fit(
+    world,
+    *,
+    algorithms=("ring",),
+    message_sizes=MESSAGE_SIZES,
+    array_sizes=ARRAY_SIZES,
+    repeats: int = 11,
+    peer: int = 1,
+) -> Fit:
+    r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
+
+    alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
+    time of a message of n bytes between ranks 0 and `peer`: every size counts alike, as a share of its own time. gamma
+    is the time of an addition of arrays, per byte.
+
+    Parameters
+    ----------
+    world : World
+        Anything with `run(fn, *args)`: engines, MPI, or the simulator (which gives back its own alpha and beta).
+    algorithms : sequence of str
+        All-reduces to predict and measure; "native" is the communicator's own, predicted as a ring.
+    message_sizes, array_sizes : sequence of int
+        [bytes]
+    repeats : int
+        Measurements of each all-reduce, and an eighth of those of each message.
+    peer : int
+        The rank that answers rank 0: one on another node tells of the network between nodes.
+
+    Returns
+    -------
+    fit : Fit
+
+    Examples
+    --------
+    >>> from distlearn.sim import SimWorld
+    >>> print(Network.fit(SimWorld(4, Network(alpha=2e-6, beta=1e9))))
+    alpha = 2 µs, beta = 1 GB/s; typical error 0% on messages
+      ring all-reduce on 4 ranks: 0%
+
+    References
+    ----------
+    R. W. Hockney (1994), The communication challenge for MPP, Parallel Computing 20(3), section 2 (ping-pong, r_inf).
+    """
+    unknown = [name for name in algorithms if name != "native" and name not in ALL_REDUCES]
+    if unknown:
+        raise ValueError(f"fit: algorithm {unknown[0]!r}, expected one of native, {', '.join(ALL_REDUCES)}")
+    check_whole_number("repeats", repeats)
+    check_whole_number("peer", peer)
+    # messages are quick to measure, and the operating system takes a while to give two ranks a core each
+    times = world.run(ping_pong, message_sizes, 8 * repeats, peer)
+    sizes, seconds = np.array(message_sizes, float), fastest(times[0])
+    network = Network(*line(sizes, seconds))
+    messages = Sweep(sizes, seconds, network.alpha + sizes / network.beta)
+    found = world.run(all_reduce_sweep, tuple(algorithms), array_sizes, repeats)[0] if algorithms else {}
+    arrays, p = np.array(array_sizes, float), len(times)
+    gamma = float(np.median(fastest(world.run(reducing, array_sizes, repeats)[0]) / arrays)) if algorithms else 0.0
+    all_reduces = {}
+    for name, measured in found.items():
+        formula = "ring" if name == "native" else name
+        predicted = np.array([cost.seconds(formula, n, p, network, gamma=gamma) for n in arrays])
+        all_reduces[name] = Sweep(arrays, fastest(measured), predicted)
+    return Fit(network, gamma, p, messages, all_reduces)
+
+
+def line(nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    """Fit seconds = alpha + nbytes / beta with equal relative errors; return (alpha, beta), neither below 0.
+
+    Examples
+    --------
+    >>> line(np.array([0.0, 100.0, 1000.0]), np.array([1.0, 2.0, 11.0]))
+    (1.0, 100.0)
+    """
+    if len(nbytes) < 2 or np.ptp(nbytes) == 0:
+        raise ValueError(f"fit: message sizes are {nbytes.tolist()}, expected two different ones or more")
+    took_time = seconds > 0
+    if not took_time.all():  # some messages are free: there is no latency
+        return 0.0, through_origin(nbytes[took_time], seconds[took_time])
+    # two scaled columns, so that the small one is not lost in rounding
+    scale = nbytes.max()
+    columns = np.stack([1 / seconds, nbytes / scale / seconds], axis=1)
+    (alpha, slope), *_ = np.linalg.lstsq(columns, np.ones(len(nbytes)), rcond=None)
+    if alpha < 0:  # bandwidth alone explains it better than any latency
+        return 0.0, through_origin(nbytes, seconds)
+    if slope <= 1e-9 * seconds.min():  # latency alone; what is left of a slope is rounding
+        return round_off(1 / np.mean(1 / seconds)), float("inf")
+    return round_off(alpha), round_off(scale / slope)
+
+
+def through_origin(nbytes: np.ndarray, seconds: np.ndarray) -> float:
+    """Fit seconds = nbytes / beta with equal relative errors; return beta, infinite if nothing takes time."""
+    share = nbytes / seconds
+    return round_off((share**2).sum() / share.sum()) if share.any() else float("inf")
+
+
+def check_whole_number(name: str, value) -> None:
+    """Raise unless an option of `fit` is 1 or more."""
+    if not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"fit: {name} is {value!r}, expected 1 or more")
+
+
+def round_off(x: float) -> float:
+    """Drop the last digits, which are rounding errors of the fit."""
+    return float(f"{x:.10g}")

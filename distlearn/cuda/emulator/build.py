@@ -1,0 +1,242 @@
+"""Builds a kernel, in the checked or in the fast build, and keeps what was built.
+
+The cache is keyed by everything that goes into a build: the source, the emulator's own files, the compiler and its
+flags. It lies in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from distlearn.cuda.emulator import source as src
+from distlearn.cuda.emulator import translate
+from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
+from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
+from distlearn.cuda.emulator.device_code import DeviceCode
+from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
+from distlearn.cuda.errors import CompileError, KernelError
+
+EXECUTABLE = ".exe" if sys.platform == "win32" else ""
+HINTS = [
+    (r"No such file|file not found", "a kernel has only the headers of CUDA and of the C library"),
+    (r"variable length array|variable-sized|ISO C\+\+ forbids", "the size of a local array must be a constant"),
+    (r"\bstd\b", "the C++ standard library is not available in a kernel"),
+    (r"frame|stack", "a thread's local arrays must stay below 96 KiB in the emulator"),
+]
+
+
+# "maybe" is gcc's word for what is read on some paths; clang has no warning that is as careful.
+UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
+
+
+class Build(NamedTuple):
+    """What was built: a program (checked) or a library (fast).
+
+    `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
+    `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
+    and text of local variables that are perhaps read before they are written.
+    """
+
+    path: Path
+    signature: list[str]
+    sites: list[SourceSite]
+    variables: dict[str, tuple[str, int]]
+    warnings: list[tuple[int, int, str]]
+
+
+@functools.cache
+def emulator_directory() -> Path:
+    """Return where the emulator's C++ files lie."""
+    return Path(str(resources.files("distlearn.cuda.emulator") / "runtime"))
+
+
+@functools.cache
+def _emulator_hash() -> str:
+    files = sorted(emulator_directory().glob("*.[hc]*"))
+    own = [
+        Path(__file__),
+        Path(src.__file__),
+        Path(translate.__file__),
+        Path(__file__).with_name("sites.py"),
+        Path(__file__).with_name("flow.py"),
+    ]
+    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform(), _processor())
+
+
+def _processor() -> str:
+    """Return what tells processors apart: a home directory may be shared by machines with different instructions."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(sorted({text for text in lines if text.startswith(("flags", "Features", "model name"))}))
+
+
+def _hash(*texts) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
+
+
+def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
+    """Build one kernel of a source, or find it in the cache.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's messages at the lines of the source.
+    """
+    options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
+    key = _hash(code.text, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
+    stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
+    path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
+    about = Path(f"{stem}.json")
+    if not (path.exists() and about.exists()):
+        with scratch_directory() as scratch:
+            made, record = _compile(code, name, compiler, checked, options, scratch)
+            text = scratch / "about.json"
+            text.write_text(json.dumps(record), encoding="utf-8")
+            put(made, path)
+            put(text, about)
+    record = json.loads(about.read_text(encoding="utf-8"))
+    return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
+                 [tuple(w) for w in record["warnings"]])  # fmt: skip
+
+
+def preprocessor(options, compiler):
+    """Return a function that runs the preprocessor of a compiler over a text, with CUDA's macros and the -D given."""
+
+    def run(text):
+        chosen = find_compiler(compiler)
+        emulator = emulator_directory()
+        flags = ["-x", "c++", *COMMON, "-I", str(emulator), "-DEMU_CHECKED", "-imacros", str(emulator / "cuda_emu.h")]
+        given = [o for o in options if o.startswith(("-D", "-U"))]
+        done = subprocess.run(
+            [*chosen.command, *flags, *given, "-E", "-P", "-"],
+            input=text, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False,
+        )  # fmt: skip
+        return done.stdout
+
+    return run
+
+
+def _compile(code, name, compiler, checked, options, scratch):
+    source = code.text
+    body = translate.to_cpp(source)
+    defines = ["-DEMU_CHECKED"] if checked else ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+    cpp = scratch / "unit.cpp"
+    cpp.write_text(
+        f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'
+        f"EMU_EXPORT({name})\n}}\n",
+        encoding="utf-8",
+    )
+    flags = [*compiler.flags(checked), *defines, "-I", str(emulator_directory()), *options]
+    if not checked:
+        made = scratch / "kernel.so"
+        _run([*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"], scratch, body, name, compiler, code)
+        import ctypes
+
+        library = ctypes.CDLL(str(made))
+        library.emu_signature.restype = ctypes.c_char_p
+        return made, _record(library.emu_signature().decode(), [])
+    assembly = scratch / "unit.s"
+    flags += UNINITIALISED
+    said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
+    text, sites = label_calls(assembly.read_text(encoding="utf-8"), sys.platform)
+    sites = [site._replace(column=body.column(site.line, site.column)) for site in sites]
+    assembly.write_text(text, encoding="utf-8")
+    made = scratch / f"kernel{EXECUTABLE}"
+    checker = _checker(compiler)
+    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
+    try:
+        asked = _run([str(made), "signature"], scratch)
+    except PermissionError:
+        raise KernelError(
+            f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
+        ) from None
+    return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
+
+
+def _record(described: str, sites, warnings=()) -> dict:
+    """Return what is kept of a build: its first line lists the parameters' types, each other one a variable."""
+    signature, *variables = described.split("\n")
+    each = [line.split() for line in variables if line]
+    return {
+        "signature": signature.split(),
+        "sites": sites,
+        "warnings": list(warnings),
+        "variables": {name: (code, int(nbytes)) for name, code, nbytes in each},
+    }
+
+
+def _checker(compiler: Compiler) -> Path:
+    """Return the checker's object file, the same for all kernels of a compiler."""
+    path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
+    if path.exists():
+        return path
+    with one_at_a_time("checker.lock"), scratch_directory() as scratch:
+        if not path.exists():
+            made = scratch / "checker.o"
+            flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            cpp = emulator_directory() / "checker.cpp"
+            _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
+            put(made, path)
+    return path
+
+
+def _run(command, scratch, translated=None, name="", compiler=None, code=None):
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", errors="replace", cwd=scratch, check=False
+    )
+    if done.returncode == 0:
+        return done
+    if translated is None:
+        raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
+    raise compile_error(done.stderr, translated, name, compiler.name, code)
+
+
+def uninitialised(messages: str, translated: translate.Translated) -> list[tuple[int, int, str]]:
+    """Return line, column and text of warnings of local variables that are read before they are written."""
+    pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
+    found = re.findall(pattern, messages, re.M)
+    return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
+
+
+def compile_error(
+    messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
+) -> CompileError:
+    """Turn a compiler's messages into an error that shows the lines of the source they mean."""
+    pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
+    found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
+    problems = [(line, translated.column(line, column), message) for line, column, message in found]
+    if not problems and (bracket := src.unbalanced(translated.source)):
+        problems = [bracket]  # compilers notice at the end of the file only
+    if not problems:  # from the line that exports the kernel, say
+        rest = list(dict.fromkeys(re.findall(r"error: (?:static assertion failed:? *)?(.*)", messages)))
+        return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
+    lines = code.lines
+    out = [f"kernel {name!r} does not compile ({compiler}): {len(problems)} error{'s' * (len(problems) > 1)}"]
+    for line, column, message in problems[:10]:
+        file, number = code.flat.place(line)
+        where = (f"{file}, " if file else "") + f"line {number}"
+        out.append(f"  {where}, column {column}: {message}" if column else f"  {where}: {message}")
+        if 0 < line <= len(lines):
+            out.append(f"    {lines[line - 1].replace(chr(9), ' ')}")
+            if column:
+                out.append("    " + " " * (column - 1) + "^")
+    said = " ".join(message for _, _, message in problems)
+    out += [
+        f"  hint: {name} is a function of the host: write __device__ before it so that a kernel may call it"
+        for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
+    ]  # fmt: skip
+    if code.flat.missing:
+        out.append(f"  hint: found nowhere: {', '.join(code.flat.missing)}; name their folder in the options: -I...")
+    out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
+    return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])

@@ -1,0 +1,357 @@
+"""What of a .cu file a kernel needs: the rest (main, host functions, their headers, other kernels) is put aside.
+
+The file comes as it is. Headers of its own are read in (includes.py), branches of `#if` that are not taken are left
+out, the rest is cut into declarations (declarations.py), and those that the kernel reaches by name are kept. What is
+put aside is blanked, so that lines and columns stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from distlearn.cuda.emulator.declarations import (
+    DIRECTIVE,
+    Declaration,
+    Macro,
+    closing,
+    expand,
+    function_name,
+    macros_of,
+    parameter_list,
+    split,
+)
+from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_cuda_header
+from distlearn.cuda.emulator.source import (
+    GRID_GROUP,
+    UNSUPPORTED,
+    lines_of,
+    position,
+    split_commas,
+    unbalanced,
+    without_comments,
+)
+from distlearn.cuda.errors import CompileError, UnsupportedFeature
+
+CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef)\b", re.M)
+# Types that only the host has: a variable or type made of them is put aside even if a kernel seems to name it.
+HOST_ONLY = re.compile(
+    r"\b(FILE|(?:std\s*::\s*)?(?:vector|string|map|unordered_map|unique_ptr|shared_ptr|function|ostream|istream|fstream"
+    r"|ifstream|ofstream|stringstream|thread|mutex|chrono|random_device|mt19937\w*|uniform_\w+_distribution)\s*[<\s&]"
+    r"|cuda(?:Stream|Event|Error|Graph\w*|DeviceProp)_?t?|cublas\w+|cudnn\w+|thrust\s*::\s*\w+_vector)\b"
+)
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The device code of one kernel; `text` has the lines and columns of `flat`, what is not needed is blank.
+
+    `parameters` are the names of the kernel's parameters, `most_threads` what its `__launch_bounds__` allow,
+    `of_host` the names of functions that were put aside although the kernel names them, or something of that name.
+    """
+
+    text: str
+    flat: Flat
+    parameters: list[str]
+    most_threads: int
+    of_host: frozenset[str] = frozenset()
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        """The lines of the flattened source, as they were written."""
+        return lines_of(self.flat.text)
+
+
+def device_code(source: str, name: str, options=(), preprocessor=None) -> DeviceCode:
+    """Return what of a source a kernel needs.
+
+    Parameters
+    ----------
+    source : str
+        A whole .cu file, or as much of one as there is.
+    name : str
+        The kernel, for a template with its arguments: "sgd<float, 4>".
+    options : sequence of str
+        Of these -D, -U and -I count.
+    preprocessor : callable, optional
+        Takes a text and returns it preprocessed; tells which branches of `#if` are taken. Without it all are kept.
+
+    Raises
+    ------
+    CompileError
+        If there is no such kernel.
+    UnsupportedFeature
+        If what the kernel needs is not there without a GPU.
+    """
+    flat = flatten(source, options)
+    text = flat.text
+    if preprocessor and CONDITIONAL.search(text):
+        text = _taken(text, preprocessor)
+    code = without_comments(text)
+    macros = macros_of(code) | _defined(options)
+    declarations = split(code)
+    kernel = _find(declarations, name)
+    if kernel is None:
+        raise CompileError(_no_kernel(declarations, name))
+    if unbalanced(text):  # where declarations end is anybody's guess: the compiler sees it all and says what is wrong
+        return DeviceCode(text, flat, _parameters(kernel, name), 1024)
+    kept = _reached(declarations, code, name, macros)
+    of_host = _without_host(declarations, kept, code)
+    text = _blank(text, [d for d in declarations if id(d) not in kept])
+    refuse_unsupported(text, flat, macros)
+    return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
+
+
+def without_host_code(source: str, options=(), names=()) -> str:
+    """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
+
+    All kernels stay with what they need, and what `names` (name expressions of templates) need. So do all branches of
+    `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the first of each.
+    What has nothing of the host's comes back as it is.
+    """
+    code = _first_branches(without_comments(source))
+    if unbalanced(code):
+        return source
+    declarations = split(code)
+    roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
+    kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
+    text = _blank(source, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
+    missing = flatten(source, options).missing
+
+    def without_host_header(match):
+        return match[0] if is_cuda_header(match[1] or match[2]) or (match[2] and match[2] not in missing) else ""
+
+    return INCLUDE.sub(without_host_header, text)
+
+
+def _first_branches(code: str) -> str:
+    """Blank what stands between `#else` (or `#elif`) and `#endif`."""
+    out, depth, blank = [], 0, []
+    for line in code.split("\n"):
+        word = re.match(r"[ \t]*#[ \t]*(\w+)", line)
+        word = word[1] if word else ""
+        if word in ("if", "ifdef", "ifndef"):
+            depth += 1
+        elif word.startswith("el") and depth not in blank:
+            blank.append(depth)
+        elif word == "endif":
+            blank = [level for level in blank if level != depth]
+            depth -= 1
+        out.append(_spaces(line) if blank and not word else line)
+    return "\n".join(out)
+
+
+def card_options(source: str) -> tuple[str, ...]:
+    """Return options that give NVRTC the INFINITY and NAN of nvcc, if a source uses them and does not define them."""
+    code = without_comments(source)
+    values = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
+    return tuple(
+        f"-D{name}={value}" for name, value in values.items()
+        if re.search(rf"\b{name}\b", code) and not re.search(rf"#[ \t]*define[ \t]+{name}\b", code)
+    )  # fmt: skip
+
+
+def refuse_unsupported(text: str, flat: Flat, macros) -> None:
+    """Raise `UnsupportedFeature` if device code uses what the emulator cannot run."""
+    code = without_comments(text)
+    plain = DIRECTIVE.sub(lambda m: _spaces(m[0]), code)
+    grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
+    for pattern, what, instead in UNSUPPORTED:
+        pattern = pattern.replace("NAMES", grids)
+        match = re.search(pattern, plain) or _in_used_macro(pattern, plain, macros)
+        if match:
+            line, column = position(plain, match.start())
+            file, number = flat.place(line)
+            shown = lines_of(flat.text)[line - 1].strip()
+            where = f"line {number}" + (f" of {file}" if file else "")
+            message = f"{where}: {what} cannot be run without a GPU: {instead}.\n    {shown}"
+            raise UnsupportedFeature(message, [(number, column, f"{what}: {instead}")])
+
+
+def _in_used_macro(pattern, plain, macros):
+    for name, macro in macros.items():
+        if re.search(pattern, macro.body) and (match := re.search(rf"\b{name}\b", plain)):
+            return match
+    return None
+
+
+def _spaces(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+def _blank(text: str, declarations) -> str:
+    """Blank declarations, except the directives between their lines: those count for what follows."""
+    out, at = [], 0
+    for d in declarations:
+        out.append(text[at : d.begin])
+        part, last = text[d.begin : d.end], 0
+        for match in DIRECTIVE.finditer(part):
+            out += [_spaces(part[last : match.start()]), match[0]]
+            last = match.end()
+        out.append(_spaces(part[last:]))
+        at = d.end
+    return "".join(out) + text[at:]
+
+
+def _taken(text: str, preprocessor) -> str:
+    """Blank the lines in branches of `#if` that the compiler does not take.
+
+    The preprocessor is given the directives and, for every other line, a word that stands for it.
+    """
+    code, asked, number = without_comments(text), [], 0
+    lines = code.split("\n")
+    while number < len(lines):
+        line, begin = lines[number], number
+        if not re.match(r"[ \t]*#", line):
+            asked.append(f"emu_line_{number}_")
+        else:
+            while lines[number].rstrip("\r").endswith("\\") and number + 1 < len(lines):
+                number += 1
+            directive = "\n".join(lines[begin : number + 1])
+            if re.match(r"[ \t]*#[ \t]*(define|undef)\b", line):
+                asked.append(f"emu_line_{begin}_")
+            if re.match(r"[ \t]*#[ \t]*(define|undef|if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", line):
+                asked.append(directive)
+        number += 1
+    told = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
+    out, number, written = [], 0, text.split("\n")
+    while number < len(lines):
+        last = number
+        if re.match(r"[ \t]*#", lines[number]):
+            while lines[last].rstrip("\r").endswith("\\") and last + 1 < len(lines):
+                last += 1
+            branch = re.match(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", lines[number])
+            asked_for = re.match(r"[ \t]*#[ \t]*(define|undef)\b", lines[number])
+            keep = number in told if asked_for else not branch and _near_taken(number, told, lines)
+        else:
+            keep = number in told
+        out += [w if keep else _spaces(w) for w in written[number : last + 1]]
+        number = last + 1
+    return "\n".join(out)
+
+
+def _near_taken(number, told, lines) -> bool:
+    """Say whether an `#include` or `#pragma` lies in a branch that is taken: as the nearest line before it does."""
+    for n in range(number - 1, -1, -1):
+        if n in told:
+            return True
+        if re.match(r"[ \t]*#[ \t]*(if|elif|else)", lines[n]):
+            break
+    for n in range(number + 1, len(lines)):
+        if n in told:
+            return True
+        if re.match(r"[ \t]*#[ \t]*(elif|else|endif)", lines[n]):
+            return False
+    return True
+
+
+def _defined(options) -> dict[str, Macro]:
+    given = {}
+    for option in options:
+        if match := re.match(r"-D\s*(\w+)(?:=(.*))?$", option, re.S):
+            given[match[1]] = Macro(None, match[2] if match[2] is not None else "1")
+    return given
+
+
+def base_name(name: str) -> str:
+    """Return the kernel's own name: "a::sgd<float, 4>" is of "sgd"."""
+    return name.partition("<")[0].strip().lstrip("&").rpartition("::")[2].strip()
+
+
+def _find(declarations, name) -> Declaration | None:
+    wanted = base_name(name)
+    found = [d for d in declarations if wanted in d.names and d.is_kernel]
+    return max(found, key=lambda d: "{" in d.head or d.end - d.begin, default=None)
+
+
+def _no_kernel(declarations, name) -> str:
+    found = list(dict.fromkeys(n for d in declarations if d.is_kernel for n in sorted(d.names)))
+    return f"the source has no __global__ function {name.partition('<')[0].strip()!r}; " + (
+        f"it has {', '.join(found)}" if found else "it has none"
+    )
+
+
+def _closure(declarations, roots, macros, words=()) -> set[int]:
+    """Return the ids of the declarations that some need, these included."""
+    by_name: dict[str, list[Declaration]] = {}
+    for d in declarations:
+        for name in d.names:
+            by_name.setdefault(name, []).append(d)
+    kept, names, todo = {id(d) for d in roots}, set(), [*roots]
+    waiting = set(words)
+    while todo or waiting:
+        if todo:
+            waiting |= todo.pop().uses
+        for name in waiting - names:
+            names.add(name)
+            todo_here = by_name.get(name, ())
+            devices = [d for d in todo_here if d.on_device or d.kind != "function"]
+            for d in devices or todo_here:
+                if id(d) not in kept:
+                    kept.add(id(d))
+                    todo.append(d)
+            if name in macros:
+                waiting = waiting | set(re.findall(r"[A-Za-z_]\w*", expand(name, macros)))
+        waiting -= names
+    return kept
+
+
+def _reached(declarations, code, name, macros) -> set[int]:
+    """Return the ids of what is kept: the kernel, what it needs, and device variables."""
+    wanted = base_name(name)
+    always = [
+        d for d in declarations
+        if (d.is_kernel and wanted in d.names)
+        or (d.kind == "variable" and d.on_device)
+        or (d.kind == "function" and d.on_device and "operator" in d.names)
+    ]  # fmt: skip
+    kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
+    spaces = {"std", "cooperative_groups", "cuda", "thrust"}
+    own = set(re.findall(r"\bnamespace\s+(\w+)", code))
+    for d in declarations:
+        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in spaces | own):
+            kept.add(id(d))
+    names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
+    every = set().union(*(d.names for d in declarations))
+    for d in declarations:
+        if d.kind == "static_assert" and not (d.uses & every) - names:
+            kept.add(id(d))
+    return kept
+
+
+def _without_host(declarations, kept, code) -> frozenset[str]:
+    """Put aside what the host alone can use after all; return the names of its functions."""
+    names = set()
+    for d in declarations:
+        if id(d) in kept and not d.on_device and d.kind == "function":
+            names |= d.names
+            kept.discard(id(d))
+        elif id(d) in kept and not d.on_device and d.kind == "variable" and HOST_ONLY.search(code[d.begin : d.end]):
+            kept.discard(id(d))
+    return frozenset(names)
+
+
+def _parameters(kernel, name) -> list[str]:
+    head = _head_of(kernel, base_name(name))
+    return parameter_list(head) if head and function_name(head) else []
+
+
+def _head_of(kernel, name) -> str:
+    """Return the head of the kernel; a macro may have made several."""
+    if match := re.search(rf"[^;{{}}]*\b{re.escape(name)}\s*\(", kernel.head):
+        return kernel.head[match.start() : closing(kernel.head, match.end() - 1)]
+    return kernel.head
+
+
+def _most_threads(kernel) -> int:
+    match = re.search(r"__launch_bounds__\s*\(", kernel.head)
+    if not match:
+        return 1024
+    first = split_commas(kernel.head[match.end() : closing(kernel.head, match.end() - 1) - 1])[:1]
+    if first and re.fullmatch(r"[\d\s+*/()<>-]+", first[0]):
+        try:
+            return int(eval(first[0], {"__builtins__": {}}))
+        except (SyntaxError, ValueError, ZeroDivisionError, TypeError):
+            return 1024
+    return 1024

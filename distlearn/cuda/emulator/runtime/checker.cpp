@@ -1,0 +1,447 @@
+// checker.cpp -- the checked build's other half: a program that runs one launch and says what it saw.
+//
+// The kernel is compiled with the hooks that ThreadSanitizer and coverage tools use (a call before every access to
+// memory, one at the start of every basic block), but none of their libraries is linked: the hooks are defined here.
+// Checked kernels run in a process of their own, so whatever they do to its memory, Python survives.
+//
+//     fibres.h      the threads of a block take turns
+//     sites.h       from a return address to a line
+//     memory.h      which memory there is: everything else is out of bounds
+//     shadow.h      races, uninitialised shared memory
+//     coalescing.h  sectors, bank conflicts, active lanes
+//     findings.h    what went wrong
+//     launch_io.h   the launch comes in, the report goes out
+//
+// A thread that must not go on (it was about to read or write where nothing is) ends there. The others of its block go
+// on, the blocks after it are not run.
+#define EMU_STACK_BYTES (320 * 1024)
+#include "launch_io.h"
+
+#include <stdarg.h>
+#include <time.h>
+#ifndef _WIN32
+#include <signal.h>
+#include <sys/time.h>
+#endif
+
+extern "C" void emu_choose_kernel();
+#if defined(__linux__)
+extern "C" char __executable_start[] __attribute__((weak)), __data_start[] __attribute__((weak)), _end[] __attribute__((weak));
+#endif
+
+namespace emu {
+
+static Block the_block;
+Block& block() { return the_block; }
+
+static const char* signature;
+static uint64_t accesses;
+static double started;
+static int64_t blocks_done;
+static const void* last_block;  // where the running thread was when it last entered a basic block
+
+constexpr uintptr_t STACK_RESERVE = 112 * 1024;  // left for the largest frame (compilers.py), and for the checker itself
+constexpr size_t MOST_PRINTED = 1 << 20;         // bytes; a card's own buffer for printf holds as much
+constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at who has been running
+
+static double now() {
+    timespec t;
+    timespec_get(&t, TIME_UTC);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+[[noreturn]] static void end_thread() {
+    stop = true;
+    leave(the_block);
+    __builtin_unreachable();
+}
+
+
+void block_released(Block& B) {
+    close_warp();
+    next_interval();
+    uint32_t first = 0;
+    for (int i = 0; i < B.n; i++) {
+        if (B.fibres[i].state != AT_BARRIER) continue;
+        uint32_t site = site_of(B.fibres[i].pc);
+        if (!first) first = site;
+        if (site == first) continue;
+        Finding* f = report(DIVERGENT_BARRIER, first, site, -1);
+        if (f) f->other_thread = B.fibres[i].index, f->other_block = B.index;
+        break;
+    }
+    if (B.living < B.n) {
+        Finding* f = report(EXITED_THREADS, first, 0, -1);
+        if (f) f->extra = B.n - B.living;
+    }
+}
+
+void warp_released(Block& B, int warp, unsigned lanes, WarpOp op) {
+    if (warp == open_warp && lanes == B.alive[warp]) close_warp();
+    if (op == SYNC) synchronised(B, warp, lanes);
+}
+
+// Static data of the program that the kernel may read: constant tables and string literals of the source.
+static bool in_constant_data(uintptr_t a) {
+#if defined(__linux__)
+    return a >= (uintptr_t)__executable_start && a < (uintptr_t)__data_start;
+#else
+    uintptr_t here = (uintptr_t)&emu_n_sites;
+    return a - here + (16u << 20) < (32u << 20);
+#endif
+}
+
+static bool in_static_data(uintptr_t a) {
+#if defined(__linux__)
+    return a >= (uintptr_t)__data_start && a < (uintptr_t)_end;
+#else
+    (void)a;
+    return false;
+#endif
+}
+
+static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {
+    bool host = suspect < 0 && in_static_data(a);
+    if (suspect < 0) suspect = nearest_region(a, host ? 256 : 1 << 20);
+    Finding* f = report(OUT_OF_BOUNDS, site, 0, suspect, access);
+    if (f) {
+        f->size = size;
+        f->offset = suspect < 0 ? (int64_t)a : (int64_t)(a - regions[suspect].begin);
+        if (suspect < 0 && host) snprintf(f->text, sizeof f->text, "host");
+    }
+    end_thread();
+}
+
+static inline bool in_own_stack(uintptr_t a, Block& B, Fibre* f) {
+    return a - ((uintptr_t)B.stacks + (uintptr_t)f->linear * STACK) < STACK;
+}
+
+static inline __attribute__((always_inline)) void on_access(uintptr_t a, int size, Access access, const void* pc) {
+    Block& B = the_block;
+    Fibre* f = B.current;
+    if (!f || in_own_stack(a, B, f)) return;  // the thread's own local variables
+    if (__builtin_expect(second_write.by != nullptr, 0)) judge_second_write();
+    uint32_t site = site_of(pc);
+    int t = traffic_of[site] - 1;
+    if (__builtin_expect(t < 0 || !traffic[t].fits(a, size, access), 0)) {
+        int region = find_region(a, size);
+        if (region < 0) {
+            if (access != WRITE && in_constant_data(a)) return;
+            refuse(a, size, access, site, t < 0 || nearest_region(a, 256) >= 0 ? -1 : traffic[t].region);
+        }
+        t = traffic_for(site, region, access, size);
+    }
+    const Region& r = regions[traffic[t].region];
+    uint64_t offset = a - r.begin;
+    accesses++;
+    if (size <= 16 && (a & (size - 1))) {  // a power of two: `on_pieces` does not come here with others
+        Finding* n = report(MISALIGNED, site, 0, traffic[t].region, access);
+        if (n) n->offset = (int64_t)offset, n->size = size;
+        end_thread();
+    }
+    if (access != READ && access != VOLATILE_READ && r.read_only) {
+        Finding* n = report(READ_ONLY, site, 0, traffic[t].region, access);
+        if (n) n->offset = (int64_t)offset, n->size = size;
+    }
+    if (access == ATOMIC && r.space == GLOBAL) made_atomic = true;
+    if (want_statistics) trace(f->linear, access_event(t, offset));
+    if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
+}
+
+// A copy of what need not begin at a multiple of its size, a struct of three floats, say: a card moves its pieces.
+static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access access, const void* pc) {
+    Block& B = the_block;
+    if (!B.current || !size || in_own_stack(a, B, B.current)) return;
+    int piece = (a | size) & 1 ? 1 : (a | size) & 2 ? 2 : 4;
+    if (size > 4096) {  // by memset, say: only the ends, and what lies between when they are right
+        on_access(a, piece, access, pc);
+        on_access(a + size - piece, piece, access, pc);
+    }
+    for (size_t i = 0; i < size; i += piece) on_access(a + i, piece, access, pc);
+}
+
+static void report_endless(const void* pc) {
+    Finding* f = report(ENDLESS, site_of(pc), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)the_launch.last);
+    timed_out = true;
+}
+
+static int patience = PATIENCE;
+
+static void out_of_patience(Fibre* f, const void* pc) {
+    static Fibre* last;
+    patience = PATIENCE;
+    if ((now() - started) * 1e3 > time_limit_ms) {
+        patience = 0;  // the next block of any thread comes here, too
+        report_endless(pc);
+        end_thread();
+    }
+    if (last == f) {  // still the same thread: it may be waiting for another one of its block
+        make_ready(the_block, f);
+        go_on(the_block, f, next_ready(the_block));
+    }
+    last = f;
+}
+
+static inline void on_block(const void* pc) {  // a thread enters a basic block
+    Fibre* f = the_block.current;
+    if (!f) return;
+    last_block = pc;
+    if (__builtin_expect(--patience < 0, 0)) out_of_patience(f, pc);
+    if (want_statistics) enter_block(f->linear, site_of(pc));
+}
+
+static void find_who_is_stuck(Block& B) {
+    const Fibre *first = nullptr, *second = nullptr;
+    int waiting = 0, done = 0;
+    for (int i = 0; i < B.n; i++) {
+        const Fibre& f = B.fibres[i];
+        done += f.state == DONE;
+        if (f.state == DONE) continue;
+        waiting++;
+        // A warp operation that is missing lanes explains more than the barrier at which the others wait for it.
+        if (!first || (first->state == AT_BARRIER && f.state == AT_WARP_OP)) second = first, first = &f;
+        else if (!second && site_of(f.pc) != site_of(first->pc)) second = &f;
+    }
+    Finding* f = report(STUCK, site_of(first->pc), second ? site_of(second->pc) : 0, -1);
+    if (!f) return;
+    f->thread = first->index;
+    if (second) f->other_thread = second->index;
+    f->other_block = B.index;
+    f->extra = waiting;
+    f->size = done;
+    unsigned missing = first->state == AT_WARP_OP ? first->mask & ~B.waiting[first->linear / WARP] : 0;
+    snprintf(f->text, sizeof f->text, "%s %08x", first->state == AT_BARRIER ? "barrier" : "warp", missing);
+}
+
+static void run_launch() {
+    Block& B = the_block;
+    prepare(B, &the_launch, true);
+    if (the_launch.shared_bytes)
+        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, 4, "dynamic shared memory", SHARED, false);
+    traffic_of.resize(emu_n_site_ids + 1);
+    blocks_of.resize(emu_n_site_ids + 1);
+    make_traces();
+    started = now();
+    for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
+        B.index = block_index(&the_launch, b);
+        begin_block();
+        memset(call_stacks, 0, B.n * sizeof *call_stacks);
+        for (size_t i = 0; i < regions.n; i++)  // NaNs, so that using what nobody wrote also shows in the results
+            if (regions[i].space == SHARED) memset((void*)regions[i].begin, 0xff, regions[i].end - regions[i].begin);
+        if (!run_block(B)) {
+            B.current = nullptr;
+            if (!stop) find_who_is_stuck(B);
+            stop = true;
+        }
+        if (second_write.by) judge_second_write();
+        close_warp();
+        blocks_done++;
+    }
+    B.current = nullptr;
+}
+
+#ifndef _WIN32
+static void write_what_is_known() {
+    static bool twice;
+    if (!twice && the_block.current) {
+        twice = true;
+        write_report(accesses, now() - started);
+    }
+    _exit(4);
+}
+static const void* interrupted_at(void* context) {
+#if defined(__linux__) && defined(__x86_64__)
+    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP], last_block);
+#elif defined(__linux__)
+    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.pc, last_block);
+#else
+    return (void)context, last_block;
+#endif
+}
+static void on_crash(int signal, siginfo_t*, void* context) {  // the kernel has damaged its own stack, say
+    Finding* f = the_block.current ? report(CRASH, site_of(interrupted_at(context)), 0, -1) : nullptr;
+    if (f && signal == SIGFPE) snprintf(f->text, sizeof f->text, "division");
+    write_what_is_known();
+}
+static void on_alarm(int, siginfo_t*, void* context) {  // a loop so empty that the compiler placed no hook in it
+    if (!the_block.current || timed_out) return;
+    report_endless(interrupted_at(context));
+    write_what_is_known();
+}
+static void catch_crashes() {
+    stack_t alternative = {};
+    alternative.ss_sp = malloc(1 << 16);
+    alternative.ss_size = 1 << 16;
+    sigaltstack(&alternative, nullptr);
+    struct sigaction action = {};
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_ONSTACK | SA_SIGINFO;
+    const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+    for (int s : signals) sigaction(s, &action, nullptr);
+    action.sa_sigaction = on_alarm;
+    sigaction(SIGALRM, &action, nullptr);
+    int64_t ms = time_limit_ms + 1000;
+    itimerval alarm = {{1, 0}, {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
+    setitimer(ITIMER_REAL, &alarm, nullptr);
+}
+#else
+static void catch_crashes() {}
+#endif
+
+}  // namespace emu
+
+using namespace emu;
+#define HERE __builtin_return_address(0)
+extern "C" {
+// ---- the compiler's hooks
+#define EMU_HOOK(n)                                                                                      \
+    void __tsan_read##n(void* p) { on_access((uintptr_t)p, n, READ, HERE); }                             \
+    void __tsan_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }                           \
+    void __tsan_unaligned_read##n(void* p) { on_pieces((uintptr_t)p, n, READ, HERE); }                   \
+    void __tsan_unaligned_write##n(void* p) { on_pieces((uintptr_t)p, n, WRITE, HERE); }                 \
+    void __tsan_volatile_read##n(void* p) { on_access((uintptr_t)p, n, VOLATILE_READ, HERE); }           \
+    void __tsan_volatile_write##n(void* p) { on_access((uintptr_t)p, n, WRITE, HERE); }                  \
+    void __tsan_unaligned_volatile_read##n(void* p) { on_pieces((uintptr_t)p, n, VOLATILE_READ, HERE); } \
+    void __tsan_unaligned_volatile_write##n(void* p) { on_pieces((uintptr_t)p, n, WRITE, HERE); }
+EMU_HOOK(1) EMU_HOOK(2) EMU_HOOK(4) EMU_HOOK(8) EMU_HOOK(16)
+void __tsan_read_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, READ, HERE); }
+void __tsan_write_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, WRITE, HERE); }
+// Copies that the compiler made a call of; sites.py sends gcc's plain memcpy here, too.
+void* __tsan_memcpy(void* d, const void* s, size_t n) {
+    on_pieces((uintptr_t)s, n, READ, HERE), on_pieces((uintptr_t)d, n, WRITE, HERE);
+    return memcpy(d, s, n);
+}
+void* __tsan_memmove(void* d, const void* s, size_t n) {
+    on_pieces((uintptr_t)s, n, READ, HERE), on_pieces((uintptr_t)d, n, WRITE, HERE);
+    return memmove(d, s, n);
+}
+void* __tsan_memset(void* d, int v, size_t n) {
+    on_pieces((uintptr_t)d, n, WRITE, HERE);
+    return memset(d, v, n);
+}
+void __tsan_init(void) {}
+void __tsan_func_entry(void*) {
+    Fibre* f = the_block.current;
+    if (!f) return;
+    if (want_statistics) enter_function(f->linear);
+    uintptr_t bottom = (uintptr_t)the_block.stacks + (uintptr_t)f->linear * STACK;
+    if ((uintptr_t)__builtin_frame_address(0) - bottom >= STACK_RESERVE) return;
+    report(STACK_OVERFLOW, site_of(HERE), 0, -1);
+    end_thread();
+}
+void __tsan_func_exit(void) {
+    Fibre* f = the_block.current;
+    if (f && want_statistics) leave_function(f->linear);
+}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_signal_fence(int) {}
+// gcc guards arrays of float4 in shared memory as if they had to be constructed: they count as if they had been. Hidden,
+// so that the C++ library, where a compiler links it, keeps its own.
+#define EMU_OWN __attribute__((visibility("hidden")))
+EMU_OWN uint8_t __tsan_atomic8_load(const volatile void*, int) { return 1; }
+EMU_OWN int __cxa_guard_acquire(void*) { return 0; }
+EMU_OWN void __cxa_guard_release(void*) {}
+void __sanitizer_cov_trace_pc(void) { on_block(HERE); }
+
+struct UbLocation { const char* file; unsigned line, column; };
+struct UbType { uint16_t kind, info; char name[1]; };
+struct UbIndex { UbLocation location; UbType *array, *index; };
+void __ubsan_handle_out_of_bounds(UbIndex* what, void* index) {
+    Finding* f = report(ARRAY_INDEX, site_of(HERE), 0, -1);
+    if (f) f->offset = (int)(intptr_t)index, snprintf(f->text, sizeof f->text, "%s", what->array->name);
+    end_thread();
+}
+void __ubsan_handle_divrem_overflow(void*, void*, void*) {
+    report(DIVISION, site_of(HERE), 0, -1);
+    end_thread();
+}
+
+// ---- what checked.h declares
+uint3 emu_thread_index() { return the_block.current->index; }
+uint3 emu_block_index() { return the_block.index; }
+uint3 emu_block_size() { return the_block.size; }
+uint3 emu_grid_size() { return the_block.grid; }
+int emu_lane() { return the_block.current->linear % WARP; }
+void* emu_dynamic_shared() { return the_block.dynamic_shared; }
+int emu_barrier(int value) { return barrier(value, HERE); }
+
+static void check_mask(unsigned mask, const void* pc) {
+    if (mask >> emu_lane() & 1) return;
+    Finding* f = report(LANE_NOT_IN_MASK, site_of(pc), 0, -1);
+    if (f) f->extra = mask;
+}
+void emu_sync_warp(unsigned mask) {
+    check_mask(mask, HERE);
+    warp_operation(SYNC, mask, 0, 0, HERE);
+}
+uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool own, void* pc) {
+    check_mask(mask, pc);
+    const Fibre* f = warp_operation(SHUFFLE, mask, value, source, pc);
+    if (!f->valid && !own) {
+        Finding* n = report(MISSING_LANE, site_of(pc), 0, -1);
+        if (n) n->offset = source, n->extra = f->linear % WARP;
+    }
+    return f->result;
+}
+unsigned emu_vote(unsigned mask, int value) {
+    check_mask(mask, HERE);
+    return (unsigned)warp_operation(VOTE, mask, value, 0, HERE)->result;
+}
+unsigned emu_match(unsigned mask, uint64_t value, void* pc) {
+    check_mask(mask, pc);
+    return (unsigned)warp_operation(MATCH, mask, value, 0, pc)->result;
+}
+unsigned emu_active_lanes(int place) { return active_lanes(place, HERE); }
+void emu_fence() { fenced[fenced.n - 1] = interval; }
+void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }
+void emu_assertion_failed(const char* condition) {
+    Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "%s", condition);
+    end_thread();
+}
+int emu_printf(const char* format, ...) {
+    static size_t printed;
+    if (printed > MOST_PRINTED) return -1;
+    va_list a;
+    va_start(a, format);
+    int n = vprintf(format, a);
+    va_end(a);
+    if (n > 0 && (printed += (size_t)n) > MOST_PRINTED) puts("\n... (the kernel prints more than 1 MiB; the rest is left out)");
+    return n;
+}
+void emu_register_shared(void* p, size_t size, size_t item, size_t align, const char* name, Sides sides) {
+    for (size_t i = regions.n; i--;)
+        if (regions[i].begin == (uintptr_t)p) return;
+    regions[add_region(p, size, item, align, name, SHARED, false)].sides = sides;
+    memset(p, 0xff, size);
+}
+void emu_register_global(void* p, size_t size, size_t item, size_t align, const char* name, char letter,
+                         int constant) {
+    regions[add_region(p, size, item, align, name, constant ? CONSTANT : GLOBAL, constant)].letter = letter;
+}
+void emu_set_kernel(void (*kernel)(void**), const char* text) {
+    the_block.kernel = kernel;
+    signature = text;
+}
+}
+
+int main(int n, char**) {
+    emu_choose_kernel();
+    if (n > 1) {  // asked once, when the kernel is built
+        puts(signature);
+        for (size_t i = 0; i < regions.n; i++)
+            if (Region& r = regions[i]; r.space != SHARED)
+                printf("%s %c%d %zu\n", r.name, r.letter, r.item, (size_t)(r.end - r.begin));
+        return 0;
+    }
+    index_sites();
+    open_streams();
+    read_launch();
+    catch_crashes();
+    run_launch();
+    write_report(accesses, now() - started);
+    return 0;
+}

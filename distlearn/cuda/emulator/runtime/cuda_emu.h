@@ -1,0 +1,183 @@
+// cuda_emu.h -- CUDA C read as plain C++17.
+//
+// The student's source is compiled unchanged but for a few words that Python blanks or completes on their own line
+// (translate.py), inside namespace emu_kernel, followed by an EMU_EXPORT. The file that is built:
+//
+//     #include "cuda_emu.h"
+//     namespace emu_kernel {
+//     #line 1 "kernel.cu"
+//     ...the student's source...
+//     EMU_EXPORT(saxpy)
+//     }
+//
+// The namespace keeps names apart: a kernel may be called `index` or `y0`, which the C library also has. No header of
+// the C++ library is used, which keeps a build under a second and lets a plain C tool chain link it.
+//
+//     types.h    dim3 and the launch
+//     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
+//     cooperative.h, standard.h   what its headers offer
+//     fibres.h   threads of a block           fast.h      the build without checks
+//     checked.h  the kernel's side of the checked build; checker.cpp and the files it includes are the other side
+#pragma once
+#define __DISTLEARN_EMULATOR__ 1
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "types.h"
+namespace emu {  // of arrays: their innermost items
+template <class T> struct Element { typedef T type; };
+template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>::type type; };
+}  // namespace emu
+#ifdef EMU_CHECKED
+#include "checked.h"
+#else
+#define EMU_UNCHECKED
+#define EMU_UNHOOKED
+#include "fast.h"
+#endif
+
+#define __global__
+#define __host__
+#define __device__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+
+#ifdef __clang__  // what was inlined has the line of the kernel that it was called from
+#define EMU_INLINE __attribute__((always_inline, nodebug))
+#else
+#define EMU_INLINE __attribute__((always_inline))
+#endif
+
+namespace emu {
+template <class To, class From> static inline To bits(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from, "only the type changes");
+    __builtin_memcpy(&to, &from, sizeof to);
+    return to;
+}
+template <class A, class B> using Common = decltype(true ? A() : B());
+
+// `extern __shared__ T x[]`: whatever its type, an array that begins where dynamic shared memory begins.
+template <class T> struct DynamicShared {
+    __attribute__((always_inline)) operator T*() const { return (T*)emu_dynamic_shared(); }
+    template <class U> __attribute__((always_inline)) explicit operator U*() const { return (U*)emu_dynamic_shared(); }
+};
+}  // namespace emu
+
+namespace emu_kernel {
+#include "vectors.h"
+#include "maths.h"
+#include "overloads.h"
+#include "half.h"
+#include "bfloat16.h"
+#include "standard.h"
+#include "complex.h"
+#include "atomics.h"
+#include "warp.h"
+#include "cooperative.h"
+}  // namespace emu_kernel
+
+#undef INFINITY
+#undef NAN
+#define INFINITY (__builtin_inff())
+#define NAN (__builtin_nanf(""))
+#undef assert
+#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition))
+
+// ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
+// pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), w (bfloat16), c(omplex), v(oid) or s(truct), and the
+// size.
+namespace emu {
+template <class T> struct Letter { static constexpr char value = 's'; };
+#define EMU_LETTER(T, c) template <> struct Letter<T> { static constexpr char value = c; };
+EMU_LETTER(float, 'f') EMU_LETTER(double, 'f') EMU_LETTER(bool, 'b') EMU_LETTER(emu_kernel::__half, 'h')
+EMU_LETTER(emu_kernel::__nv_bfloat16, 'w') EMU_LETTER(emu_kernel::complex<float>, 'c')
+EMU_LETTER(emu_kernel::complex<double>, 'c')
+EMU_LETTER(char, 'i') EMU_LETTER(signed char, 'i') EMU_LETTER(short, 'i') EMU_LETTER(int, 'i') EMU_LETTER(long, 'i')
+EMU_LETTER(long long, 'i') EMU_LETTER(unsigned char, 'u') EMU_LETTER(unsigned short, 'u') EMU_LETTER(unsigned, 'u')
+EMU_LETTER(unsigned long, 'u') EMU_LETTER(unsigned long long, 'u')
+
+template <class T> struct Bare { typedef T type; };
+template <class T> struct Bare<const T> : Bare<T> {};
+template <class T> struct Bare<volatile T> : Bare<T> {};
+template <class T> struct Bare<const volatile T> : Bare<T> {};
+template <class T> EMU_UNCHECKED constexpr size_t item_size(T&) { return sizeof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr size_t item_align(T&) { return alignof(typename Element<T>::type); }
+template <class T> EMU_UNCHECKED constexpr Sides sides(T&) {
+    Sides s = {};
+    SidesOf<T>::put(s, 0);
+    return s;
+}
+template <class T> EMU_UNCHECKED constexpr char item_letter(T&) {
+    return Letter<typename Bare<typename Element<T>::type>::type>::value;
+}
+
+template <class T> struct Code {
+    static int put(char* s) { return sprintf(s, "%c%d ", Letter<T>::value, (int)sizeof(T)); }
+};
+template <> struct Code<void> {
+    static int put(char* s) { return sprintf(s, "v0 "); }
+};
+template <class T> struct Code<const T> : Code<T> {};
+template <class T> struct Code<volatile T> : Code<T> {};
+template <class T> struct Code<const volatile T> : Code<T> {};
+template <class T> struct IsConst { static constexpr bool value = false; };
+template <class T> struct IsConst<const T> { static constexpr bool value = true; };
+template <class T> struct Code<T*> {
+    static int put(char* s) {
+        int k = sprintf(s, IsConst<T>::value ? "*k" : "*");
+        return k + Code<T>::put(s + k);
+    }
+};
+
+template <int... i> struct Indices {};
+template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
+template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
+
+template <auto kernel> struct Kernel {
+    static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
+    static constexpr void (*run)(void**) = nullptr;
+    static const char* signature() { return ""; }
+};
+template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
+    template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
+        kernel(*(A*)a[i]...);
+    }
+    static EMU_UNCHECKED void run(void** a) { call(a, typename Count<sizeof...(A)>::type()); }
+    static EMU_UNCHECKED const char* signature() {
+        static char text[2048];
+        int k = 0;
+        int each[] = {0, (k += Code<A>::put(text + k))...};
+        (void)each;
+        return text;
+    }
+};
+}  // namespace emu
+
+#define EMU_VISIBLE extern "C" __attribute__((visibility("default")))
+#ifdef EMU_CHECKED
+#define EMU_EXPORT(...)                                                                        \
+    extern "C" EMU_UNCHECKED void emu_choose_kernel() {                                        \
+        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
+        emu_set_kernel(&K::run, K::signature());                                               \
+    }
+#else
+#define EMU_EXPORT(...)                                                                        \
+    EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
+        return emu::run<&emu::Kernel<&__VA_ARGS__>::run>(L);                                   \
+    }                                                                                          \
+    EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
+#endif
+#undef __trap
+#define __trap() emu_assertion_failed("__trap was not reached")

@@ -1,0 +1,98 @@
+// fast.h -- the fast build: a shared library without checks, for kernels that are trusted and for timing.
+//
+// Python calls emu_run for ranges of blocks from a few threads at once, so all state is per thread. A kernel without
+// barriers and warp operations (EMU_FIBRES is not defined) is a plain loop over the threads of the block.
+#pragma once
+#include "fibres.h"
+
+namespace emu {
+static thread_local Block the_block;
+#ifdef __clang__
+inline Block& block() { return the_block; }
+#define EMU_BLOCK emu::the_block
+#else  // gcc takes a look-up of this thread's block for cheap and repeats it at every barrier; a call's result it keeps
+__attribute__((const, noinline)) inline Block& block() { return the_block; }
+#define EMU_BLOCK emu::block()
+#endif
+inline void block_released(Block&) {}
+inline void warp_released(Block&, int, unsigned, WarpOp) {}
+}  // namespace emu
+
+#ifdef EMU_FIBRES
+#define threadIdx (EMU_BLOCK.current->index)
+#else
+#define threadIdx (EMU_BLOCK.thread)
+#endif
+#define blockIdx (EMU_BLOCK.index)
+#define blockDim (EMU_BLOCK.size)
+#define gridDim (EMU_BLOCK.grid)
+
+#define __shared__ static thread_local
+#define EMU_SHARED(variable)
+#define EMU_SHARED_GLOBAL(variable)
+#define EMU_GLOBAL(variable, constant) \
+    extern "C" __attribute__((visibility("default"))) void* emu_address_of_##variable() { return (void*)&variable; } \
+    static emu::Variable emu_variable_##variable(#variable, emu::item_letter(variable), emu::item_size(variable),   \
+                                                 sizeof variable);
+
+static EMU_ALWAYS int emu_barrier(int value) { return emu::barrier(value, nullptr); }
+static EMU_ALWAYS void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
+static EMU_ALWAYS uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
+    return emu::warp_operation(emu::SHUFFLE, mask, value, source, nullptr)->result;
+}
+static EMU_ALWAYS unsigned emu_vote(unsigned mask, int value) {
+    return (unsigned)emu::warp_operation(emu::VOTE, mask, value, 0, nullptr)->result;
+}
+static EMU_ALWAYS unsigned emu_match(unsigned mask, uint64_t value, void*) {
+    return (unsigned)emu::warp_operation(emu::MATCH, mask, value, 0, nullptr)->result;
+}
+static EMU_ALWAYS unsigned emu_active_lanes(int place) { return emu::active_lanes(place, nullptr); }
+static inline int emu_lane() { return EMU_BLOCK.current->linear % emu::WARP; }
+static inline void* emu_dynamic_shared() { return EMU_BLOCK.dynamic_shared; }
+static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void emu_assertion_failed(const char*) { abort(); }
+
+namespace emu {
+struct Variable {  // a __constant__ or __device__ one
+    const char* name;
+    char letter;
+    size_t item, size;
+    Variable* next;
+    static inline Variable* first = nullptr;
+    Variable(const char* name, char letter, size_t item, size_t size)
+        : name(name), letter(letter), item(item), size(size), next(first) { first = this; }
+};
+static const char* describe(const char* signature) {  // the checked build's program prints the same
+    size_t n = strlen(signature) + 2;
+    for (Variable* v = Variable::first; v; v = v->next) n += strlen(v->name) + 48;
+    char *text = (char*)malloc(n), *at = text + sprintf(text, "%s\n", signature);
+    for (Variable* v = Variable::first; v; v = v->next)
+        at += sprintf(at, "%s %c%d %zu\n", v->name, v->letter, (int)v->item, v->size);
+    return text;
+}
+
+template <void (*kernel)(void**)>
+static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
+    Block& B = EMU_BLOCK;
+#ifdef EMU_FIBRES
+    prepare(B, L, true);
+    B.kernel = kernel;
+#else
+    prepare(B, L, false);
+#endif
+    for (int64_t b = L->first; b < L->last; b++) {
+        B.index = block_index(L, b);
+#ifdef EMU_FIBRES
+        if (!run_block(B)) return 1;
+#else
+        for (unsigned z = 0; z < L->block[2]; z++)
+            for (unsigned y = 0; y < L->block[1]; y++)
+                for (unsigned x = 0; x < L->block[0]; x++) {
+                    B.thread = {x, y, z};
+                    kernel(L->args);
+                }
+#endif
+    }
+    return 0;
+}
+}  // namespace emu

@@ -1,0 +1,316 @@
+// fibres.h -- the threads of one block, on one thread of the processor.
+//
+// A CUDA thread becomes a fibre: a stack of its own and a saved stack pointer. A fibre runs until it meets a barrier or
+// a warp operation, then hands over to the next fibre that is ready. Nothing preempts it, so a hand-over is little more
+// than a jump (switch.h): a few nanoseconds, where the operating system's threads take microseconds.
+//
+//     ready -----> runs -----> waits at __syncthreads  (all living threads of the block must come)
+//       ^            |-------> waits at a warp operation (all living lanes of its mask must come)
+//       |            '-------> done
+//       '--- the last to arrive makes the others ready
+//
+// When nobody is ready and not everybody is done, the block is stuck: the emulator can say who waits where.
+//
+// The build that includes this file provides
+//     emu::block()               the state of the block that runs here,
+//     emu::block_released(B)     called when all living threads have met at a barrier, before any goes on,
+//     emu::warp_released(B, warp, lanes, op)   the same for a warp operation.
+#pragma once
+#include <stdlib.h>
+
+#include "switch.h"
+#include "types.h"
+#ifdef _WIN32
+#include <malloc.h>
+#else
+#include <sys/mman.h>
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+#endif
+
+namespace emu {
+
+enum State { READY, AT_BARRIER, AT_WARP_OP, DONE };
+enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, WHO_IS_HERE };
+
+struct Fibre {
+    Context context;      // where it goes on
+    uint3 index;          // threadIdx
+    int linear;           // its number in the block; lane = linear % 32
+    State state;
+    WarpOp op;
+    unsigned mask;        // lanes it waits for
+    void* pc;             // where in the kernel it waits
+    uint64_t value;       // what it brings to the operation
+    uint64_t result;      // and what it takes away
+    int source;           // the lane it reads, for a shuffle
+    bool valid;           // whether that lane takes part
+};
+
+struct Block {
+    uint3 index, thread;  // blockIdx; threadIdx for kernels without barriers, which need no fibres
+    uint3 size, grid;     // blockDim, gridDim
+    Fibre* current;
+    Fibre* fibres;        // one per thread, and behind them the scheduler
+    char* stacks;
+    size_t moat;          // bytes before and after them that belong to nobody
+    int allocated;        // threads that the arrays can hold
+    Fibre* sweep;         // all from this one on are ready, or done; they go before the ring
+    Fibre** ready;        // a ring of those that became ready one by one
+    int head, tail, capacity;
+    int n, living;
+    int votes, counted;   // at the barrier, for __syncthreads_count and its kin; and at the one before
+    Fibre* last;          // the last that ended, or came to a barrier in the checked build
+    char* dynamic_shared;
+    size_t dynamic_capacity;
+    void** args;
+    void (*kernel)(void**);
+    unsigned alive[WARP], waiting[WARP];  // a bit per lane, a word per warp: a block has 1024 threads at most
+};
+
+#ifndef EMU_STACK_BYTES
+#define EMU_STACK_BYTES (64 * 1024)
+#endif
+constexpr size_t STACK = EMU_STACK_BYTES;
+// An index that is off, times 4 bytes, leads at most so far: never from an array into the thread's own variables, which
+// it may touch. It costs addresses, no memory.
+constexpr size_t MOAT = (size_t)(sizeof(void*) == 8 ? 8ull << 30 : 0);
+
+#define EMU_ALWAYS inline __attribute__((always_inline))
+
+Block& block();
+void block_released(Block& B);
+void warp_released(Block& B, int warp, unsigned lanes, WarpOp op);
+
+static inline void make_ready(Block& B, Fibre* f) {
+    f->state = READY;
+    B.ready[B.tail] = f;
+    if (++B.tail == B.capacity) B.tail = 0;
+}
+
+static inline void go_on(Block& B, Fibre* from, Fibre* to) {
+    B.current = to;
+    switch_context(from->context, to->context);
+}
+
+// Who is next: those released by a barrier in their order, then those released by warp operations; if nobody is ready,
+// the scheduler.
+static inline Fibre* next_ready(Block& B) {
+    Fibre* scheduler = B.fibres + B.n;
+    if (B.sweep < scheduler) return B.sweep++;
+    if (B.head == B.tail) return scheduler;
+    Fibre* f = B.ready[B.head];
+    if (++B.head == B.capacity) B.head = 0;
+    return f;
+}
+
+// All lanes of `lanes` have come for the same operation: exchange what they brought, then let them go.
+static inline void release_lanes(Block& B, int warp, unsigned lanes) {
+    Fibre* lane = B.fibres + warp * WARP;
+    WarpOp op = lane[__builtin_ctz(lanes)].op;
+    unsigned votes = 0;
+    if (op == VOTE)
+        for (unsigned m = lanes; m; m &= m - 1)
+            if (lane[__builtin_ctz(m)].value) votes |= m & -m;
+    warp_released(B, warp, lanes, op);
+    for (unsigned m = lanes; m; m &= m - 1) {
+        Fibre& f = lane[__builtin_ctz(m)];
+        if (op == SHUFFLE) {
+            f.valid = f.source >= 0 && f.source < WARP && (lanes >> f.source & 1);
+            f.result = f.valid ? lane[f.source].value : f.value;
+        } else if (op == VOTE) {
+            f.result = votes;
+        } else if (op == MATCH) {
+            f.result = 0;
+            for (unsigned other = lanes; other; other &= other - 1)
+                if (lane[__builtin_ctz(other)].value == f.value) f.result |= other & -other;
+        }
+        make_ready(B, &f);
+    }
+    B.waiting[warp] &= ~lanes;
+}
+
+static __attribute__((noinline)) void release_warp_if_complete(Block& B, int warp, unsigned mask) {
+    unsigned need = mask & B.alive[warp];
+    if (!need || (B.waiting[warp] & need) != need) return;
+    const Fibre* lane = B.fibres + warp * WARP;
+    WarpOp op = lane[__builtin_ctz(need)].op;
+    for (unsigned m = need; m; m &= m - 1) {  // they must have come for the same thing; else the block will be stuck
+        const Fibre& f = lane[__builtin_ctz(m)];
+        if (f.op != op || (f.mask & B.alive[warp]) != need) return;
+    }
+    release_lanes(B, warp, need);
+}
+
+// Most switches are made here, without a branch: on to the next thread, and after the last to the scheduler. Who waits
+// where (pc) is only asked in the checked build.
+static EMU_ALWAYS int barrier(int value, void* pc) {
+    Block& B = block();
+    Fibre* f = B.current;
+    if (pc) f->state = AT_BARRIER, f->pc = pc, B.last = f;
+    B.votes += value;
+    go_on(B, f, B.sweep++);
+    return B.counted;  // the next count cannot end before this thread has come for it
+}
+
+static EMU_ALWAYS Fibre* warp_operation(WarpOp op, unsigned mask, uint64_t value, int source, void* pc) {
+    Block& B = block();
+    Fibre* f = B.current;
+    int warp = f->linear / WARP;
+    unsigned self = 1u << f->linear % WARP;
+    f->state = AT_WARP_OP;
+    f->op = op;
+    f->mask = mask | self;
+    f->value = value;
+    f->source = source;
+    f->pc = pc;
+    B.waiting[warp] |= self;
+    release_warp_if_complete(B, warp, f->mask);
+    go_on(B, f, next_ready(B));
+    return f;
+}
+
+// Which lanes are together here, at `place`: known once nobody in the block can go on without being told.
+static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
+    Block& B = block();
+    Fibre* f = B.current;
+    f->state = AT_WARP_OP;
+    f->op = WHO_IS_HERE;
+    f->mask = 0;  // no operation of others waits for it
+    f->value = (uint64_t)place;
+    f->pc = pc;
+    B.waiting[f->linear / WARP] |= 1u << f->linear % WARP;
+    go_on(B, f, next_ready(B));
+    return (unsigned)f->result;
+}
+
+static bool tell_who_is_here(Block& B) {  // false if nobody has asked
+    bool told = false;
+    for (int warp = 0; warp * WARP < B.n; warp++) {
+        Fibre* lane = B.fibres + warp * WARP;
+        for (unsigned asking = B.waiting[warp]; asking; asking &= asking - 1) {
+            Fibre& first = lane[__builtin_ctz(asking)];
+            if (first.state != AT_WARP_OP || first.op != WHO_IS_HERE) continue;
+            unsigned lanes = 0;
+            for (unsigned m = asking; m; m &= m - 1) {
+                const Fibre& f = lane[__builtin_ctz(m)];
+                if (f.state == AT_WARP_OP && f.op == WHO_IS_HERE && f.value == first.value) lanes |= m & -m;
+            }
+            for (unsigned m = lanes; m; m &= m - 1) {
+                lane[__builtin_ctz(m)].result = lanes;
+                make_ready(B, &lane[__builtin_ctz(m)]);
+            }
+            B.waiting[warp] &= ~lanes;
+            told = true;
+        }
+    }
+    return told;
+}
+
+[[noreturn]] static void leave(Block& B) {  // the running fibre ends, which can complete what the others wait for
+    Fibre* f = B.current;
+    int warp = f->linear / WARP;
+    f->state = DONE;
+    B.last = f;
+    B.alive[warp] &= ~(1u << f->linear % WARP);
+    B.living--;
+    for (unsigned m = B.waiting[warp]; m; m = B.waiting[warp] & (m & (m - 1)))
+        release_warp_if_complete(B, warp, B.fibres[warp * WARP + __builtin_ctz(m)].mask);
+    for (;;) go_on(B, f, next_ready(B));  // a sweep may come by again
+}
+
+static void fibre_main() {
+    Block& B = block();
+    B.kernel(B.args);
+    leave(B);
+}
+
+static void prepare(Block& B, const Launch* L, bool fibres) {
+    int n = L->block[0] * L->block[1] * L->block[2];
+    B.n = n;
+    B.size = {L->block[0], L->block[1], L->block[2]};
+    B.grid = {L->grid[0], L->grid[1], L->grid[2]};
+    B.args = L->args;
+    if (!B.dynamic_shared || B.dynamic_capacity < L->shared_bytes) {
+        B.dynamic_capacity = L->shared_bytes;
+        char* p = (char*)malloc(B.dynamic_capacity + 512);
+        B.dynamic_shared = (char*)(((uintptr_t)p + 255) & ~(uintptr_t)255);
+    }
+    if (!fibres) return;
+    if (B.allocated < n) {
+#ifdef _WIN32
+        _aligned_free(B.stacks);
+        B.stacks = (char*)_aligned_malloc(n * STACK, 4096);
+#else
+        if (B.stacks) munmap(B.stacks - B.moat, B.allocated * STACK + 2 * B.moat);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        char* p = (char*)mmap(nullptr, n * STACK + 2 * MOAT, PROT_NONE, flags, -1, 0);
+        B.moat = MOAT;
+        if (p == (char*)MAP_FAILED || mprotect(p + MOAT, n * STACK, PROT_READ | PROT_WRITE)) {  // a limit on addresses
+            if (p != (char*)MAP_FAILED) munmap(p, n * STACK + 2 * MOAT);
+            B.moat = 0;
+            p = (char*)mmap(nullptr, n * STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
+        }
+        B.stacks = p + B.moat;
+#endif
+        free(B.fibres);
+        free(B.ready);
+        B.fibres = (Fibre*)calloc(n + 1, sizeof(Fibre));
+        B.capacity = n + 1;
+        B.ready = (Fibre**)calloc(B.capacity, sizeof *B.ready);
+        B.allocated = n;
+    }
+    for (int i = 0; i < n; i++) {
+        B.fibres[i].linear = i;
+        B.fibres[i].index = {i % B.size.x, i / B.size.x % B.size.y, i / (B.size.x * B.size.y)};
+    }
+}
+
+static bool all_at_barrier(const Block& B) {  // when nobody is ready
+    for (int w = 0; w * WARP < B.n; w++)
+        if (B.waiting[w]) return false;
+    return B.living;
+}
+
+static bool run_block(Block& B) {  // false if some threads wait for ever
+    B.living = B.n;
+    B.votes = B.head = B.tail = 0;
+    for (int w = 0; w * WARP < B.n; w++) {
+        int lanes = B.n - w * WARP;
+        B.waiting[w] = 0;
+        B.alive[w] = lanes >= WARP ? ~0u : (1u << lanes) - 1;
+    }
+    // Tops are staggered: stacks a power of two apart would all fall into the same cache sets.
+    for (int i = 0; i < B.n; i++) {
+        uintptr_t top = (uintptr_t)B.stacks + (i + 1) * STACK - 256 - i * 192 % 4096;
+        start_context(B.fibres[i].context, top & ~(uintptr_t)15, fibre_main);
+        B.fibres[i].state = READY;
+    }
+    B.sweep = B.fibres;
+    Fibre* scheduler = B.fibres + B.n;
+    for (;;) {
+        Fibre* next = next_ready(B);
+        if (next != scheduler) {
+            go_on(B, scheduler, next);
+            if (B.sweep > scheduler) B.sweep = scheduler;
+        } else if (all_at_barrier(B)) {
+            B.current = B.last;
+            block_released(B);
+            B.counted = B.votes;
+            B.votes = 0;
+            B.sweep = B.fibres;
+        } else if (!tell_who_is_here(B)) {
+            break;
+        }
+    }
+    B.current = nullptr;
+    return B.living == 0;
+}
+
+static inline uint3 block_index(const Launch* L, int64_t b) {
+    unsigned gx = L->grid[0], gy = L->grid[1];
+    return {(unsigned)(b % gx), (unsigned)(b / gx % gy), (unsigned)(b / ((int64_t)gx * gy))};
+}
+
+}  // namespace emu

@@ -1,0 +1,104 @@
+// switch.h -- from one stack to another: what makes a fibre of a function.
+//
+//     Context                       what is kept of a fibre while it does not run
+//     start_context(c, top, main)   prepares c so that a switch to it calls main() on the stack that ends at top
+//     switch_context(from, to)      stops here, to go on when someone switches to `from`; goes on where `to` stopped
+//
+// A switch is a call of a function, emu_switch, which saves what the platform's calling convention asks a callee to
+// keep and nothing else: whatever registers a processor has beyond those, the compiler expects to lose them at any call.
+// Kernels of every compiler and instruction set are therefore switched correctly by the same few instructions.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+extern "C" void emu_switch(void** save, void** to);  // the same twice comes back at once
+
+// On x86-64 it leaves by `pop; jmp`, for a `ret` to an address that was not called last is mispredicted.
+#if defined(__x86_64__) && !defined(_WIN32)
+#ifdef __APPLE__
+#define EMU_SYMBOL "_emu_switch"
+#define EMU_HIDDEN ".private_extern _emu_switch\n"
+#else
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ".hidden emu_switch\n"
+#endif
+// rbx, rbp, r12 to r15, and the control words of SSE (mxcsr) and of the x87 unit. These words hardly ever differ
+// between fibres, and to load them is slow, so they are loaded only if they do.
+asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 4\n" EMU_SYMBOL ":\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "sub $8,%rsp\nstmxcsr (%rsp)\nfnstcw 4(%rsp)\n"
+    "movl (%rsp),%eax\nmovzwl 4(%rsp),%ecx\n"
+    "mov %rsp,(%rdi)\nmov (%rsi),%rsp\n"
+    "cmpl (%rsp),%eax\njne 2f\n"
+    "1: cmpw 4(%rsp),%cx\njne 3f\n"
+    "4: add $8,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n"
+    "2: ldmxcsr (%rsp)\njmp 1b\n"
+    "3: fldcw 4(%rsp)\njmp 4b\n");
+#elif defined(__x86_64__)
+asm(".text\n.globl emu_switch\nemu_switch:\n"
+    "push %rbp\npush %rbx\npush %rdi\npush %rsi\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "sub $168,%rsp\n"
+    "movups %xmm6,(%rsp)\nmovups %xmm7,16(%rsp)\nmovups %xmm8,32(%rsp)\nmovups %xmm9,48(%rsp)\n"
+    "movups %xmm10,64(%rsp)\nmovups %xmm11,80(%rsp)\nmovups %xmm12,96(%rsp)\nmovups %xmm13,112(%rsp)\n"
+    "movups %xmm14,128(%rsp)\nmovups %xmm15,144(%rsp)\n"
+    "mov %rsp,(%rcx)\nmov (%rdx),%rsp\n"
+    "movups (%rsp),%xmm6\nmovups 16(%rsp),%xmm7\nmovups 32(%rsp),%xmm8\nmovups 48(%rsp),%xmm9\n"
+    "movups 64(%rsp),%xmm10\nmovups 80(%rsp),%xmm11\nmovups 96(%rsp),%xmm12\nmovups 112(%rsp),%xmm13\n"
+    "movups 128(%rsp),%xmm14\nmovups 144(%rsp),%xmm15\n"
+    "add $168,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rsi\npop %rdi\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
+#elif defined(__aarch64__)
+#ifdef __APPLE__
+#define EMU_SYMBOL "_emu_switch"
+#define EMU_HIDDEN ".private_extern _emu_switch\n"
+#elif defined(_WIN32)
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ""
+#else
+#define EMU_SYMBOL "emu_switch"
+#define EMU_HIDDEN ".hidden emu_switch\n"
+#endif
+asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 2\n" EMU_SYMBOL ":\n"
+    "sub sp,sp,#160\n"
+    "stp x19,x20,[sp,#0]\nstp x21,x22,[sp,#16]\nstp x23,x24,[sp,#32]\nstp x25,x26,[sp,#48]\nstp x27,x28,[sp,#64]\n"
+    "stp x29,x30,[sp,#80]\nstp d8,d9,[sp,#96]\nstp d10,d11,[sp,#112]\nstp d12,d13,[sp,#128]\nstp d14,d15,[sp,#144]\n"
+    "mov x9,sp\nstr x9,[x0]\nldr x9,[x1]\nmov sp,x9\n"
+    "ldp x19,x20,[sp,#0]\nldp x21,x22,[sp,#16]\nldp x23,x24,[sp,#32]\nldp x25,x26,[sp,#48]\nldp x27,x28,[sp,#64]\n"
+    "ldp x29,x30,[sp,#80]\nldp d8,d9,[sp,#96]\nldp d10,d11,[sp,#112]\nldp d12,d13,[sp,#128]\nldp d14,d15,[sp,#144]\n"
+    "add sp,sp,#160\nret\n");
+#else
+#error "the emulator knows x86-64 and 64-bit ARM only"
+#endif
+
+namespace emu {
+
+struct Context {
+    void* sp;
+};
+
+static inline void switch_context(Context& from, Context& to) { emu_switch(&from.sp, &to.sp); }
+
+static inline void start_context(Context& c, uintptr_t top, void (*main)()) {  // as emu_switch would have left it
+    void** s = (void**)top;
+#if defined(__x86_64__) && !defined(_WIN32)
+    *--s = nullptr;  // where a call would have left its return address
+    *--s = (void*)main;
+    s -= 7;
+    memset(s, 0, 7 * sizeof *s);
+    asm volatile("stmxcsr %0\nfnstcw %1" : "=m"(*(uint32_t*)s), "=m"(*(uint16_t*)((char*)s + 4)));
+#elif defined(__x86_64__)
+    s -= 4;  // the callee's home space
+    *--s = nullptr;
+    *--s = (void*)main;
+    s -= 29;
+    memset(s, 0, 29 * sizeof *s);
+#else
+    s -= 20;
+    memset(s, 0, 20 * sizeof *s);
+    s[11] = (void*)main;  // x30, the link register
+#endif
+    c.sp = s;
+}
+
+}  // namespace emu

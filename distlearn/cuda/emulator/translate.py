@@ -1,0 +1,209 @@
+"""CUDA C turned into the C++ that the header `runtime/cuda_emu.h` completes, line by line the same.
+
+Nearly all of CUDA C is made valid C++ by that header. Four things need the text itself:
+
+- `#include` is blanked: the emulator's header has what CUDA's have, a source's own were read in by includes.py;
+- `extern "C"` is blanked (names live in a namespace instead, where they cannot clash with the C library's);
+- `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
+- after a `__shared__`, `__constant__` or `__device__` variable comes what tells the checker its name and size.
+
+Each is done on its own line, so that line numbers stay; `Translated.column` leads back to the columns.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import NamedTuple
+
+from distlearn.cuda.emulator.source import lines_of, position, split_commas, without_comments
+from distlearn.cuda.errors import CompileError, UnsupportedFeature
+
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
+# `::sqrtf`: CUDA's functions lie in a namespace here.
+GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
+QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
+# What may stand in brackets before the name of a variable; any other bracket begins a function's parameters.
+IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
+ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
+RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
+NAME = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)\s*(?:[={].*)?$", re.S)
+
+
+class Declaration(NamedTuple):
+    """Variables of one declaration: `words` are its qualifiers, `names` the variables with their brackets."""
+
+    begin: int
+    end: int
+    words: set[str]
+    type: str
+    names: list[tuple[str, str]]
+    initialised: bool
+    in_function: bool
+
+
+class Edit(NamedTuple):
+    """Put `text` in the place of the characters from `begin` to `end`."""
+
+    begin: int
+    end: int
+    text: str
+
+
+class Translated:
+    """C++ made of CUDA C; `text` is what the compiler gets."""
+
+    def __init__(self, source: str, edits: list[Edit]):
+        self.source, out, at = source, "", 0
+        self._places = [(0, 0, 0)]  # (from here on in the new text, from here on in the source, 1 if it goes along)
+        for edit in sorted(edits):
+            out += source[at : edit.begin]
+            self._places.append((len(out), edit.begin, 0))
+            out += edit.text + "\n" * (source.count("\n", edit.begin, edit.end) - edit.text.count("\n"))
+            at = edit.end
+            self._places.append((len(out), at, 1))
+        self._places[0] = (0, 0, 1)
+        self.text = out + source[at:]
+        self._lines = [m.end() for m in re.finditer(r"^|\n", self.text)]
+        self._source_lines = [m.end() for m in re.finditer(r"^|\n", source)]
+
+    def column(self, line: int, column: int) -> int:
+        """Return the source's column, in characters, for a column of the new text, in bytes as compilers count."""
+        if not (column and 0 < line <= len(self._lines)):
+            return column
+        begin = self._lines[line - 1]
+        bytes_before = self.text[begin : begin + column].encode()[: column - 1]
+        at = begin + len(bytes_before.decode(errors="ignore"))
+        new, old, along = self._places[bisect_right(self._places, (at, len(self.source), 1)) - 1]
+        return max(1, old + along * (at - new) - self._source_lines[line - 1] + 1)
+
+
+def declarations(code: str) -> list[Declaration]:
+    """Return the variables of a kernel source that live in the card's memories; comments must be blanked."""
+    code = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
+    found: list[Declaration] = []
+    functions: list[bool] = []  # by open brace: whether it is one of a function (or class), not of a namespace
+    at = 0
+    for match in QUALIFIER.finditer(code):
+        if found and match.start() < found[-1].end:
+            continue
+        for brace in re.finditer(r'((?:\bnamespace(?:\s+[\w:]+)?|extern\s*" *")\s*)?\{|\}', code[at : match.start()]):
+            if brace[0] == "}":
+                functions = functions[:-1]
+            else:
+                functions.append(not brace[1])
+        at = match.start()
+        begin = max(code.rfind(c, 0, at) for c in ";{}") + 1
+        if declaration := _declaration(code, begin, at, any(functions)):
+            found.append(declaration)
+    return found
+
+
+def _declaration(code, begin, at, in_function) -> Declaration | None:
+    """Read the declaration around a qualifier; None if it declares a function."""
+    stack, i, body = [], at, begin
+    while i < len(code) and (stack or code[i] not in ";}"):
+        character = code[i]
+        if character == "(" and not stack and not IN_BRACKETS.search(code[begin:i]):
+            before = code[max(body, at) : i]
+            if "=" not in before or re.search(r"\boperator\b", before):
+                return None
+        if character in "([{":
+            stack.append(RECORD.search(code[body:i]) if character == "{" and not stack else None)
+        elif character in ")]}" and stack:
+            record = stack.pop()
+            if not stack and record:
+                body = i + 1  # the variables come after the body of their type
+        i += 1
+    if i == len(code) or code[i] == "}":
+        return None
+    words = set(re.findall(r"\w+", re.split(r"[={]", code[begin:i])[0]))
+    parts = split_commas(ALIGNMENT.sub(" ", code[body:i]))
+    matches = [m for m in (NAME.search(part.strip()) for part in parts) if m]
+    if not matches:
+        return None
+    first = parts[0].strip()[: matches[0].start()]
+    kind = re.sub(r"\b(?:extern|static|__shared__)\b", " ", first)
+    initialised = any(re.search(r"[={]", re.sub(r"\[[^\]]*\]", "", part)) for part in parts)
+    names = [(m[1], m[2].strip()) for m in matches]
+    return Declaration(begin, i + 1, words, " ".join(kind.split()), names, initialised, in_function)
+
+
+def global_names(source: str) -> list[str]:
+    """Return the names of the `__constant__` and `__device__` variables."""
+    found = declarations(without_comments(source))
+    return [name for d in found if not d.in_function and "__shared__" not in d.words for name, _ in d.names]
+
+
+def to_cpp(source: str) -> Translated:
+    """Return CUDA C as C++.
+
+    Raises
+    ------
+    CompileError
+        If a `__shared__` variable has an initial value, or hides in a macro.
+    """
+    code = without_comments(source)
+    edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in INCLUDE.finditer(code)]
+    edits += [Edit(m.start(), m.end(), "  ") for m in GLOBAL_SCOPE.finditer(code)]
+    for match in re.finditer(r'extern(\s*)"( *)"(\s*\{)?', code):
+        if source[match.start() : match.end()].partition('"')[2].startswith('C"'):
+            edits.append(
+                Edit(match.start(), match.end(), "inline namespace emu_c {" if match[3] else " " * len(match[0]))
+            )
+    edits += _in_macros(source, code)
+    for d in declarations(code):
+        if "__shared__" not in d.words:
+            constant = int("__constant__" in d.words)
+            if not d.in_function:
+                edits.append(Edit(d.end, d.end, "".join(f" EMU_GLOBAL({name}, {constant})" for name, _ in d.names)))
+        elif "extern" in d.words:
+            edits.append(Edit(d.begin, d.end, _dynamic_shared(source, d)))
+        elif d.initialised:
+            raise _error(CompileError, source, d.begin, "a __shared__ variable cannot have an initial value: "
+                         "let threads write it, then call __syncthreads()")  # fmt: skip
+        else:
+            word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
+            edits += [
+                Edit(d.begin + m.start(), d.begin + m.end(), " " * 6)  # `__shared__` says it already
+                for m in re.finditer(r"\bstatic\b", code[d.begin : d.end])
+            ]
+            edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
+    return Translated(source, edits)
+
+
+def _in_macros(source, code) -> list[Edit]:
+    """Declarations in the text of a macro are completed there if they end there."""
+    edits = []
+    for match in DIRECTIVE.finditer(code):
+        if "__shared__" not in match[0]:
+            continue
+        whole = re.search(r"__shared__\s+[^;={}#]*?(\w+)\s*((?:\[[^\]]*\]\s*)*);", match[0])
+        if not whole or match[0].count("__shared__") > 1:
+            raise _error(UnsupportedFeature, source, match.start(), "the emulator cannot see a __shared__ variable "
+                         "in a macro: write its declaration out, or end the macro with its semicolon")  # fmt: skip
+        edits.append(Edit(match.start() + whole.end(), match.start() + whole.end(), f" EMU_SHARED({whole[1]})"))
+    return edits
+
+
+def _dynamic_shared(source: str, d: Declaration) -> str:
+    """Give `extern __shared__ T x[]` a meaning: in a function a pointer, outside an object that turns into one."""
+    out = re.match(r"\s*", source[d.begin : d.end])[0]
+    for name, brackets in d.names:
+        row = brackets.partition("]")[2].strip()  # of `T x[][16]`
+        if d.in_function and row:
+            out += f"{d.type} (* const {name}){row} = ({d.type} (*){row})emu_dynamic_shared();"
+        elif d.in_function:
+            out += f"{d.type}* const {name} = ({d.type}*)emu_dynamic_shared();"
+        else:
+            out += f"static const emu::DynamicShared<{d.type}> {name};"
+    return out
+
+
+def _error(kind, source, at, message):
+    while source[at : at + 1].isspace():
+        at += 1
+    line, column = position(source, at)
+    text = lines_of(source)[line - 1].strip()
+    return kind(f"line {line}: {message}\n    {text}", [(line, column, message)])

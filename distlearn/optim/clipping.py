@@ -1,0 +1,67 @@
+"""Gradient clipping: one bad batch must not throw the weights far away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ..backend import get_xp
+from ..nn.layer import Param
+
+
+def global_norm(params: Iterable[Param]) -> float:
+    """Length of all gradients as one vector, summed in float64."""
+    return sum(float((p.grad * p.grad).sum(dtype=np.float64)) for p in params) ** 0.5
+
+
+def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
+    r"""Shorten the gradients, all by the same factor, to a length of at most `max_norm`.
+
+    .. math:: g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)
+
+    The direction stays. On several ranks, clip after the gradients have been summed: then all ranks clip alike.
+
+    Parameters
+    ----------
+    params : iterable of Param
+    max_norm : float
+        c.
+    norm : callable
+        `norm(params) -> float`: the length before; of the gradients of all ranks, where each has a part.
+
+    Returns
+    -------
+    norm : float
+        The length before.
+
+    References
+    ----------
+    R. Pascanu, T. Mikolov, Y. Bengio (2013), On the difficulty of training recurrent neural networks, ICML, algorithm
+    1.
+    """
+    _check(max_norm, "clip_by_norm: max_norm")
+    params = list(params)
+    length = norm(params)
+    if length > max_norm:
+        for p in params:
+            p.grad *= max_norm / length
+    return length
+
+
+def clip_by_value(params: Iterable[Param], limit: float) -> None:
+    """Cut every element of the gradients to between -`limit` and `limit`; this may turn the direction.
+
+    Parameters
+    ----------
+    params : iterable of Param
+    limit : float
+    """
+    _check(limit, "clip_by_value: limit")
+    for p in params:
+        get_xp(p.grad).clip(p.grad, -limit, limit, out=p.grad)
+
+
+def _check(value, what):
+    if not value > 0:
+        raise ValueError(f"{what} is {value!r}, expected a number above 0")

@@ -1,0 +1,209 @@
+"""Mixed precision: weights, activations and gradients in half the bytes, updates in full precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ..backend import get_xp
+from ..nn.layer import Param
+from ..nn.ops import rounded
+from .optimizer import Optimizer
+from .rule import Rule
+
+BFLOAT16 = "bfloat16"
+
+
+class MixedPrecision(Optimizer):
+    r"""Optimizer for a model in float16 (or bfloat16): keeps float32 master weights and scales the loss.
+
+    Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
+    become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
+    by a scale that is taken off again before the update. A scale that is too large overflows: then the step is left
+    out and the scale halved; after `growth_interval` good steps it is doubled.
+
+    Parameters
+    ----------
+    params : iterable of Param, or list of dict
+        In float16 (`move(model, lambda a: a.astype("float16"))`), or in float32 for `dtype="bfloat16"`. As for
+        `Optimizer`.
+    rule : Rule
+    lr : float or callable
+    dtype : {None, "bfloat16"}
+        bfloat16 has float32's range and 8 bits. NumPy has no such type, so weights and gradients are *rounded* to
+        bfloat16 and held in float32: the numbers are right, the memory is not saved, and activations keep float32's
+        bits. Its range needs no loss scale, so the scale stays 1.
+    scale : float
+        First loss scale.
+    growth_interval : int
+        Good steps before the scale is doubled.
+    clip_norm : float, optional
+        Shorten the (unscaled) gradients to this length.
+
+    Attributes
+    ----------
+    scale : float
+    skipped : int
+        Steps left out so far.
+    master : list of Param
+        The float32 weights, with their gradients.
+
+    Notes
+    -----
+    `Serial` and the data-parallel strategies scale the loss themselves; in a loop of your own, train with
+    `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and its gradient; what
+    is saved is the activations' half. On several ranks the summed gradients are the same everywhere, and a value that
+    is not finite stays so in a sum: so all ranks skip the same steps.
+
+    References
+    ----------
+    P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2. D. Kalamkar et al. (2019), A
+    study of bfloat16 for deep learning training, arXiv:1905.12322.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Param] | Iterable[dict],
+        rule: Rule,
+        lr: float | Callable[[int], float],
+        *,
+        dtype: str | None = None,
+        scale: float = 2.0**15,
+        growth_interval: int = 1000,
+        clip_norm: float | None = None,
+    ):
+        if dtype not in (None, BFLOAT16):
+            raise ValueError(
+                f"MixedPrecision: dtype is {dtype!r}, expected 'bfloat16', or None for the parameters' own"
+            )
+        if not scale > 0:
+            raise ValueError(f"MixedPrecision: scale is {scale!r}, expected a number above 0")
+        if not growth_interval >= 1:
+            raise ValueError(f"MixedPrecision: growth_interval is {growth_interval!r}, expected 1 step or more")
+        super().__init__(params, rule, lr, clip_norm=clip_norm)
+        self.dtype = dtype
+        for p in self.params:
+            if dtype == BFLOAT16 and p.data.dtype != np.float32:
+                raise TypeError(
+                    f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
+                )
+        wide = np.promote_types
+        self.master = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
+        self.states = [g.rule.init(m.data) for g, m in zip(self._group_of_each(), self.master, strict=True)]
+        self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
+        self.skipped = self._good = 0
+        self._scales = False  # whether anybody trains with the scaled loss
+        self._publish()
+
+    def _group_of_each(self):
+        return [group for group in self.groups for _ in group.params]
+
+    @property
+    def weights(self) -> list[Param]:
+        """The float32 masters."""
+        return self.master
+
+    def scaled(self, loss) -> ScaledLoss:
+        """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
+        self._scales = True
+        return loss if isinstance(loss, ScaledLoss) and loss.optimizer is self else ScaledLoss(self, loss)
+
+    def round(self, x, dtype):
+        """Return `x` with the precision of a parameter of `dtype`."""
+        return to_bfloat16(x.astype(np.float32)) if self.dtype == BFLOAT16 else rounded(x, dtype)
+
+    def step(self) -> None:
+        """Update the master weights and round them into the model; or, after an overflow, only halve the scale.
+
+        Raises
+        ------
+        RuntimeError
+            If the loss is not scaled: its gradients, divided by the scale, would change next to nothing.
+        """
+        if not self._scales and self.scale != 1:
+            raise RuntimeError(
+                f"MixedPrecision: gradients are divided by the scale {self.scale:g}, but the loss was not multiplied "
+                "by it; train with optimizer.scaled(loss)"
+            )
+        for m, p in zip(self.master, self.params, strict=True):
+            m.grad[...] = self.round(p.grad, p.data.dtype)
+            m.grad *= 1 / self.scale
+        if not all(_finite(m.grad) for m in self.master):
+            if self.dtype != BFLOAT16:
+                self.scale /= 2
+            self.skipped += 1
+            self._good = 0
+            return
+        super().step()
+        self._publish()
+        self._good += 1
+        if self._good >= self.growth_interval and self.dtype != BFLOAT16:
+            self.scale *= 2
+            self._good = 0
+
+    def _publish(self) -> None:
+        """Round the masters into the model."""
+        for m, p in zip(self.master, self.params, strict=True):
+            p.data[...] = self.round(m.data, p.data.dtype)
+
+    def cost(self) -> tuple[int, int]:
+        """Return what a step computes and moves: (flops, bytes).
+
+        The rule's; and gradients are widened and scaled, weights rounded.
+        """
+        flops, nbytes = super().cost()
+        for m, p in zip(self.master, self.params, strict=True):
+            flops += m.size
+            nbytes += 2 * p.nbytes + 4 * m.nbytes
+        return flops, nbytes
+
+
+class ScaledLoss:
+    """A loss in float32 whose gradient is multiplied by an optimizer's scale.
+
+    A gradient that overflows becomes NaN as a whole: that leads to a skipped step, without warnings on the way.
+
+    Parameters
+    ----------
+    optimizer : MixedPrecision
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`.
+    """
+
+    def __init__(self, optimizer: MixedPrecision, loss):
+        self.optimizer, self.loss = optimizer, loss
+
+    def __repr__(self):
+        return repr(self.loss)
+
+    def __call__(self, y, targets, n=None):
+        value, dy = self.loss(y.astype(np.promote_types(y.dtype, np.float32)), targets, n)
+        dy *= self.optimizer.scale
+        dy = self.optimizer.round(dy, y.dtype)
+        if not _finite(dy):
+            dy[...] = np.nan
+        return value, dy
+
+
+def to_bfloat16(x):
+    """Round float32 values to the nearest ones that have bfloat16's 8 bits, ties to even; they stay in float32.
+
+    Parameters
+    ----------
+    x : array of float32
+
+    Examples
+    --------
+    >>> to_bfloat16(np.array([1.0, 1.001, 3.14159], np.float32))
+    array([1.      , 1.      , 3.140625], dtype=float32)
+    """
+    xp = get_xp(x)
+    bits = xp.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
+    up = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # half of the last kept bit; ties to even
+    short = ((bits + up) & np.uint32(0xFFFF0000)).view(np.float32)
+    return xp.where(xp.isnan(x), x, short)  # a NaN's bits could carry over into infinity
+
+
+def _finite(x) -> bool:
+    return bool(get_xp(x).isfinite(x).all())

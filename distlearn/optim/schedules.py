@@ -1,0 +1,197 @@
+"""Learning-rate schedules: functions of the step (from 0) that return a learning rate."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+
+
+def _check_rate(schedule, lr):
+    if not lr >= 0:
+        raise ValueError(f"{type(schedule).__name__}: lr is {lr!r}, expected a learning rate of 0 or more")
+
+
+def _check_steps(schedule, **values):
+    for name, value in values.items():
+        if not value >= 1:
+            raise ValueError(f"{type(schedule).__name__}: {name} is {value!r}, expected 1 step or more")
+
+
+def as_schedule(lr, what: str):
+    """Return a learning rate as a schedule: a schedule as it is, a number as a constant one.
+
+    Parameters
+    ----------
+    lr : float or callable
+    what : str
+        Begins the message of the error for what is neither.
+    """
+    if callable(lr):
+        return lr
+    if not lr >= 0:
+        raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
+    return Constant(lr)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same learning rate throughout."""
+
+    lr: float
+
+    def __post_init__(self):
+        _check_rate(self, self.lr)
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate at a step."""
+        return self.lr
+
+
+@dataclass(frozen=True)
+class StepDecay:
+    r"""Multiply the learning rate by a factor at given steps.
+
+    .. math:: \eta_t = \eta \, \gamma^{\text{number of milestones} \le t}
+
+    Parameters
+    ----------
+    lr : float
+    milestones : sequence of int
+        Steps, ascending.
+    factor : float
+        gamma.
+
+    Examples
+    --------
+    >>> schedule = StepDecay(1.0, [10, 20], 0.5)
+    >>> [schedule(t) for t in (9, 10, 25)]
+    [1.0, 0.5, 0.25]
+    """
+
+    lr: float
+    milestones: tuple[int, ...]
+    factor: float = 0.1
+
+    def __post_init__(self):
+        _check_rate(self, self.lr)
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        if list(self.milestones) != sorted(self.milestones):
+            raise ValueError(f"StepDecay: milestones are {self.milestones}, expected ascending steps")
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate at a step."""
+        return self.lr * self.factor ** bisect.bisect_right(self.milestones, step)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    r"""Let the learning rate fall along half a cosine, and stay at its end.
+
+    .. math:: \eta_t = \eta_{\min} + \tfrac12 (\eta - \eta_{\min}) \left(1 + \cos \frac{\pi t}{T}\right)
+
+    Parameters
+    ----------
+    lr : float
+    steps : int
+        T.
+    lr_min : float
+
+    References
+    ----------
+    I. Loshchilov, F. Hutter (2017), SGDR: stochastic gradient descent with warm restarts, ICLR, equation 5.
+    """
+
+    lr: float
+    steps: int
+    lr_min: float = 0.0
+
+    def __post_init__(self):
+        _check_rate(self, self.lr)
+        _check_steps(self, steps=self.steps)
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate at a step."""
+        turn = math.pi * min(step, self.steps) / self.steps
+        return self.lr_min + 0.5 * (self.lr - self.lr_min) * (1 + math.cos(turn))
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    r"""Rise to a schedule linearly over the first steps, then follow it: a large rate at once would diverge.
+
+    .. math:: \eta_t = \text{schedule}(t) \cdot \left( \rho + (1 - \rho) \frac{t + 1}{T} \right) \quad (t < T), \qquad
+              \eta_t = \text{schedule}(t) \quad (t \ge T)
+
+    Parameters
+    ----------
+    schedule : callable or float
+    steps : int
+        T; 0 for none.
+    start : float
+        rho: share of the schedule's rate to rise from.
+
+    References
+    ----------
+    P. Goyal et al. (2017), Accurate, large minibatch SGD: training ImageNet in 1 hour, arXiv:1706.02677, section 2.2.
+
+    Examples
+    --------
+    >>> schedule = WarmUp(0.8, 4)
+    >>> [schedule(t) for t in (0, 1, 3, 9)]
+    [0.2, 0.4, 0.8, 0.8]
+    """
+
+    schedule: object
+    steps: int
+    start: float = 0.0
+
+    def __post_init__(self):
+        if not callable(self.schedule):
+            object.__setattr__(self, "schedule", Constant(self.schedule))
+        if self.steps < 0 or not 0 <= self.start <= 1:
+            raise ValueError(
+                f"WarmUp: steps is {self.steps!r} and start {self.start!r}, expected steps >= 0 and a share"
+            )
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate at a step."""
+        rate = self.schedule(step)
+        if step >= self.steps:
+            return rate
+        return rate * (self.start + (1 - self.start) * (step + 1) / self.steps)
+
+
+def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
+    r"""Return the learning rate for a batch by the linear scaling rule: k times the batch, k times the rate.
+
+    .. math:: \eta = \eta_{\text{ref}} \cdot \frac{n}{n_{\text{ref}}}
+
+    One step with the large batch then moves about as far as k steps with the small one. It needs `WarmUp`, and fails
+    for very large batches.
+
+    Parameters
+    ----------
+    lr : float
+        What is right for a batch of `reference`.
+    batch_size : int
+        Size of the global batch.
+    reference : int
+
+    References
+    ----------
+    P. Goyal et al. (2017), Accurate, large minibatch SGD: training ImageNet in 1 hour, arXiv:1706.02677, section 2.1.
+
+    Examples
+    --------
+    >>> scaled_lr(0.1, 8192)
+    3.2
+    """
+    for name, value in (("batch_size", batch_size), ("reference", reference)):
+        if not value >= 1:
+            raise ValueError(f"scaled_lr: {name} is {value!r}, expected 1 or more samples")
+    return lr * batch_size / reference
+
+
+LR_SCHEDULES = {"constant": Constant, "step": StepDecay, "cosine": Cosine, "warm_up": WarmUp}
+"""Schedules by name."""

@@ -1,0 +1,85 @@
+"""Parameter servers: workers push gradients, servers apply them, a policy says who waits for whom.
+
+One SPMD function; the first ranks are servers, the others workers; the same numbers on simulated ranks every time, and
+the same code under MPI and on engines::
+
+    from distlearn import SimWorld, data, nn, optim
+    from distlearn.parallel.asynchronous.param_server import ParameterServer, Speeds, inverse, ssp
+
+    def program(comm, dataset):
+        model = nn.MLP((64, 32, 10), seed=0)
+        speeds = Speeds(comm.size - 1, seconds=1.0, slow={0: 4.0})     # worker 0 takes 4 times as long
+        server = ParameterServer(
+            comm, model, nn.SoftmaxCrossEntropy(), optim.SGD(), 0.1,
+            policy=ssp(4),              # or bsp(), asp(), backup(0.75), softsync(2), or a class of your own: policy.py
+            rate=inverse,               # a gradient that is tau versions old counts 1 / tau
+            pace=speeds, every=20,      # how long steps take; a point of the curve every 20 updates
+        )
+        return server.train(dataset, batch_size=32 * server.size, steps=100)
+
+    run = SimWorld(9).run(program, data.load("digits"))[0]                     # a Run on rank 0
+    run.staleness.mean(), run.updates, run.dropped, run.throughput             # run.gradients has every single one
+    run.curve["version"], run.curve["time"], run.curve["loss"], run.curve["test_accuracy"]
+
+The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `Ledger` is the
+server's bookkeeping alone, for thought experiments: `Ledger(ssp(1), 2).arrive(worker, used)` says who is released;
+`simulate(policy, speeds, steps)` plays whole runs for ten thousand workers. `train_on_futures` does the same training
+on workers that nothing connects: plain engines, threads, processes.
+"""
+
+from .events import Events, play, simulate
+from .futures import train_on_futures
+from .ledger import Held, Ledger, PolicyError, Verdict
+from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
+from .rate import (
+    RATES,
+    Average,
+    Exponential,
+    Hinge,
+    Polynomial,
+    Rate,
+    adadelay,
+    constant,
+    implicit_momentum,
+    inverse,
+)
+from .record import CURVE, GRADIENT, Run
+from .speeds import Speeds
+from .training import ParameterServer
+
+__all__ = [
+    "ASP",
+    "BSP",
+    "CURVE",
+    "GRADIENT",
+    "RATES",
+    "SSP",
+    "Average",
+    "Backup",
+    "Events",
+    "Exponential",
+    "Held",
+    "Hinge",
+    "Ledger",
+    "ParameterServer",
+    "Policy",
+    "PolicyError",
+    "Polynomial",
+    "Rate",
+    "Run",
+    "SoftSync",
+    "Speeds",
+    "Verdict",
+    "adadelay",
+    "asp",
+    "backup",
+    "bsp",
+    "constant",
+    "implicit_momentum",
+    "inverse",
+    "play",
+    "simulate",
+    "softsync",
+    "ssp",
+    "train_on_futures",
+]

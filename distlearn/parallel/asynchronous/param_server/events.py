@@ -1,0 +1,230 @@
+"""Whole runs without arrays: who pushed when, of which version, and who waited. For up to tens of thousands of workers.
+
+`play` asks the ledger about one arrival after another, in the order of time: slow, for any policy, the reference.
+`simulate` gives the same events, to the last bit, from a few operations on arrays of workers (`waves`), wherever the
+policy is of a kind that allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from .ledger import Ledger
+from .policy import check_policy
+from .speeds import Speeds
+
+
+@dataclass
+class Events:
+    """The gradients of one run, in the order of their arrival.
+
+    Attributes
+    ----------
+    policy : str
+    workers : int
+    worker, step : (n,) array of int
+        Who computed it, in which of its steps.
+    used : (n,) array of int
+        The version that it was computed at.
+    version : (n,) array of int
+        The version that it made, or helped to make; 0 if it was dropped.
+    staleness : (n,) array of int
+        Of an applied gradient: version - 1 - used; of a dropped one: the server's version on arrival - used.
+    time : (n,) array
+        When it arrived [s].
+    """
+
+    policy: str
+    workers: int
+    worker: np.ndarray
+    step: np.ndarray
+    used: np.ndarray
+    version: np.ndarray
+    staleness: np.ndarray
+    time: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def updates(self) -> int:
+        """Number of updates."""
+        return int(self.version.max(initial=0))
+
+    @property
+    def dropped(self) -> int:
+        """Number of gradients that were dropped."""
+        return int((self.version == 0).sum())
+
+    @property
+    def seconds(self) -> float:
+        """Time of the last arrival."""
+        return float(self.time.max(initial=0.0))
+
+    @property
+    def throughput(self) -> float:
+        """Updates per second."""
+        return self.updates / self.seconds
+
+    @property
+    def gradients_per_second(self) -> float:
+        """Gradients that were applied, per second, until the first worker found no step left to do.
+
+        What comes after that says more about the last steps of a few than about the policy.
+        """
+        last = max(0, len(self) - self.workers - 1)
+        return int((self.version[: last + 1] > 0).sum()) / float(self.time[last])
+
+    def histogram(self) -> np.ndarray:
+        """Return how many applied gradients had staleness 0, 1, 2, ..."""
+        return np.bincount(self.staleness[self.version > 0])
+
+    def __repr__(self) -> str:
+        stale = self.staleness[self.version > 0]
+        mean = f"{stale.mean():.3g}" if len(stale) else "none"
+        return (
+            f"Events({self.policy}, {self.workers} workers: {self.updates} updates in {self.seconds:.3g} s, "
+            f"mean staleness {mean}, {self.dropped} dropped)"
+        )
+
+
+@dataclass
+class Flight:
+    """Where a run stands just after an event: everybody computes.
+
+    Attributes
+    ----------
+    finish : (workers,) array
+        When each worker's step ends [s].
+    used, step : (workers,) array of int
+        At which version it computes, and which of its steps that is.
+    version, given : int
+        Of the server; steps begun by all so far.
+    """
+
+    finish: np.ndarray
+    used: np.ndarray
+    step: np.ndarray
+    version: int
+    given: int
+
+
+@dataclass
+class _Log:
+    """Rows of events; versions of gradients that wait for their update are filled in later."""
+
+    rows: list[list] = field(default_factory=list)
+    open: dict[tuple[int, int], list] = field(default_factory=dict)
+
+    def add(self, now, worker, step, used, verdict, version) -> None:
+        """Write an arrival down, and the update that it completes."""
+        row = [worker, step, used, 0, verdict.staleness, now]
+        self.rows.append(row)
+        if verdict.taken:
+            self.open[worker, step] = row
+        self.close(verdict.merged, version)
+
+    def close(self, merged, version: int) -> None:
+        """Fill in which version gradients have made."""
+        for held in merged:
+            row = self.open.pop((held.worker, held.step))
+            row[3], row[4] = version, version - 1 - held.used
+
+    def events(self, policy, workers: int) -> Events:
+        """Return them as arrays."""
+        columns = [np.array(column) for column in zip(*self.rows, strict=True)] if self.rows else [np.zeros(0, int)] * 6
+        return Events(str(policy), workers, *columns)
+
+
+def play(policy, speeds: Speeds, steps: int, *, flight: Flight | None = None) -> Events:
+    """Play a run, arrival by arrival, without a network and without gradients.
+
+    Parameters
+    ----------
+    policy : Policy
+        Any.
+    speeds : Speeds
+        How long steps take.
+    steps : int
+        Gradients to compute, per worker, on average.
+    flight : Flight, optional
+        Go on from there.
+
+    Returns
+    -------
+    events : Events
+
+    Examples
+    --------
+    >>> from distlearn.parallel.asynchronous.param_server import asp
+    >>> play(asp(), Speeds(2, law="constant", slow={1: 3.0}), steps=4).worker.tolist()
+    [0, 0, 0, 1, 0, 0, 0, 1]
+    """
+    n, tickets = speeds.workers, steps * speeds.workers
+    flight = flight or start(speeds)
+    ledger, log = Ledger(policy, n, flight.version, flight.step.tolist()), _Log()
+    used, given = flight.used.tolist(), flight.given
+    calendar = list(zip(flight.finish.tolist(), range(n), strict=True))
+    heapify(calendar)
+    while calendar:
+        now, worker = heappop(calendar)
+        step = ledger.clocks[worker]
+        verdict = ledger.arrive(worker, used[worker])
+        log.add(now, worker, step, used[worker], verdict, ledger.version)
+        ready = list(verdict.released)
+        while ready:
+            w = ready.pop(0)
+            if given < tickets:
+                given += 1
+                used[w] = ledger.version
+                heappush(calendar, (now + speeds(w, ledger.clocks[w]), w))
+            else:
+                farewell = ledger.leave(w)
+                log.close(farewell.merged, ledger.version)
+                ready += farewell.released
+    return log.events(policy, n)
+
+
+def start(speeds: Speeds) -> Flight:
+    """Return a run's beginning: everybody computes at version 0."""
+    n = speeds.workers
+    zeros = np.zeros(n, np.int64)
+    return Flight(speeds.wave(0).copy(), zeros, zeros.copy(), 0, n)
+
+
+def simulate(policy, speeds: Speeds, steps: int) -> Events:
+    """Simulate a run: the same events as `play`, at millions of them per second.
+
+    Parameters
+    ----------
+    policy : Policy
+        Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
+        that waits for updates and lets everybody start then; others are played one by one.
+    speeds : Speeds
+    steps : int
+        Gradients to compute, per worker, on average.
+
+    Returns
+    -------
+    events : Events
+
+    Examples
+    --------
+    >>> from distlearn.parallel.asynchronous.param_server import ssp
+    >>> simulate(ssp(2), Speeds(10_000, law="pareto"), steps=10)
+    Events(SSP(2), 10000 workers: 100000 updates in 3.89e+03 s, mean staleness 6.59e+03, 0 dropped)
+    """
+    from .waves import free_running, rounds  # which needs what is above
+
+    check_policy("simulate", policy)
+    if not (hasattr(steps, "__index__") and steps >= 1):
+        raise ValueError(f"simulate: steps is {steps!r}, expected a whole number, 1 or more")
+    far = 1 << 40
+    if policy.waits and policy.may_start(far):
+        return rounds(policy, speeds, steps)
+    if not policy.waits and policy.takes(far):
+        return free_running(policy, speeds, steps)
+    return play(policy, speeds, steps)

@@ -1,0 +1,184 @@
+"""A parameter server without a communicator: it hands out steps as calls, and takes up the results as they complete.
+
+For clusters without MPI: plain ipyparallel engines, a pool of processes or of threads. The caller is the server;
+policies, rates and records are those of `ParameterServer`. Every step passes through the caller, so this is for a
+handful of workers whose steps take longer than a message of the model's size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import uuid
+from concurrent.futures import FIRST_COMPLETED, wait
+
+import numpy as np
+
+from ....comm.protocol import CommError, RankError, ignore_report
+from ....optim.schedules import as_schedule
+from ....trace import WallClock
+from .curve import finish
+from .flat import FlatModel
+from .messages import Push
+from .rate import constant
+from .record import Run
+from .server import Lead
+from .shard import Shard
+from .stream import check_end, check_parts, endless
+
+
+def train_on_futures(
+    submit,
+    workers: int,
+    setup,
+    rule,
+    lr,
+    policy,
+    *,
+    batch_size: int,
+    steps: int | None = None,
+    seconds: float = math.inf,
+    seed: int = 0,
+    rate=constant,
+    pace=None,
+    every: int = 0,
+    probe: int = 1000,
+    lost=None,
+    report=None,
+) -> Run:
+    """Train on workers that are called, each with `submit(worker, fn, *args)`.
+
+    Parameters
+    ----------
+    submit : callable
+        Calls `fn(*args)` on that worker, always the same one; returns a `concurrent.futures.Future`. For ipyparallel
+        `lambda worker, fn, *args: client[worker].apply_async(fn, *args)`.
+    workers : int
+    setup : callable
+        Returns (model, loss, dataset). Called once on every worker, and once here.
+    rule, lr, policy, rate, pace, every
+        See `ParameterServer`.
+    batch_size, steps, seconds, seed, probe
+        See `ParameterServer.train`.
+    lost : callable, optional
+        `lost(exception) -> bool`: whether a call failed because its worker is gone. Training then goes on without it,
+        and `run.notes["lost"]` names it. Any other failure ends the training.
+    report : callable, optional
+        Gets `report(gradients so far, gradients in all, loss=, version=)`.
+
+    Returns
+    -------
+    run : Run
+
+    Raises
+    ------
+    RankError
+        If a call failed: `rank` is the worker.
+    CommError
+        If all workers are lost.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from distlearn import data, nn, optim
+    >>> from distlearn.parallel.asynchronous.param_server import ssp
+    >>> pools = [ThreadPoolExecutor(1) for _ in range(3)]
+    >>> make = lambda: (nn.MLP((64, 16, 10)), nn.SoftmaxCrossEntropy(), data.load("digits"))
+    >>> run = train_on_futures(
+    ...     lambda worker, fn, *args: pools[worker].submit(fn, *args),
+    ...     3, make, optim.SGD(), 0.1, ssp(2), batch_size=30, steps=4,
+    ... )
+    >>> run.updates, run.dropped
+    (12, 0)
+    """
+    check_end("train_on_futures", steps, seconds)
+    check_parts("train_on_futures", policy, rate, every)
+    model, loss, dataset = setup()
+    flat = FlatModel(model)
+    shard = Shard(flat.data, rule, as_schedule(lr, "train_on_futures"), every)
+    tickets = None if steps is None else steps * workers
+    clock = WallClock()
+    head = Lead(clock, report or ignore_report, workers, policy, rate, tickets, seconds)
+    shard.snap(0, clock.now())
+    job = (uuid.uuid4().hex, setup, workers, batch_size, seed, pace)
+    calls = _Calls(submit, job, flat.data)
+    for worker in range(workers):
+        calls.start(worker, head.ledger)
+    gone = []
+    while calls.pending:
+        for call in calls.ended():
+            orders = _take(call, head, shard, clock, lost, gone)
+            for worker, go in itertools.chain.from_iterable(order.released for order in orders):
+                if go:
+                    calls.start(worker, head.ledger)
+    if len(gone) == workers:
+        raise CommError(f"train_on_futures: all {workers} workers are lost, after {head.ledger.version} updates")
+    run = finish(head, flat, [(shard.share.copy(), shard.snapshots)], dataset, loss, probe)
+    run.notes["lost"] = gone
+    return run
+
+
+class _Calls:
+    """Steps under way."""
+
+    def __init__(self, submit, job, values):
+        self._submit, self._job, self._values = submit, job, values
+        self.pending = {}  # future -> (worker, step, used)
+
+    def start(self, worker: int, ledger) -> None:
+        """Let a worker do its next step at the parameters of now."""
+        step = ledger.clocks[worker]
+        future = self._submit(worker, compute, self._job, worker, step, self._values.copy())
+        self.pending[future] = (worker, step, ledger.version)
+
+    def ended(self):
+        """Wait for one at least; return those that have ended as (worker, step, used, future)."""
+        done, _ = wait(self.pending, return_when=FIRST_COMPLETED)
+        return sorted(((*self.pending.pop(future), future) for future in done), key=lambda call: call[0])
+
+
+def _take(call, head: Lead, shard: Shard, clock, lost, gone: list):
+    """Account for a call that has ended; return the orders that follow."""
+    worker, step, used, future = call
+    error = future.exception()
+    if error is None:
+        gradient, rows, loss = future.result()
+        orders = [head.decide(Push(worker, step, used, rows, loss))]
+        shard.obey(orders[0], np.array(gradient), clock)  # what came out of a message may be read-only
+    elif lost is not None and lost(error):
+        gone.append(worker)
+        orders = [head.let_go(worker)]
+        shard.obey(orders[0], None, clock)
+    else:
+        raise RankError(worker, f"{type(error).__name__}: {error}", original=error) from error
+    for order in orders:  # grows: who may not go on leaves, which may release others
+        for who, go in order.released:
+            if not go:
+                orders.append(head.let_go(who))
+                shard.obey(orders[-1], None, clock)
+    return orders
+
+
+# -- on the worker ----------------------------------------------------------------------------------------------------
+
+_jobs: dict = {}
+"""What a worker keeps from one call to the next, by job and worker."""
+
+
+def compute(job, worker: int, step: int, values):
+    """Compute the gradient of a worker's next batch at `values`; return (gradient, rows, loss)."""
+    key, setup, workers, batch_size, seed, pace = job
+    if (key, worker) not in _jobs:
+        model, loss, dataset = setup()
+        batches = endless(dataset, batch_size, worker, workers, seed)
+        for old in [k for k in _jobs if k[0] != key and k[1] == worker]:
+            del _jobs[old]
+        _jobs[key, worker] = FlatModel(model), loss, batches
+    flat, loss, batches = _jobs[key, worker]
+    batch = next(batches)
+    flat.load(values)
+    value = flat.gradient(batch.x, batch.y, loss)
+    if pace is not None:
+        time.sleep(pace(worker, step))
+    return flat.grad.copy(), len(batch.x), value

@@ -1,0 +1,1 @@
+"""Training state: what a rank holds, how it is stored, how often it should be saved."""

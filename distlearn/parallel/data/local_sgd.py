@@ -1,0 +1,143 @@
+"""Local SGD: ranks train by themselves and average their parameters now and then.
+
+rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
+            H steps of its own   |       H steps of its own   |
+                       average the parameters      average the parameters
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...backend import get_xp
+from ..checkpoint.local_state import LocalState
+from ..strategy import Replicated, refuse_masters
+from .replicas import optimizer_arrays
+
+
+class LocalSGD(LocalState, Replicated):
+    r"""Averages parameters every H steps instead of gradients at every one: an H-th of the messages and of the bytes.
+
+    .. math:: w_r \leftarrow w_r - \eta \, \frac{1}{|B_r|} \sum_{i \in B_r} \nabla \ell_i(w_r), \qquad
+              \text{every } H \text{ steps: } w_r \leftarrow \sum_q \frac{m_q}{m} w_q
+
+    A rank follows the mean gradient of *its* part of the batch; m_q is the number of samples that rank q has seen since
+    the last average. With H = 1 and plain SGD this is exactly data parallelism; with more the ranks' gradients are
+    taken at different points, and the longer they stay apart, the more they disagree.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The same on every rank; rank 0's parameters are broadcast.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
+    optimizer : Optimizer
+    every : int or None
+        H; None averages once, at the end.
+    average_state : bool
+        Average the optimizer's memory (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
+        its own (Lin et al., 2020).
+
+    Notes
+    -----
+    Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
+    rank. Saves what the model saves.
+
+    `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part,
+    without asking the others. `predict` asks this rank's replica; `finish`, which `fit` calls at the end, averages a
+    last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
+    own.
+
+    A checkpoint between two averages holds the model and the optimizer's memory of every rank, p times the bytes of
+    another strategy's, so that as many ranks go on bit for bit; nothing is averaged for its sake, and the run that is
+    saved is not disturbed. It holds their average, too: from that go on other numbers of ranks and other strategies.
+
+    References
+    ----------
+    R. McDonald, K. Hall, G. Mann (2010), Distributed training strategies for the structured perceptron, NAACL,
+    section 4 (averages: once, and iterative parameter mixing).
+    S. U. Stich (2019), Local SGD converges fast and communicates little, ICLR, algorithm 1.
+    H. Yu, R. Jin, S. Yang (2019), On the linear speedup analysis of communication efficient momentum SGD for
+    distributed non-convex optimization, ICML, algorithm 1.
+    T. Lin, S. U. Stich, K. K. Patel, M. Jaggi (2020), Don't use large mini-batches, use local SGD, ICLR.
+    """
+
+    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8, average_state: bool = False):
+        if every is not None and not (hasattr(every, "__index__") and every >= 1):
+            raise ValueError(f"LocalSGD: every is {every!r}, expected 1 step or more, or None for once at the end")
+        refuse_masters("LocalSGD", optimizer)
+        super().__init__(comm, model, loss, optimizer)
+        self.every, self.average_state = every, average_state
+        self._steps = self._samples = 0  # since the last average
+
+    def step(self, batch) -> float:
+        """Train this rank's replica on its part of the batch; average if it is time."""
+        part = len(batch.x)
+        loss = 0.0
+        if part:
+            loss = self._train(batch.x, batch.y)
+        else:  # nothing to learn from; plans of the learning rate go on
+            self.optimizer.steps += 1
+        self._steps += 1
+        self._samples += part
+        if self.every is not None and self._steps >= self.every:  # more if a resumed run had a larger H
+            return self._average(loss * part, batch.n)
+        return loss
+
+    def _train(self, x, y) -> float:
+        """Take one step on this rank's replica: forward, loss of this part alone, backward, update."""
+        self.optimizer.zero_grad()
+        out, saved = self.model.forward(x, clock=self.clock)
+        loss, dy = self.loss(out, y, len(x))
+        self.model.backward(dy, saved, clock=self.clock)
+        self.update()
+        return loss
+
+    def finish(self) -> None:
+        """Average what the ranks have learned since the last average; afterwards all hold the same."""
+        if self._steps:
+            self._average(0.0, 1)
+
+    def _average(self, loss_sum: float, n: int) -> float:
+        """Replace everybody's parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
+        groups = list(by_dtype(self._arrays()).values()) or [[]]
+        nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
+        with self.clock.span("pack", nbytes=nbytes):
+            flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
+            flats.append(_pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers ride along
+        for flat in flats:
+            self.comm.all_reduce(flat)
+        samples, loss = (float(v) for v in flats[-1][-2:])
+        with self.clock.span("unpack", nbytes=nbytes):
+            for arrays, flat in zip(groups, flats, strict=True):
+                _unpack(flat, arrays, samples)
+        self._steps = self._samples = 0
+        return loss / n
+
+    def _arrays(self) -> list:
+        """What is averaged: parameters, and the optimizer's memory if it is wanted."""
+        arrays = [p.data for p in self.optimizer.params]
+        return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
+
+
+def by_dtype(arrays) -> dict:
+    """Sort arrays by their dtype, in the order in which the dtypes appear."""
+    groups: dict = {}
+    for a in arrays:
+        groups.setdefault(a.dtype, []).append(a)
+    return groups
+
+
+def _pack(arrays, factor: float, riders=()):
+    """Return one flat array of all `arrays` times `factor`, with a few numbers at its end."""
+    xp, dtype = (get_xp(arrays[0]), arrays[0].dtype) if arrays else (np, np.float64)
+    return xp.concatenate([a.reshape(-1) * factor for a in arrays] + [xp.asarray(riders, dtype)])
+
+
+def _unpack(flat, arrays, divisor: float) -> None:
+    """Write the values of `flat` / `divisor` back into the arrays."""
+    offset = 0
+    for a in arrays:
+        a[...] = flat[offset : offset + a.size].reshape(a.shape) / divisor
+        offset += a.size

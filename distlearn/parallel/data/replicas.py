@@ -1,0 +1,130 @@
+"""Replicas: ranks that should hold the same numbers, and how to find out, cheaply, who does not.
+
+Ranks drift apart without a word when one of them drops a gradient, draws its own random numbers or has a broken memory
+chip; the loss goes on falling for a while. Checksums find it: eight bytes per rank tell that all is well, eight per
+parameter where it is not, and only then do arrays travel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2b
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backend import get_xp, to_numpy
+from ...optim.rule import memory_of
+
+
+class Drift(NamedTuple):
+    """One parameter that one rank holds otherwise than the majority."""
+
+    rank: int
+    parameter: str
+    difference: float
+    """Largest difference from the majority's values; NaN where one of the two is not a number."""
+
+
+class ReplicaError(RuntimeError):
+    """Ranks that should hold the same parameters do not.
+
+    Attributes
+    ----------
+    drifts : list of Drift
+        By parameter, then by rank.
+    majority : bool
+        Whether more than half of the ranks agree on every parameter; else it is open who drifted.
+    """
+
+    def __init__(self, drifts: list[Drift], majority: bool):
+        self.drifts, self.majority = drifts, majority
+        ranks = sorted({d.rank for d in drifts})
+        names = list(dict.fromkeys(d.parameter for d in drifts))
+        differences = [d.difference for d in drifts]
+        worst = drifts[int(np.argmax(differences))]  # NaN counts as the largest
+        who = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        doubt = "" if majority else "; no majority agrees, so those named may be the ones that are right"
+        super().__init__(
+            f"{who} drifted from the others in {shown}; "
+            f"the largest difference is {worst.difference:.3g} ({worst.parameter} on rank {worst.rank}){doubt}"
+        )
+
+
+def check_replicas(comm, params) -> None:
+    """Raise, on every rank, if not all ranks hold the same bits.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Every rank must call.
+    params : iterable of Param, or dict of str to array
+        In the same order on every rank.
+
+    Raises
+    ------
+    ReplicaError
+        Naming ranks and parameters, by majority vote, and the largest difference.
+
+    Notes
+    -----
+    While all is well one all-gather of 8 bytes per rank, and one reading of the arrays. Otherwise another one of 8
+    bytes per parameter, and a broadcast of each parameter that differs.
+    """
+    arrays = dict(params) if isinstance(params, dict) else {p.name: p.data for p in params}
+    if comm.size == 1 or not arrays:
+        return
+    xp = get_xp(*arrays.values())
+    nbytes = sum(a.nbytes for a in arrays.values())
+    with comm.clock.span("check", nbytes=nbytes):
+        sums = np.array([checksum(a) for a in arrays.values()], np.uint64)
+    together = to_numpy(comm.all_gather(xp.asarray(np.array([checksum(sums)], np.uint64))))
+    if len(np.unique(together)) == 1:
+        return
+    votes = to_numpy(comm.all_gather(xp.asarray(sums)))
+    found = [_compare(comm, name, array, votes[:, i]) for i, (name, array) in enumerate(arrays.items())]
+    raise ReplicaError([d for drifts, _ in found for d in drifts], all(agreed for _, agreed in found))
+
+
+def optimizer_arrays(optimizer) -> dict:
+    """Return the arrays of an optimizer's memory by name, parameter by parameter.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+
+    Examples
+    --------
+    >>> from distlearn.nn import Param
+    >>> from distlearn.optim import Adam, Optimizer
+    >>> list(optimizer_arrays(Optimizer([Param(np.ones(3), "0.W")], Adam(), 0.1)))
+    ["0.W, Adam's state 0", "0.W, Adam's state 1"]
+    """
+    found = {}
+    states = iter(optimizer.states)
+    for group in optimizer.groups:
+        for p in group.params:
+            for i, array in enumerate(memory_of(next(states))):
+                found[f"{p.name}, {type(group.rule).__name__}'s state {i}"] = array
+    return found
+
+
+def checksum(array) -> int:
+    """Return 64 bits that differ, but for one case in 2^64, when any bit of the array does."""
+    data = np.ascontiguousarray(to_numpy(array))
+    return int.from_bytes(blake2b(data.reshape(-1).view(np.uint8), digest_size=8).digest(), "little")
+
+
+def _compare(comm, name: str, array, votes) -> tuple[list[Drift], bool]:
+    """Return who differs from the majority in one parameter, and whether there is a majority at all."""
+    (right, count), *others = Counter(votes.tolist()).most_common()
+    if not others:
+        return [], True
+    want = array.copy()
+    comm.broadcast(want, root=votes.tolist().index(right))
+    xp = get_xp(array)
+    mine = abs(array - want).max() if array.size else 0.0
+    differences = to_numpy(comm.all_gather(xp.asarray([mine], np.float64)))[:, 0]
+    drifts = [Drift(r, name, float(differences[r])) for r in range(comm.size) if votes[r] != right]
+    return drifts, 2 * count > comm.size

@@ -1,0 +1,130 @@
+r"""What compressed sums have left out of the gradients so far, saved and dealt anew: error feedback across a restart.
+
+rank r keeps   given_r    error of its own codes              as long as the gradient
+               summed_r   error of the sums it handed out     as long as its share of that
+
+Of all gradients so far, everything has reached the parameters but :math:`\sum_r given_r + \sum_r summed_r`, summed_r at
+its share's place. That sum is what must outlive a change of ranks; who holds which part of it matters for bits alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...backend import get_xp
+from ..checkpoint.state import RESIDUAL, gather_by_rank, part_of_rank
+
+_LAYOUT = "residual_layout"
+
+
+class Residuals:
+    """The errors that the buckets of one strategy keep, on all ranks together.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Over which gradients are summed.
+    buckets : list of Bucket
+    reducers : dict of Bucket to CompressedAllReduce
+        Empty where nothing is compressed: residuals of a checkpoint are then added to the next gradients as they are.
+    """
+
+    def __init__(self, comm, buckets, reducers):
+        self.comm, self.buckets, self.reducers = comm, buckets, reducers
+        self._owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
+
+    def add_to(self, bucket) -> None:
+        """Add to a bucket's gradients, once, what this rank has to carry of another run."""
+        owed = self._owed.pop(bucket, None)
+        if owed is not None:
+            bucket.flat[: owed.size] += owed
+
+    # -- saving --------------------------------------------------------------------------------------------------------
+    def own(self) -> dict:
+        """Return what this rank keeps, bucket by bucket, and what that depends on; nothing where nothing is kept."""
+        found = {f"owed/{i}": self._owed[b] for i, b in enumerate(self.buckets) if b in self._owed}
+        for i, bucket in enumerate(self.buckets):
+            errors = self.reducers[bucket].errors if bucket in self.reducers else {}
+            found |= {f"{which}/{i}": error for which, error in errors.items()}
+        return found | {_LAYOUT: self._layout()} if found else {}
+
+    def by_rank(self, comm) -> dict:
+        """Return what every rank of `comm` keeps, under its rank, on rank 0; nothing elsewhere. At most one gather."""
+        own = self.own()
+        return (gather_by_rank(comm, own) or {}) if own else {}
+
+    def total(self) -> dict:
+        """Return what all ranks keep, summed, by parameter: one all-reduce for each bucket that keeps something."""
+        found, own = {}, self.own()
+        for i, bucket in enumerate(self.buckets):
+            kept = [name for name in ("owed", "given", "summed") if f"{name}/{i}" in own]
+            if not kept:
+                continue
+            flat = get_xp(bucket.flat).zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
+            for name in kept:
+                share = self.reducers[bucket].parts[self.comm.rank] if name == "summed" else slice(None)
+                flat[share] += own[f"{name}/{i}"]
+            self.comm.all_reduce(flat)
+            found |= {f"{RESIDUAL}{p.name}": part for p, part in _parts(bucket, flat)}
+        return found
+
+    # -- going on ------------------------------------------------------------------------------------------------------
+    def put(self, arrays: dict, rank: int, cut=lambda name, array: array) -> None:
+        """Take over what a state says was left out: each rank its own if all is as it was, else an equal part.
+
+        Parameters
+        ----------
+        arrays : dict of str to array
+            A state.
+        rank : int
+            Among those that save.
+        cut : callable
+            `cut(name, array) -> array`: what this rank holds of a parameter.
+
+        Notes
+        -----
+        One all-reduce of one number, if there are residuals at all.
+        """
+        self._owed = {}
+        for reducer in self.reducers.values():
+            reducer.errors = {}
+        if not any(name.startswith(RESIDUAL) for name in arrays) or not self.buckets:
+            return
+        mine = part_of_rank(arrays, rank)
+        as_it_was = np.array_equal(mine.pop(_LAYOUT, None), self._layout())
+        verdict = get_xp(self.buckets[0].flat).array([as_it_was], np.float64)
+        if self.comm.all_reduce(verdict, "min")[0]:
+            self._put_own(mine)
+        else:
+            self._put_equal_part(arrays, cut)
+
+    def _put_own(self, mine: dict) -> None:
+        for name, array in mine.items():
+            which, i = name.split("/")
+            bucket = self.buckets[int(i)]
+            kept = self._owed if which == "owed" else self.reducers[bucket].errors
+            kept[bucket if which == "owed" else which] = get_xp(bucket.flat).asarray(array)
+
+    def _put_equal_part(self, arrays: dict, cut) -> None:
+        for bucket in self.buckets:
+            xp = get_xp(bucket.flat)
+            owed = xp.zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
+            for p, part in _parts(bucket, owed):
+                if (whole := arrays.get(RESIDUAL + p.name)) is not None:
+                    part[...] = xp.asarray(cut(p.name, whole)) / self.comm.size
+            self._owed[bucket] = owed
+
+    def _layout(self):
+        """Return as bytes what decides which numbers a rank keeps: ranks, codecs, buckets."""
+        buckets = [[(p.name, p.data.shape, p.data.dtype.str) for p in bucket.params] for bucket in self.buckets]
+        codecs = [str(reducer.codec) for reducer in self.reducers.values()]
+        return np.frombuffer(repr((self.comm.size, codecs, buckets)).encode(), np.uint8)
+
+
+def _parts(bucket, flat):
+    """Yield the parameters of a bucket that have elements, and their places in an array like its gradients."""
+    offset = 0
+    for p in bucket.params:
+        if p.size:
+            yield p, flat[offset : offset + p.size].reshape(p.data.shape)
+        offset += p.size

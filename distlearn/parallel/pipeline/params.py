@@ -1,0 +1,109 @@
+"""Who holds which parameter of a model that is cut into stages, and what ties between stages take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backend import to_numpy
+from ...nn.container import check_unique_names
+from ..strategy import require_scope
+
+
+class Entry(NamedTuple):
+    """One parameter of the serial model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ranks: tuple[int, ...]
+    """That hold it: more than one if layers on different ranks share it."""
+
+
+class Owners:
+    """The serial model's parameters, and who holds them.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+    stages : list of Sequential
+        The model in pieces.
+    ranks : list of int
+        Of each stage.
+
+    Attributes
+    ----------
+    params : list of Param
+        Of this rank, in the serial model's order.
+    tied : list of Param
+        Those of `params` that several stages share: their gradients are complete only when all of these have been.
+    """
+
+    def __init__(self, comm, model, stages, ranks):
+        self.comm = comm
+        check_unique_names(model)
+        users = {id(p): [] for p in model.params}
+        for s, stage in enumerate(stages):
+            for p in stage.params:
+                users[id(p)].append(s)
+        holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
+        self.entries = [Entry(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
+        self.params = [p for p in model.params if comm.rank in holders[id(p)]]
+        self.tied = [p for p in self.params if len(users[id(p)]) > 1]
+        self._name_of = {p.name: p for p in self.params}
+        self.shared = {}  # ranks -> (their communicator, the parameters that they share)
+        for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
+            among = comm.split(0 if comm.rank in group else None)  # every rank must call
+            if among is not None:
+                self.shared[group] = among, [p for p in self.tied if holders[id(p)] == group]
+        for among, params in self.shared.values():
+            for p in params:
+                among.broadcast(p.data)
+
+    def sum_tied(self) -> None:
+        """Add up the gradients of parameters that several ranks share: one all-reduce each, among those ranks."""
+        for among, params in self.shared.values():
+            for p in params:
+                if not p.frozen:
+                    among.all_reduce(p.grad)
+
+    def counted(self, params):
+        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
+        first = {e.name: e.ranks[0] for e in self.entries}
+        return [p for p in params if first[p.name] == self.comm.rank]
+
+    def gather(self) -> dict | None:
+        """Return all parameters (NumPy arrays) in the serial model's order on rank 0, and None elsewhere."""
+        gathered = {}
+        for e in self.entries:
+            owner = e.ranks[0]
+            if self.comm.rank == owner:
+                data = np.ascontiguousarray(to_numpy(self._name_of[e.name].data))
+                if owner == 0:
+                    gathered[e.name] = data.copy()
+                else:
+                    self.comm.send(data, 0)
+            elif self.comm.rank == 0:
+                gathered[e.name] = self.comm.recv(np.empty(e.shape, e.dtype), owner)
+        return gathered if self.comm.rank == 0 else None
+
+
+def sub_optimizer(what: str, optimizer, params, alone: bool):
+    """Return an optimizer like the one given, for some of its parameters, with the states that it has for them.
+
+    Parameters
+    ----------
+    what : str
+        The strategy, for errors.
+    optimizer : Optimizer
+        Of the whole model.
+    params : list of Param
+        Of this rank.
+    alone : bool
+        Whether those are all of the model's.
+    """
+    require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
+    mine = {id(p) for p in params}
+    return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])

@@ -1,0 +1,202 @@
+r"""PipeDream: a pipeline that never runs empty, because it does not wait for all before it updates.
+
+    stage 0:  F0 F1 F2 B0' F3 B1' F4 B2' ...        B' is a backward pass and an update
+    stage 1:     F0 F1 B0' F2 B1' F3 B2' ...
+    stage 2:        F0 B0' F1 B1' F2 B2' ...
+
+Every micro-batch is a mini-batch of its own, and every stage updates its weights after each. A mini-batch finds other
+weights on its way back than on its way forward, unless the stage has stashed the old ones: weight stashing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+
+from .base import StagedModel
+from .params import sub_optimizer
+from .schedule import Action
+
+
+class Stash:
+    """The weights of one stage, in every version that a mini-batch still needs.
+
+    Parameters
+    ----------
+    params : list of Param
+    used : dict of int to int
+        The version with which each mini-batch goes forward and backward.
+
+    Attributes
+    ----------
+    version : int
+        Updates so far.
+    most : int
+        The largest number of versions that were held at one time.
+    """
+
+    def __init__(self, params, used: dict[int, int]):
+        self.params = [p for p in params if not p.frozen]
+        self.used = used
+        self.version, self.most = 0, 1
+        self._left = Counter(used.values())
+        self._kept: dict[int, list] = {}
+
+    @contextmanager
+    def weights(self, microbatch: int):
+        """Inside the block the parameters are those of the mini-batch's version."""
+        wanted = self.used[microbatch]
+        if wanted == self.version:
+            yield
+            return
+        now = [p.data for p in self.params]
+        self._put(self._kept[wanted])
+        try:
+            yield
+        finally:
+            self._put(now)
+
+    def _put(self, arrays) -> None:
+        """Let the parameters be these arrays."""
+        for p, data in zip(self.params, arrays, strict=True):
+            p.data = data
+
+    def advance(self, microbatch: int, update) -> None:
+        """Forget what only this mini-batch needed; `update()` the newest weights, or a copy if others need them."""
+        done = self.used[microbatch]
+        self._left[done] -= 1
+        if not self._left[done]:
+            self._kept.pop(done, None)
+        if self._left[self.version]:
+            self._kept[self.version] = [p.data for p in self.params]
+            self._put([p.data.copy() for p in self.params])
+        update()
+        self.version += 1
+        self.most = max(self.most, 1 + len(self._kept))
+
+
+class PipeDream(StagedModel):
+    r"""Asynchronous pipeline parallelism with weight stashing: no flush between updates, for gradients that are late.
+
+    A step takes a batch of m mini-batches through the pipeline, one update each on every stage. With p stages,
+    mini-batch t goes forward *and backward* on stage s (both from 0) with the weights after
+    :math:`v_s(t) = \max(0, t - (p - 1 - s))` updates, and its gradient is applied to the weights after t updates:
+
+    .. math:: w_s^{(t+1)} = w_s^{(t)} - \eta \, \nabla_s f\left(w_0^{(v_0(t))}, \ldots, w_{p-1}^{(v_{p-1}(t))}\right)
+
+    Its staleness on stage s is t - v_s(t): p - 1 - s once the pipeline is full, 0 on the last stage. So the stages of
+    one mini-batch differ in their versions; with vertical sync all of them use stage 0's, t - (p - 1), and are equally
+    late. With one stage this is serial training on the mini-batches.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The whole model, the same on every rank; no parameter may be shared by two stages, which update at different
+        times.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`; n is here the size of the mini-batch.
+    optimizer : Optimizer
+        Of the whole model, without `clip_norm`; its step counts mini-batches.
+    schedule : str, callable, list or Schedule
+        Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
+    vertical_sync : bool
+        Use on every stage the version that the mini-batch found on the first.
+    **options
+        `n_microbatches`, `stages`, `shape`, `track_memory` as for `Pipeline`. m is the number of mini-batches in a
+        step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.
+
+    Attributes
+    ----------
+    staleness : dict of (int, int) to int
+        Of the last step, by this rank's (stage, mini-batch): updates between the weights used and those updated.
+    versions_held : dict of int to int
+        Of the last step, by stage: the largest number of versions held at one time.
+
+    Notes
+    -----
+    Messages and bytes as `Pipeline`'s. Up to p - stage versions of a stage's weights are held, and as many
+    activations; with vertical sync up to p versions. What `BatchNorm` keeps running is not stashed.
+
+    At the end of a step the pipeline has run empty: no mini-batch is under way, and no version but the newest is needed
+    any more. So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
+    the optimizer's steps. As many ranks go on from it bit for bit. On another number of ranks, or with other options,
+    delays (and by default mini-batches) are others, so that the run goes on from the same weights, but elsewhere.
+
+    References
+    ----------
+    D. Narayanan et al. (2019), PipeDream: generalized pipeline parallelism for DNN training, SOSP, section 3.3: weight
+    stashing, vertical sync, and the equation above.
+    """
+
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        optimizer,
+        *,
+        schedule="pipedream",
+        vertical_sync: bool = False,
+        **options,
+    ):
+        super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
+        if self._owners.tied:
+            names = ", ".join(p.name for p in self._owners.tied)
+            raise ValueError(f"PipeDream: stages share {names}, but update at different times; use Pipeline")
+        if optimizer.clip_norm is not None:
+            raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
+        self._optimizers = {
+            s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size == 1 and len(self.stages) == 1)
+            for s, stage in self.stages.items()
+        }
+        self.vertical_sync = vertical_sync
+        self.staleness, self.versions_held = {}, {}
+
+    def step(self, batch) -> float:
+        """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
+        if batch.n != len(batch.x):
+            raise ValueError(
+                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every update is the pipeline's own, so "
+                "it cannot share a batch with others"
+            )
+        self._begin(batch)
+        self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
+        for part in self._optimizers.values():
+            part.steps = self.optimizer.steps
+        self.staleness = {}
+        self._run()
+        self.optimizer.steps = max(o.steps for o in self._optimizers.values())  # all have updated equally often
+        self.versions_held = {s: stash.most for s, stash in self._stashes.items()}
+        return self._total_loss()
+
+    def _versions(self, stage: int) -> dict[int, int]:
+        """The version that each mini-batch uses: updates of the stage (or of the first) before its F."""
+        stage = 0 if self.vertical_sync else stage
+        version, used = 0, {}
+        for action in self.schedule.orders[self._rank_of[stage]]:
+            if action.stage == stage and self._rows(action):
+                if action.kind == "F":
+                    used[action.microbatch] = version
+                version += action.kind == "B"
+        return used
+
+    def _forward(self, action: Action, x) -> None:
+        with self._stashes[action.stage].weights(action.microbatch):
+            super()._forward(action, x)
+
+    def _loss_of(self, action: Action, y, labels):
+        rows = self._rows(action)
+        loss, dy = self.loss(y, labels, rows)
+        return loss * rows / self._batch.n, dy
+
+    def _backward(self, action: Action, dy, on_grad) -> None:
+        """Run backward with the weights of forward, then update the newest ones."""
+        stash, optimizer = self._stashes[action.stage], self._optimizers[action.stage]
+        optimizer.zero_grad()
+        with stash.weights(action.microbatch):
+            super()._backward(action, dy, on_grad)
+        self.staleness[action.stage, action.microbatch] = stash.version - stash.used[action.microbatch]
+        flops, moved = optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=moved):
+            stash.advance(action.microbatch, optimizer.step)

@@ -1,0 +1,177 @@
+"""How long a schedule takes, and how much of that its ranks wait: the bubble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....trace import Message, Span, Trace
+from .check import check_schedule
+from .play import Deadlock, needs, play
+from .schedule import Schedule
+from .traces import LANE, span_name
+
+
+def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
+    r"""Share of the time in which a rank waits, where all stages cost the same and messages nothing.
+
+    .. math:: \frac{p - 1}{v m + p - 1}
+
+    A rank works for m (f + b) seconds. Besides, the pipeline fills and runs empty: one micro-batch must pass the p - 1
+    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in sum, as with v stages
+    a rank each is v times as short. The bubble is that, divided by both together.
+
+    Parameters
+    ----------
+    n_ranks : int
+        p.
+    n_microbatches : int
+        m.
+    n_virtual : int
+        v, stages of a rank: 1 for GPipe and 1F1B.
+
+    References
+    ----------
+    Huang et al. (2019), GPipe, section 2.3. Narayanan et al. (2021), Megatron-LM, sections 2.2.1 and 2.2.2, who divide
+    by the time without a bubble instead: (p - 1) / (v m).
+
+    Examples
+    --------
+    >>> ideal_bubble(4, 12), ideal_bubble(4, 12, n_virtual=2)
+    (0.2, 0.1111111111111111)
+    """
+    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches), ("n_virtual", n_virtual)):
+        if not n >= 1:
+            raise ValueError(f"ideal_bubble: {what} is {n!r}, expected 1 or more")
+    return (n_ranks - 1) / (n_virtual * n_microbatches + n_ranks - 1)
+
+
+@dataclass(frozen=True, repr=False)
+class Simulated:
+    """A schedule with times.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    trace : Trace
+        A span for every action, on the lane "stage"; a message for every array that goes to another rank.
+    makespan : float
+        Seconds from the first start to the last end.
+    busy : list of float
+        Seconds that each rank computes.
+    in_flight : list of int
+        By rank: the largest number of micro-batches whose activations are held at one time.
+    deadlock : Deadlock or None
+        Where the ranks stand for ever, if they do; then all else is about what they did before.
+    """
+
+    schedule: Schedule
+    trace: Trace
+    makespan: float
+    busy: list[float]
+    in_flight: list[int]
+    deadlock: Deadlock | None = None
+
+    @property
+    def bubbles(self) -> list[float]:
+        """Share of the makespan in which each rank waits."""
+        return [1 - busy / self.makespan if self.makespan else 0.0 for busy in self.busy]
+
+    @property
+    def bubble(self) -> float:
+        """Share of all ranks' time that is spent waiting."""
+        return sum(self.bubbles) / len(self.busy)
+
+    def __str__(self) -> str:
+        if self.deadlock is not None:
+            return f"deadlock after {self.makespan:.4g} s: {self.deadlock}"
+        shares = ", ".join(f"{b:.1%}" for b in self.bubbles)
+        return f"makespan {self.makespan:.4g} s, bubble {self.bubble:.1%} (by rank: {shares})"
+
+    __repr__ = __str__
+
+
+def simulate(
+    schedule,
+    n_ranks: int | None = None,
+    n_microbatches: int | None = None,
+    *,
+    forward: float | Sequence[float] = 1.0,
+    backward: float | Sequence[float] = 2.0,
+    transfer: float = 0.0,
+    allow_deadlock: bool = False,
+    **options,
+) -> Simulated:
+    """Give every action of a schedule its start and its end, from what forward, backward and a message cost.
+
+    Parameters
+    ----------
+    schedule : str, callable, list or Schedule
+        Any form that `make_schedule` takes.
+    n_ranks, n_microbatches : int, optional
+        Needed for names and generators.
+    forward, backward : float or sequence of float
+        Seconds for one micro-batch: one number for all that a rank has (which its stages share, so that schedules with
+        more stages compare), or one per stage.
+    transfer : float
+        Seconds from the end of an action to the arrival of its result on another rank.
+    allow_deadlock : bool
+        Simulate a schedule in which ranks wait for each other as far as it goes, instead of raising.
+    **options
+        Go to the generator: `n_virtual=3`.
+
+    Returns
+    -------
+    simulated : Simulated
+
+    Raises
+    ------
+    ValueError
+        If the schedule is wrong; the message says all that `check_schedule` finds.
+
+    Examples
+    --------
+    >>> run = simulate("1f1b", 4, 12)
+    >>> run.makespan, round(run.bubble, 12), run.in_flight
+    (45.0, 0.2, [4, 3, 2, 1])
+    >>> round(simulate("interleaved", 4, 12, n_virtual=2).bubble, 4)
+    0.1111
+    """
+    report = check_schedule(schedule, n_ranks, n_microbatches, **options)
+    stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
+    made = report.schedule if stuck else report.require()
+    costs = {"F": _per_stage(made, "forward", forward), "B": _per_stage(made, "backward", backward)}
+    if not transfer >= 0:
+        raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
+
+    def delay(before, after):
+        return transfer if made.rank_of(before.stage) != made.rank_of(after.stage) else 0.0
+
+    times, deadlock = play(made, lambda action: costs[action.kind][action.stage], delay)
+    spans, messages = [], []
+    for rank, order in enumerate(made.orders):
+        for action in (a for a in order if a in times):
+            spans.append(Span(rank, LANE, span_name(made, action), *times[action]))
+            for b in needs(action, made.n_stages):
+                source, sent = made.rank_of(b.stage), times[b][1]
+                if source != rank:
+                    messages.append(Message(source, rank, 0, sent, sent + transfer))
+    busy = [sum(costs[a.kind][a.stage] for a in order if a in times) for order in made.orders]
+    spans.sort(key=lambda s: (s.end, s.rank))
+    makespan = max((s.end for s in spans), default=0.0)
+    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
+
+
+def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
+    """Seconds of every stage."""
+    if isinstance(cost, (int, float)):
+        shares = [len(schedule.stages_of(schedule.rank_of(stage))) for stage in range(schedule.n_stages)]
+        costs = [cost / n for n in shares]
+    else:
+        costs = list(cost)
+    if len(costs) != schedule.n_stages or not all(c >= 0 for c in costs) or not any(costs):
+        raise ValueError(
+            f"simulate: {name} is {cost!r}, expected seconds: one number above 0 or one for each of the "
+            f"{schedule.n_stages} stages"
+        )
+    return costs

@@ -1,0 +1,217 @@
+"""One weird trick: convolutions data-parallel, dense layers model-parallel.
+
+    rank r:  rows of part r --> convolutions --+                    +--> gradient of part r's rows --> convolutions
+                                               |                    |
+             all ranks:                   all-gather          reduce-scatter
+                                               |                    |
+                                               +--> whole batch --> dense layers, neurons over ranks --> loss
+
+Convolutions have few weights and many activations, dense layers many weights and few activations: so sum the gradients
+of the ones, and send the activations of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ...backend import get_xp
+from ...comm.collectives import shares
+from ...nn import Dropout, Flatten, Linear, Sequential
+from ..data.bucket import group_params
+from ..data.reducer import GradientReducer
+from ..pipeline.stages import cut
+from ..strategy import adopt, share_params, update
+from . import (
+    Account,
+    DealtState,
+    TensorSequential,
+    Traffic,
+    account,
+    check_whole,
+    gather_params,
+    parallelize,
+    sub_optimizer,
+)
+from .account import AccountRow
+from .chain import leave_sum_open
+
+
+class OneWeirdTrick(DealtState):
+    r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
+
+    This is scheme (a) of the paper: all ranks give their convolutions' outputs to all others, and every rank computes
+    its neurons for the whole batch. (Schemes (b) and (c) send them in p rounds, which takes less memory and lets the
+    sending overlap.) Backward, each rank gets the sum over all neurons' ranks of the gradient of its own rows.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The serial model, the same on every rank; rank 0's parameters are broadcast. It gives its layers away: do not
+        train it any more. Dropout right before the first dense layer belongs to that, so that it drops what it drops in
+        serial training.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
+    optimizer : Optimizer
+        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
+    cap_bytes, overlap
+        Of the sum of the convolutions' gradients, as in `DataParallel`.
+
+    Notes
+    -----
+    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for whoever deals out data). Per step
+    with N samples, d values at the seam and s bytes a value: an all-gather and a reduce-scatter of p ceil(N / p) d s
+    bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
+    convolutions' parameters. `account(input_shape)` lists them. AlexNet has 2.3 of its 61 million parameters in
+    convolutions and 9,216 values at the seam, so up to batches of 2,000 or so this sends less than data parallelism.
+    Layers before the seam that look at the batch as a whole (`BatchNorm`) see a rank's rows.
+
+    References
+    ----------
+    A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
+    """
+
+    rank, size = 0, 1  # of the data: every rank is given the whole batch
+
+    def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
+        adopt(self, model, loss, optimizer)
+        share_params(comm, model)
+        self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
+        self.halves = Halves.of(model, comm)
+        features, dense, _ = self.halves
+        whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
+        self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole
+        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, whole, comm)
+        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
+
+    def step(self, batch) -> float:
+        """Train on a batch, which every rank has as a whole; return its loss."""
+        check_whole(self, batch)
+        comm, reducer, (features, dense, sums) = self.comm, self.reducer, self.halves
+        self.optimizer.zero_grad()
+        reducer.clear()
+        parts = shares(len(batch.x), comm.size)
+        here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
+        out, kept = dense.forward(gather_rows(comm, here, parts))
+        loss, dy = self.loss(out, batch.y, batch.n)
+        if comm.rank == 0:  # everybody has found the same
+            reducer.loss[0] += loss
+        dy = dense.backward(dy, kept)
+        dy = reduce_scatter_rows(comm, dy, parts) if sums else dy[parts[comm.rank]].copy()
+        features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
+        loss = reducer.finish()
+        update(self.optimizer, self.clock)
+        return loss
+
+    def predict(self, x):
+        """Run the model forward; every rank must call, with the same samples."""
+        parts = shares(len(x), self.comm.size)
+        here, _ = self.halves.features.eval().forward(x[parts[self.comm.rank]])
+        return self.halves.dense.eval().forward(gather_rows(self.comm, here, parts))[0]
+
+    def total(self, values):
+        """Return `values`: every rank has seen all of the data."""
+        return values
+
+    def gather_params(self):
+        """Return the parameters in their serial shapes on rank 0, None elsewhere."""
+        return gather_params(self.model, self.comm, self.names)
+
+    def account(self, input_shape: tuple[int, ...]) -> Account:
+        """List what a step sends for a batch, as `distlearn.parallel.tensor.account` does."""
+        return trick_account(self.comm, self.halves, input_shape, self.cap_bytes)
+
+
+PART = "a part of the batch"
+
+
+class Halves(NamedTuple):
+    """A model in two: data-parallel up to the seam, tensor-parallel from there on."""
+
+    features: Sequential
+    dense: TensorSequential
+    sums: bool
+    """Whether the gradient at the seam comes as one summand from each rank."""
+
+    @classmethod
+    def of(cls, model: Sequential, comm) -> Halves:
+        """Cut a serial model before its first dense layer, or the `Flatten` and `Dropout` right before that."""
+        layers = model.layers
+        k = first = next((i for i, layer in enumerate(layers) if type(layer) is Linear), None)
+        while k and type(layers[k - 1]) in (Dropout, Flatten):
+            k -= 1
+        if not k or all(p.frozen for layer in layers[:k] for p in layer.params):
+            raise ValueError(
+                "OneWeirdTrick: expected layers to train before the first Linear, got "
+                f"{', '.join(type(layer).__name__ for layer in layers)}; "
+                f"use {'DataParallel' if first is None else 'TensorParallel'}"
+            )
+        features, dense = cut(model, slice(0, k)), cut(model, slice(k, None))
+        tied = {id(p) for p in features.params} & {id(p) for p in dense.params}
+        if tied:
+            names = ", ".join(p.name for p in dense.params if id(p) in tied)
+            raise ValueError(f"OneWeirdTrick: {names} is used before and behind the first dense layer")
+        dense = parallelize(dense, comm)
+        return cls(features, dense, leave_sum_open(dense.layers))
+
+
+def trick_account(comm, halves: Halves, input_shape: tuple[int, ...], cap_bytes: float = 1 << 20) -> Account:
+    """List what a step of `OneWeirdTrick` sends; nothing is run.
+
+    Parameters
+    ----------
+    comm : Communicator
+    halves : Halves
+    input_shape : tuple of int
+        Of the whole batch.
+    cap_bytes : float
+        Size of a bucket [bytes].
+    """
+    (features, dense, sums), n, p = halves, input_shape[0], comm.size
+    itemsize = features.params[0].data.dtype.itemsize
+    shape = features.output_shape((-(-n // p), *input_shape[1:]))
+    at_seam, back, gradients = [], [], []
+    if p > 1:
+        nbytes = p * math.prod(shape) * itemsize
+        at_seam, back = [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if sums else []
+        sizes = [sum(q.nbytes for q in group) for group in group_params(features.params, cap_bytes)]
+        sizes[-1] += itemsize  # the loss rides along
+        gradients = [Traffic("all_reduce", size) for size in sizes]
+    rows = [
+        AccountRow("", "convolutions", PART, sum(q.nbytes for q in features.params), [], gradients),
+        AccountRow("", "seam", "rows put together", 0, at_seam, back),
+        *account(dense, (n, *shape[1:]), itemsize).rows,
+    ]
+    return Account(rows, n, f"{p} ranks, input {tuple(input_shape)}, bytes per sample")
+
+
+def gather_rows(comm, x, parts: list[slice]):
+    """Put the rows of all ranks together: one all-gather of as many rows from each as the first rank has.
+
+    Parameters
+    ----------
+    comm : Communicator
+    x : (rows, ...) array
+        This rank's.
+    parts : list of slice
+        Which rows of the whole each rank has, as `shares` cuts them.
+    """
+    if comm.size == 1:
+        return x
+    xp, most = get_xp(x), parts[0].stop
+    block = x if len(x) == most else xp.concatenate([x, xp.zeros((most - len(x), *x.shape[1:]), x.dtype)])
+    blocks = comm.all_gather(xp.ascontiguousarray(block))
+    return xp.concatenate([blocks[r][: part.stop - part.start] for r, part in enumerate(parts)])
+
+
+def reduce_scatter_rows(comm, x, parts: list[slice]):
+    """Sum an array over ranks and keep this rank's rows: the gradient of `gather_rows`, and as many bytes."""
+    if comm.size == 1:
+        return x
+    xp, most = get_xp(x), parts[0].stop
+    blocks = xp.zeros((comm.size, most, *x.shape[1:]), x.dtype)
+    for r, part in enumerate(parts):
+        blocks[r][: part.stop - part.start] = x[part]
+    mine = parts[comm.rank]
+    return comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])[: mine.stop - mine.start]

@@ -1,0 +1,157 @@
+"""What ZeRO deals out: a group of parameters as one flat array, of which every rank owns an equal part.
+
+full   [ W ............ | b .. | padding ]     p.data and p.grad of the group's parameters are views of it
+own    [ rank 0 | rank 1 | rank 2 | rank 3 ]   what a rank keeps for good, and updates
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...backend import get_xp
+from ...comm.protocol import Work
+from ...nn.layer import Param
+from ..data.bucket import Bucket
+from .memory import Ledger
+
+
+class Group:
+    """Some parameters of one dtype, their gradients, and this rank's part of both.
+
+    Parameters
+    ----------
+    comm : Communicator
+    params : list of Param
+        Their `data` becomes views of one flat array.
+    stage : {1, 2, 3}
+        From 2 on full gradients, from 3 on full parameters live only while they are needed.
+    ledger : Ledger
+        Is told of every array that comes or goes.
+
+    Attributes
+    ----------
+    own : Param
+        This rank's part of the parameters and, after `finish_reduce`, of the summed gradients.
+    users : int
+        Pieces of the model that use the group.
+    pending : int
+        Pieces that have not been through backward yet.
+    """
+
+    def __init__(self, comm, params: list[Param], stage: int, ledger: Ledger):
+        self.comm, self.params, self.stage, self.ledger = comm, params, stage, ledger
+        self.users = self.pending = 0
+        n = sum(p.size for p in params)
+        each = -(-n // comm.size)
+        self.padding = each * comm.size - n
+        self.mine = slice(comm.rank * each, (comm.rank + 1) * each)
+        self.bucket: Bucket | None = None
+        self._work: Work | None = None
+        self.full = get_xp(params[0].data).zeros(n + self.padding, params[0].data.dtype)
+        self._full_bytes = self.full.nbytes
+        ledger.take(self._full_bytes)
+        for p, view in zip(params, self._views(), strict=True):
+            view[...] = p.data
+            p.data, p.grad = view, None
+        own = self.full[self.mine]
+        if stage == 1:
+            self.open()
+        if stage == 3:
+            own = own.copy()
+            ledger.take(own.nbytes)
+            self.release()
+        if stage >= 2:
+            ledger.take(own.nbytes)  # its gradient
+        grad = self.bucket.flat[self.mine] if self.bucket else get_xp(own).zeros_like(own)
+        self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
+
+    def _views(self):
+        """Yield each parameter's place in `full`, in its shape."""
+        offset = 0
+        for p in self.params:
+            yield self.full[offset : offset + p.size].reshape(p.data.shape)
+            offset += p.size
+
+    # -- parameters --------------------------------------------------------------------------------------------------
+    def gather(self) -> None:
+        """Put the full parameters together from everybody's parts (stage 3): one all-gather."""
+        if self.full is None:
+            self.full = self.comm.all_gather(self.own.data).reshape(-1)
+            self.ledger.take(self._full_bytes)
+            for p, view in zip(self.params, self._views(), strict=True):
+                p.data = view
+
+    def release(self) -> None:
+        """Let the full parameters go (stage 3); who reads one by mistake then reads NaN."""
+        if self.stage == 3:
+            xp = get_xp(self.full)
+            for p in self.params:
+                p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
+            self.full = None
+            self.ledger.drop(self._full_bytes)
+
+    def publish(self) -> None:
+        """Give everybody this rank's updated part (stages 1 and 2): one all-gather."""
+        everything = self.comm.all_gather(self.own.data)
+        self.ledger.take(everything.nbytes)
+        self.full[...] = everything.reshape(-1)
+        self.ledger.drop(everything.nbytes)
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+    def open(self) -> None:
+        """Make room for full gradients, and clear them."""
+        if self.bucket is None:
+            self.bucket = Bucket(self.params, extra=self.padding)
+            self.ledger.take(self.bucket.flat.nbytes)
+        self.bucket.clear()
+
+    def start_reduce(self) -> None:
+        """Begin to sum the gradients over ranks: one reduce-scatter."""
+        self.bucket.settle()
+        self.ledger.take(self.own.grad.nbytes)  # of the part that comes
+        self._work = self.comm.ireduce_scatter(self.bucket.flat)
+
+    def finish_reduce(self) -> None:
+        """Wait for the sum; keep this rank's part of it, and let the rest go from stage 2 on."""
+        part, self._work = self._work.wait(), None
+        if self.stage == 1:
+            self.own.grad[...] = part
+            self.ledger.drop(part.nbytes)
+            return
+        self.ledger.drop(self.own.grad.nbytes)
+        self.own.grad = part
+        for p in self.params:
+            p.grad = None
+        self.ledger.drop(self.bucket.flat.nbytes)
+        self.bucket = None
+
+    def collect(self, own=None) -> dict | None:
+        """Return the full parameters by name on rank 0, None elsewhere: one gather.
+
+        Or what `own`, an array like this rank's part of them, is a part of: the optimizer's memory.
+        """
+        rows = self.comm.gather(self.own.data if own is None else own)
+        if rows is None:
+            return None
+        flat, offset, found = rows.reshape(-1), 0, {}
+        for p in self.params:
+            found[p.name] = flat[offset : offset + p.size].reshape(p.data.shape)
+            offset += p.size
+        return found
+
+    def flatten(self, values: dict):
+        """Return NumPy arrays, by the parameters' names, as one flat array, padding included."""
+        flat = np.zeros(self.comm.size * self.own.size, self.own.data.dtype)
+        np.concatenate([values[p.name].reshape(-1) for p in self.params], out=flat[: flat.size - self.padding])
+        return flat
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of parameters here and now."""
+        return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of gradients here and now."""
+        return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)

@@ -1,0 +1,257 @@
+"""ZeRO: data parallelism in which every rank keeps only its part of what all of them need.
+
+Data parallelism keeps p copies of everything. ZeRO deals it out, one thing more at each stage:
+
+stage   kept whole on every rank    kept in p parts
+1       parameters, gradients       optimizer's memory
+2       parameters                  optimizer's memory, gradients
+3       nothing                     optimizer's memory, gradients, parameters
+
+    forward   [3: all-gather a layer's parameters]  layer  [3: let them go]  ...
+    backward  [3: all-gather them again]  layer  ...  reduce-scatter of each full bucket of gradients, beside the next
+    update    of this rank's part        [1, 2: all-gather the parameters]
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from ...backend import get_xp, to_numpy
+from ...nn.container import Sequential
+from ...nn.layer import nbytes
+from ..data.bucket import group_params
+from ..strategy import adopt, require_scope, share_params, summed_norm, update
+from .group import Group
+from .memory import Ledger, Memory
+from .state import ZeROState
+
+
+class ZeRO(ZeROState):
+    r"""Data parallelism with optimizer state, gradients and parameters dealt out over the ranks: a p-th of each.
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The same on every rank; rank 0's parameters are broadcast. From here on its parameters are views of flat arrays;
+        at stage 3 they exist only while their layer runs, and are NaN otherwise.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
+    optimizer : Optimizer
+        Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. One that
+        works element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
+        same for this rank's part of the flat arrays.
+    stage : {1, 2, 3}
+    cap_bytes : float
+        Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
+    overlap : bool
+        Stages 1 and 2: go on with backward while a full bucket is reduced and scattered; else wait for it.
+
+    Notes
+    -----
+    Messages and bytes per step and rank, for b buckets of n bytes in sum, on a ring of p ranks:
+
+    ==========  ==========================  ==============================================  ==================
+    stage       calls                       messages                                        bytes
+    ==========  ==========================  ==============================================  ==================
+    1, 2        b reduce-scatters,          :math:`2 b (p - 1)`                             :math:`2 n (p-1)/p`
+                b all-gathers
+    3           b reduce-scatters,          :math:`3 b (p - 1)`                             :math:`3 n (p-1)/p`
+                2 b all-gathers
+    ==========  ==========================  ==============================================  ==================
+
+    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that stands in the model
+    twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the memory is free.
+    Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is under way until backward has
+    filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds one without.
+    Gathers wait, and so does everything at stage 3, where a gather follows on every layer.
+
+    `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
+    Saves what the model saves.
+
+    References
+    ----------
+    S. Rajbhandari, J. Rasley, O. Ruwase, Y. He (2020), ZeRO: memory optimizations toward training trillion parameter
+    models, SC20, sections 5 (stages) and 7 (communication).
+    """
+
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        optimizer,
+        *,
+        stage: int = 1,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
+    ):
+        if stage not in (1, 2, 3):
+            raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
+        if not isinstance(model, Sequential):
+            raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
+        adopt(self, model, loss, optimizer)
+        held = "a rank holds only a part of each"
+        require_scope("ZeRO", optimizer, "element", held)
+        self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
+        self.overlap = overlap and stage < 3
+        self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
+        share_params(comm, model)
+        self._ledger = Ledger()
+        group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
+        self._whole = [p for p in model.params if id(p) not in group_of]
+        self._ledger.take(2 * sum(p.nbytes for p in self._whole))
+
+        def kind(p):  # what is updated together has one rule and one learning rate
+            return group_of[id(p)]
+
+        trained = [p for p in model.params if id(p) in group_of]
+        if stage == 3:
+            layers = [[p for p in layer if id(p) in group_of] for layer in _new_params(model.layers)]
+            groups = [g for layer in layers for g in group_params(layer, math.inf, kind)]
+        else:
+            groups = group_params(trained, cap_bytes, kind)
+        kinds = [kind(params[0]) for params in groups]
+        self.groups = [Group(comm, params, stage, self._ledger) for params in groups]
+        self.pieces = [_Piece(model, layer, self.groups) for layer in model.layers]
+        self._under_way: list[Group] = []
+        self.optimizer = optimizer.rebind(
+            [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
+        )
+        self.optimizer.norm = self._norm
+        self._ledger.take(nbytes(self.optimizer.states))
+        self._take_memory_of(optimizer)
+
+    def step(self, batch) -> float:
+        """Train on this rank's part of the batch; return the loss of the global one."""
+        for p in self._whole:
+            p.zero_grad()
+        for group in self.groups:
+            group.pending = group.users
+            if self.stage == 1:
+                group.open()
+        x, saved = batch.x, []
+        for piece in self.pieces:
+            x, s = piece.forward(x, self.clock)
+            saved.append(s)
+        loss, dy = self.loss(x, batch.y, batch.n)
+        for piece in reversed(self.pieces):
+            dy, full = piece.backward(dy, saved.pop(), self.clock)
+            self._reduce(full)
+        self._finish_reduce()
+        update(self.optimizer, self.clock)
+        if self.stage < 3:
+            for group in self.groups:
+                group.publish()
+        return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
+
+    def _reduce(self, full: list[Group]) -> None:
+        """Send full buckets off; those before them have had a layer's time or more, and must be done."""
+        if full:
+            self._finish_reduce()
+        for group in full:
+            group.start_reduce()
+            self._under_way.append(group)
+            if not self.overlap:
+                self._finish_reduce()
+
+    def _finish_reduce(self) -> None:
+        """Wait for the buckets that are under way."""
+        for group in self._under_way:
+            group.finish_reduce()
+        self._under_way = []
+
+    def _norm(self, params) -> float:
+        """Return the length of the whole gradient, of which every rank has summed its own part."""
+        return summed_norm(params, [self.comm], self.groups[0].own.data)
+
+    def predict(self, x):
+        """Run the model forward; at stage 3 every rank must call."""
+        for piece in self.pieces:
+            x = piece.predict(x)
+        return x
+
+    def total(self, values):
+        """Return the small array `values` summed over ranks."""
+        return self.comm.all_reduce(values)
+
+    def memory(self) -> Memory:
+        """Return what this rank holds now, measured by the arrays themselves, and the most it has held so far.
+
+        Frozen parameters, and those that are not trained, count, with the gradients that layers work out for them.
+        """
+        whole = sum(p.nbytes for p in self._whole)
+        return Memory(
+            parameters=whole + sum(g.parameter_bytes for g in self.groups),
+            gradients=whole + sum(g.gradient_bytes for g in self.groups),
+            optimizer=nbytes(self.optimizer.states),
+            peak=self._ledger.peak,
+        )
+
+    def gather_params(self):
+        """Put the parameters together on rank 0; None on the others. Every rank must call."""
+        parts = [group.collect() for group in self.groups]
+        if self.rank:
+            return None
+        found = {p.name: p.data for p in self._whole}
+        for part in parts:
+            found |= part
+        return {p.name: to_numpy(found[p.name]).copy() for p in self.model.params}
+
+
+class _Piece:
+    """One layer of the model, and the groups of parameters that it needs."""
+
+    def __init__(self, model, layer, groups):
+        self.layer = layer
+        self.groups = [g for g in groups if any(p is q for p in g.params for q in layer.params)]
+        for group in self.groups:
+            group.users += 1
+        self._alone = copy.copy(model)  # a Sequential of this one layer: it knows how to record its spans
+        self._alone.layers, self._alone.params = [layer], layer.params
+
+    def forward(self, x, clock):
+        """Run the layer, with its parameters for just so long."""
+        self._gather()
+        y, saved = self._alone.forward(x, clock=clock)
+        self._release()
+        return y, saved
+
+    def backward(self, dy, saved, clock):
+        """Run the layer backward; return its gradient, and the groups whose gradients are complete then."""
+        self._gather()
+        for group in self.groups:
+            if group.bucket is None:
+                group.open()
+        dy = self._alone.backward(dy, saved, clock=clock)
+        self._release()
+        for group in self.groups:
+            group.pending -= 1
+        return dy, [group for group in self.groups if group.pending == 0]
+
+    def predict(self, x):
+        """Run the layer as it predicts."""
+        self._gather()
+        y = self.layer.eval().forward(x)[0]
+        self._release()
+        return y
+
+    def _gather(self):
+        for group in self.groups:
+            group.gather()
+
+    def _release(self):
+        for group in self.groups:
+            group.release()
+
+
+def _new_params(layers):
+    """Yield, layer by layer, the parameters to train that no layer before has: a tied one belongs to its first."""
+    seen = set()
+    for layer in layers:
+        fresh = [p for p in layer.params if not p.frozen and id(p) not in seen]
+        seen |= {id(p) for p in fresh}
+        yield fresh

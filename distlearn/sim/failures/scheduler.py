@@ -1,0 +1,54 @@
+"""The simulator's engine in a world where ranks fail: fibres end or hang when their fate says so."""
+
+from __future__ import annotations
+
+import math
+
+from ..scheduler import Fibre, GreenletExit, Scheduler
+from .schedule import Fate
+
+
+class FaultyScheduler(Scheduler):
+    """A scheduler whose fibres can end and hang while they are blocked; its monitor wakes those that must know.
+
+    Parameters
+    ----------
+    fates : list of Fate
+        By rank.
+    measures : bool
+        As for `Scheduler`.
+    """
+
+    def __init__(self, fates: list[Fate], measures: bool = False):
+        super().__init__(len(fates), measures, self._watch)
+        self.fates = fates
+        self.notify = None  # called with the time after every event
+
+    def _watch(self, monitor: Fibre) -> None:
+        """Wake ranks at the moments at which they end, and everybody when a loss is noticed."""
+        moments = {t for fate in self.fates for t in (fate.ends_at, fate.noticed_at) if t < math.inf}
+        for when in sorted(moments):
+            self.yield_until(monitor, when)
+            if all(fibre.greenlet.dead for fibre in self.fibres):
+                return
+            for fibre, fate in zip(self.fibres, self.fates, strict=True):
+                if fate.ends_at <= when and fibre.waits is not None:
+                    self.wake(fibre, when)
+            self.notify(when)
+
+    def block(self, fibre: Fibre, event) -> None:
+        """Give the baton away; what happens to the rank meanwhile shows when it gets it back."""
+        super().block(fibre, event)
+        self.strike(fibre)
+
+    def strike(self, fibre: Fibre) -> None:
+        """Let fate take its course: end the fibre if its time is over, stop its clock while it hangs."""
+        if fibre.rank >= len(self.fates):
+            return
+        fate = self.fates[fibre.rank]
+        if fibre.now >= fate.ends_at:
+            fibre.now = fate.ends_at
+            raise GreenletExit
+        for start, end in fate.pauses:
+            if start <= fibre.now < end:
+                fibre.now = end

@@ -1,0 +1,246 @@
+"""The simulator's post in a world where ranks fail: what gets through, who notices, and what survivors agree on.
+
+Everything follows from the ranks' fates, which are known from the start. A message that its sender could not send any
+more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
+failure detector's patience is over, and raises `PeerLostError`. A collective that a rank is lost in the middle of
+succeeds on some of the others and fails on the rest (by a seeded coin): so it is on real networks, and recovery must
+not rely on anything better.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
+from ...trace import Span
+from ..events import Channel, Event, Letter, Slot
+from ..scheduler import Fibre, Waits
+from ..transport import Post
+from .events import FaultyMeeting, Gathering, Listening, Meetings, Vanished, abandon, context_of
+from .schedule import Loss
+from .scheduler import FaultyScheduler
+from .survivors import Survivors
+
+
+class FaultyPost(Survivors, Post):
+    """What simulated ranks share in a world with failures."""
+
+    def __init__(self, world, scheduler: FaultyScheduler):
+        super().__init__(world, scheduler)
+        self.fates = scheduler.fates
+        self.plain = False  # every message asks whether it gets through
+        self.meetings = Meetings()
+        self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
+        self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
+        self.revoked: dict[int, float] = {}  # context -> when everybody knows
+        self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
+        self.gatherings: dict[tuple, Gathering] = {}
+        self._torn = 0
+        scheduler.notify = self._notify
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Ranks that were lost before the run ended, in the order of time."""
+        end = max(fibre.now for fibre in self.scheduler.fibres)
+        return sorted((f.loss for f in self.fates if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
+
+    def check_empty(self) -> None:
+        """Complain of messages that were never received only if no rank was lost."""
+        ranks = zip(self.fates, self.scheduler.fibres, strict=True)
+        if not self.revoked and not any(fate.lost_at <= fibre.now for fate, fibre in ranks):
+            super().check_empty()
+
+    # -- what gets through ---------------------------------------------------------------------------------------------
+    def _travel(self, sender: Fibre, receiver: Fibre, nbytes: int) -> float:
+        """Take a message through the network; return when it arrives.
+
+        Raises
+        ------
+        Vanished
+            If it never will.
+        """
+        arrival = super()._travel(sender, receiver, nbytes)
+        fates = self.fates[sender.rank], self.fates[receiver.rank]
+        for start, end in fates[0].cuts + fates[1].cuts:
+            if start <= arrival and sender.now < end < math.inf:  # the network tries again until the link is back
+                arrival = max(arrival, end + arrival - sender.now)
+        if arrival >= fates[1].lost_at or sender.now >= fates[0].lost_at:
+            raise Vanished
+        return arrival
+
+    def send(self, channel: Channel, x):
+        """Send `x`: as in a sound world, if it gets through."""
+        self.enter(channel.sender, channel.context)
+        try:
+            return super().send(channel, x)
+        except Vanished:
+            return channel.sender.now if x.nbytes <= self.eager_limit else Letter(channel, x, math.inf)
+
+    def receive(self, channel: Channel, out):
+        """Receive into `out`; what a lost rank sent before may still come."""
+        self.enter(channel.receiver, channel.context)
+        return super().receive(channel, out)
+
+    def settle(self, event, when: float, fibre: Fibre) -> None:
+        """Let `event` happen at `when` for `fibre`, unless it is a collective that a failure tore apart."""
+        if event.__class__ is FaultyMeeting:
+            if event.torn is None:
+                event.torn = self._tear(event, when)
+            if fibre.rank in event.torn:
+                event.when = when
+                return
+        super().settle(event, when, fibre)
+
+    def _tear(self, meeting: FaultyMeeting, when: float) -> set[int]:
+        """Return the ranks on which a collective that would end at `when` fails."""
+        lost = {member.rank for member in meeting.members if self.fates[member.rank].lost_at < when}
+        if not lost:
+            return lost
+        self._torn += 1
+        coins = np.random.default_rng([self.world.seed, self._torn]).integers(2, size=len(meeting.members))
+        return lost | {member.rank for member, coin in zip(meeting.members, coins, strict=True) if coin}
+
+    # -- who notices ---------------------------------------------------------------------------------------------------
+    def enter(self, fibre: Fibre, context: int) -> None:
+        """Begin an operation: nobody who is dead, cut off, or on a revoked communicator can."""
+        self._reach(fibre)
+        problem = self._revoked(fibre, context)
+        if problem is not None:
+            raise problem
+
+    def _reach(self, fibre: Fibre) -> None:
+        """Raise if the rank is cut off; nothing gets through at once, but it takes patience to be sure of that."""
+        self.scheduler.strike(fibre)
+        fate = self.fates[fibre.rank]
+        if fate.lost_at <= fibre.now < fate.noticed_at:
+            self.scheduler.yield_until(fibre, fate.noticed_at)
+        problem = self._cut_off(fibre)
+        if problem is not None:
+            raise problem
+
+    def refuse_lost(self, fibre: Fibre, context: int) -> None:
+        """Raise if a member of the communicator is known to be lost: a collective could never end."""
+        problem = self._peer_lost(fibre, context, self.members[context])
+        if problem is not None:
+            raise problem
+
+    def wait_for(self, fibre: Fibre, event) -> None:
+        """Block the fibre until `event` has happened.
+
+        Raises
+        ------
+        PeerLostError, RevokedError, CutOffError
+            If it never will.
+        """
+        if isinstance(event, Event):
+            while self._is_pending(fibre, event):
+                problem = self.problem(fibre, event)
+                if problem is not None:
+                    abandon(event)
+                    raise problem
+                self._block(fibre, event)
+            if event.when > fibre.now:
+                fibre.now = event.when
+            self.scheduler.strike(fibre)
+        super().wait_for(fibre, event)
+
+    def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
+        """Block until an object has come; tell of every lost rank that it may have been waited for, once."""
+        self.enter(fibre, key[0])
+        event = Listening(what.waiting(fibre), key, source)
+        box = self.objects[key]
+        while True:
+            coming = [q.arrival for q in box if source in (ANY, q.channel.source)]
+            if not coming or min(coming) > fibre.now:
+                problem = self.problem(fibre, event)
+                if problem is not None:
+                    if isinstance(problem, PeerLostError) and source == ANY:
+                        self.known.setdefault((key[0], fibre.rank), set()).update(problem.ranks)
+                    raise problem
+            if coming:
+                self.scheduler.wake(fibre, max(fibre.now, min(coming)))
+            self.listeners[key] = (fibre, source)
+            self._block(fibre, event)
+            del self.listeners[key]
+            if any(source in (ANY, q.channel.source) and q.arrival <= fibre.now for q in box):
+                return
+
+    def _block(self, fibre: Fibre, event) -> None:
+        """Block, and let `revoke` and the monitor know on what."""
+        if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
+            self.scheduler.wake(fibre, known)
+        self.blocked[fibre.rank] = (fibre, event)
+        try:
+            self.scheduler.block(fibre, event)
+        finally:
+            self.blocked.pop(fibre.rank, None)
+
+    def _is_pending(self, fibre: Fibre, event) -> bool:
+        """Say whether the fibre has to wait on."""
+        return event.when is None or (event.__class__ is FaultyMeeting and fibre.rank in event.torn)
+
+    def problem(self, fibre: Fibre, event) -> Exception | None:
+        """Return why the event will never happen for this fibre, as far as that is known by now."""
+        return (
+            self._cut_off(fibre)
+            or self._peer_lost(fibre, context_of(event), self._needed(event), self._told_of(fibre, event))
+            or self._revoked(fibre, context_of(event))
+        )
+
+    def _needed(self, event) -> list[Fibre]:
+        """Return the fibres without which an event cannot happen."""
+        members = self.members[context_of(event)]
+        if event.__class__ is FaultyMeeting:
+            return members
+        if event.__class__ is Listening:
+            return members if event.source == ANY else [members[event.source]]
+        return [event.channel.sender if event.__class__ is Slot else event.channel.receiver]
+
+    def _told_of(self, fibre: Fibre, event) -> set[int]:
+        """Return the lost ranks that a fibre has been told of and does not wait for any more."""
+        if event.__class__ is Listening and event.source == ANY:
+            return self.known.get((event.context, fibre.rank), set())
+        return set()
+
+    def _cut_off(self, fibre: Fibre) -> CutOffError | None:
+        fate = self.fates[fibre.rank]
+        if fibre.now < fate.noticed_at:
+            return None
+        return CutOffError(f"{fate.loss}: the others have gone on without it since {fate.noticed_at:.6g} s")
+
+    def _revoked(self, fibre: Fibre, context: int) -> RevokedError | None:
+        if fibre.now < self.revoked.get(context, math.inf):
+            return None
+        return RevokedError(
+            f"rank {self._rank(fibre, context)}: the communicator was revoked; all ranks left must shrink it"
+        )
+
+    def _peer_lost(self, fibre: Fibre, context: int, needed, told_of=frozenset()) -> PeerLostError | None:
+        members = self.members[context]
+        lost = [r for r, m in enumerate(members) if self.fates[m.rank].noticed_at <= fibre.now and r not in told_of]
+        if not any(members[r] in needed for r in lost):
+            return None
+        stories = "; ".join(str(self.fates[members[r].rank].loss) for r in lost)
+        return PeerLostError(lost, f"rank {self._rank(fibre, context)} has lost its peers: {stories}")
+
+    def _rank(self, fibre: Fibre, context: int) -> int:
+        return self.members[context].index(fibre)
+
+    def _notify(self, when: float) -> None:
+        """Wake whoever waits for what a loss, noticed at `when`, has made impossible."""
+        for fate in self.fates:
+            if fate.noticed_at == when:
+                self.trace.spans.append(Span(fate.rank, "failure", fate.loss.kind, fate.lost_at, when))
+        for fibre, event in list(self.blocked.values()):
+            if event.__class__ is Gathering:
+                self._close(event, when)
+                if self.fates[fibre.rank].noticed_at == when:  # the others go on without it: it must hear of that
+                    self.scheduler.wake(fibre, max(fibre.now, when))
+            elif self._is_pending(fibre, event):
+                now, fibre.now = fibre.now, max(fibre.now, when)
+                hopeless = self.problem(fibre, event) is not None
+                fibre.now = now
+                if hopeless:
+                    self.scheduler.wake(fibre, max(now, when))

@@ -1,0 +1,184 @@
+"""The simulator: any number of ranks in this process, under virtual time, the same in every run.
+
+A message of n bytes that leaves at t arrives at t + alpha + n / beta. `send` is *synchronous* unless the message is
+small enough for `eager_limit`: it returns when the message has been received. Code that is right here is right on every
+MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says who waits for whom.
+
+What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a `SimComm`. The ranks meet
+in the run's `Post` (letters, posted receives, meetings for collectives) and block their fibre while they wait. In a
+world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyPost`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..comm.network import Network
+from ..trace import Trace
+from .communicator import SimComm
+from .compute import ComputeModel, Free, Roofline
+from .failures import Failure, FailureSchedule, Fate, Loss
+from .scheduler import Scheduler
+from .transport import Post
+
+__all__ = ["SimWorld"]
+
+
+class SimWorld:
+    """Simulated ranks in this process: a `World` under virtual time.
+
+    Parameters
+    ----------
+    size : int
+        Number of ranks.
+    network : Network or str
+        What a message costs; free by default. A name is that of a preset, such as "ethernet-10g".
+    compute : ComputeModel or str
+        What a span costs: `Free()`, `Roofline(peak, bandwidth)` or `Measured()`; free by default. A name is that of a
+        graphics card, at its roofline.
+    eager_limit : int
+        A message of up to so many bytes is buffered: `send` returns at once (real MPIs do so up to some 10 KiB).
+    slowdown : dict of int to float
+        Stragglers: the factor by which a rank computes more slowly.
+    jitter : float
+        Standard deviation of the logarithm of a random factor on every span; drawn from `seed` and the rank.
+    seed : int
+    report : callable, optional
+        Gets rank 0's `comm.report(step, total, **values)`.
+    failures : sequence of Failure, or FailureSchedule
+        What goes wrong with which rank, and when.
+    detection : float
+        How long a rank must give no sign of life until the others are told that it is lost [virtual s].
+
+    Attributes
+    ----------
+    trace : Trace
+        Of the last run.
+    makespan : float
+        Virtual seconds until the last rank of the last run ended.
+    losses : list of Loss
+        Ranks that were lost in the last run; their results are None.
+
+    Examples
+    --------
+    >>> def hello(comm):
+    ...     x = np.array([float(comm.rank)])
+    ...     return comm.all_reduce(x)[0]
+    >>> SimWorld(4).run(hello)
+    [np.float64(6.0), np.float64(6.0), np.float64(6.0), np.float64(6.0)]
+    """
+
+    def __init__(
+        self,
+        size: int,
+        network: Network | str | None = None,
+        compute: ComputeModel | str | None = None,
+        *,
+        eager_limit: int = 0,
+        slowdown: dict[int, float] | None = None,
+        jitter: float = 0.0,
+        seed: int = 0,
+        report=None,
+        failures=(),
+        detection: float = 1.0,
+    ):
+        if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
+        self.size = int(size)
+        compute = Free() if compute is None else compute
+        self.network = Network() if network is None else Network.of(network)
+        self.compute = Roofline.of(compute) if isinstance(compute, str) else compute
+        if not hasattr(self.compute, "seconds"):
+            raise TypeError(f"SimWorld: compute is {compute!r}, expected a model of costs, or the name of one")
+        for name, value in (("eager_limit", eager_limit), ("jitter", jitter)):
+            if not value >= 0:
+                raise ValueError(f"SimWorld: {name} is {value!r}, expected 0 or more")
+        self.eager_limit = eager_limit
+        self.slowdown = dict(slowdown or {})
+        for rank, factor in self.slowdown.items():
+            if not 0 <= rank < self.size or not factor > 0:
+                raise ValueError(
+                    f"SimWorld: slowdown {{{rank!r}: {factor!r}}}, "
+                    f"expected ranks from 0 to {self.size - 1} and factors above 0"
+                )
+        self.jitter, self.seed, self.report = jitter, seed, report
+        if not detection > 0:
+            raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
+        self.failures, self.detection = _drawn(failures, self.size), detection
+        self._trace, self._post = Trace(), None
+        self.makespan = 0.0
+
+    def __repr__(self) -> str:
+        return f"SimWorld({self.size}, {self.network}, {self.compute})"
+
+    def __enter__(self) -> SimWorld:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self.close()
+
+    @property
+    def trace(self) -> Trace:
+        """What happened when on which rank, in the last run."""
+        if self._post is not None:
+            self._post.flush()  # messages are written down in short while the ranks run
+        return self._trace
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Ranks that were lost in the last run, in the order of time."""
+        return list(self._post.losses) if self._post is not None else []
+
+    def close(self) -> None:
+        """Do nothing: a simulated world holds no processes."""
+
+    def run(self, fn, *args, **kwargs) -> list:
+        """Call `fn(comm, *args, **kwargs)` on every rank; return the results by rank.
+
+        Raises
+        ------
+        RankError
+            If a rank raised; the others are unwound.
+        DeadlockError
+            If all ranks that are left wait for each other.
+        CommError
+            If a message was never received.
+        """
+        self._trace = Trace()
+        scheduler, post, make_comm = self._parts()
+        self._post = post
+
+        def main(fibre):
+            result = fn(make_comm(post, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            scheduler.strike(fibre)
+            return result
+
+        try:
+            results = scheduler.run(main)
+        finally:
+            self.makespan = max(f.now for f in scheduler.fibres)
+        post.check_empty()
+        return results
+
+    def _parts(self):
+        """Make scheduler, post, and the class of communicators, for a world that is sound or is not."""
+        if not self.failures:
+            scheduler = Scheduler(self.size, self.compute.measures)
+            return scheduler, Post(self, scheduler), SimComm
+        from .failures.communicator import FaultyComm
+        from .failures.scheduler import FaultyScheduler
+        from .failures.transport import FaultyPost
+
+        fates = [Fate(rank, self.failures, self.detection) for rank in range(self.size)]
+        scheduler = FaultyScheduler(fates, self.compute.measures)
+        return scheduler, FaultyPost(self, scheduler), FaultyComm
+
+
+def _drawn(failures, size: int) -> list[Failure]:
+    """Return the failures of a world as a list; raise for those of ranks that it does not have."""
+    if isinstance(failures, FailureSchedule):
+        return failures.draw(size)
+    for failure in failures:
+        if not isinstance(failure, Failure) or not 0 <= failure.rank < size:
+            raise ValueError(f"SimWorld: {failure!r}, expected a Failure of a rank from 0 to {size - 1}")
+    return list(failures)

@@ -1,0 +1,123 @@
+"""Learning-rate schedules and gradient clipping."""
+
+import math
+
+import numpy as np
+import pytest
+
+from distlearn.nn import Param
+from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, clip_by_value, scaled_lr
+from distlearn.optim.schedules import as_schedule
+
+
+def torch_rates(make, steps):
+    torch = pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.4)
+    schedule, rates = make(torch.optim.lr_scheduler, optimizer), []
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return rates
+
+
+def test_step_decay_against_torch():
+    want = torch_rates(lambda s, o: s.MultiStepLR(o, [3, 7, 20], 0.3), 30)
+    np.testing.assert_allclose([StepDecay(0.4, [3, 7, 20], 0.3)(t) for t in range(30)], want, rtol=1e-12)
+
+
+def test_cosine_against_torch_and_its_ends():
+    want = torch_rates(lambda s, o: s.CosineAnnealingLR(o, 25, 0.01), 26)
+    schedule = Cosine(0.4, 25, 0.01)
+    np.testing.assert_allclose([schedule(t) for t in range(26)], want, rtol=1e-9)
+    assert schedule(0) == 0.4
+    assert schedule(25) == schedule(1000) == pytest.approx(0.01)
+    assert Cosine(1.0, 10)(5) == pytest.approx(0.5)
+
+
+def test_warm_up_against_torch():
+    want = torch_rates(lambda s, o: s.LinearLR(o, 0.25, 1.0, 6), 10)
+    start = (0.25 - 1 / 6) / (1 - 1 / 6)  # torch's first step already stands at its start factor, ours one step further
+    got = [WarmUp(0.4, 6, start)(t) for t in range(10)]
+    assert got[0] == pytest.approx(want[0])
+    assert got[6:] == pytest.approx(want[6:])
+    np.testing.assert_allclose(np.diff(got, 2)[:4], 0, atol=1e-15)  # a straight line
+
+
+def test_warm_up_reaches_and_follows_its_plan():
+    inner = Cosine(0.8, 100)
+    schedule = WarmUp(inner, 10)
+    assert schedule(0) == pytest.approx(0.08)
+    assert [schedule(t) for t in (9, 10, 57)] == [inner(9), inner(10), inner(57)]
+    assert WarmUp(0.5, 0)(0) == 0.5
+    assert Constant(0.3)(10**6) == 0.3
+
+
+def test_linear_scaling():
+    assert scaled_lr(0.1, 8192, 256) == pytest.approx(3.2)
+    assert scaled_lr(0.1, 64, 256) == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Constant(-1), "Constant: lr is -1"),
+        (lambda: Constant(math.nan), "Constant: lr is nan"),
+        (lambda: StepDecay(1, [3, 2]), r"milestones are \(3, 2\), expected ascending"),
+        (lambda: Cosine(1, 0), "Cosine: steps is 0"),
+        (lambda: WarmUp(1, -1), "WarmUp: steps is -1"),
+        (lambda: scaled_lr(0.1, 0), "batch_size is 0"),
+        (lambda: clip_by_norm([], 0), "max_norm is 0"),
+        (lambda: Optimizer([], SGD(), 0.1, clip_norm=-1), "clip_norm is -1"),
+    ],
+)
+def test_errors_name_the_value(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def params(*gradients):
+    made = [Param(np.zeros_like(g)) for g in gradients]
+    for p, g in zip(made, gradients, strict=True):
+        p.grad[...] = g
+    return made
+
+
+def test_clip_by_norm_shortens_all_gradients_alike():
+    a, b = params(np.array([3.0, 0.0]), np.array([[4.0]]))
+    assert clip_by_norm([a, b], 1.0) == pytest.approx(5.0)
+    np.testing.assert_allclose(a.grad, [0.6, 0.0])
+    np.testing.assert_allclose(b.grad, [[0.8]])
+    assert clip_by_norm([a, b], 2.0) == pytest.approx(1.0)
+    np.testing.assert_allclose(b.grad, [[0.8]])
+
+
+def test_clip_by_norm_against_torch():
+    torch = pytest.importorskip("torch", reason="torch is not installed (the extra 'bench')")
+    g = np.random.default_rng(0).normal(size=(5, 4))
+    (p,), w = params(g), torch.zeros(5, 4, dtype=torch.float64)
+    w.grad = torch.tensor(g)
+    norm = torch.nn.utils.clip_grad_norm_([w], 0.7)
+    assert clip_by_norm([p], 0.7) == pytest.approx(float(norm))
+    np.testing.assert_allclose(p.grad, w.grad.numpy(), rtol=1e-5)
+
+
+def test_clip_by_value():
+    (p,) = params(np.array([-3.0, 0.5, 2.0]))
+    clip_by_value([p], 1.0)
+    np.testing.assert_array_equal(p.grad, [-1.0, 0.5, 1.0])
+
+
+def test_the_optimizer_clips_before_it_steps():
+    (p,) = params(np.array([3.0, 4.0]))
+    Optimizer([p], SGD(), 1.0, clip_norm=1.0).step()
+    np.testing.assert_allclose(p.data, [-0.6, -0.8])
+
+
+def test_a_number_is_a_constant_plan_whoever_takes_it():
+    assert as_schedule(0.5, "x")(7) == 0.5
+    schedule = StepDecay(1.0, [3])
+    assert as_schedule(schedule, "x") is schedule
+    for wrong in (-0.1, math.nan):
+        with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):
+            as_schedule(wrong, "Somebody")

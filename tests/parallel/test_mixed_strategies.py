@@ -1,0 +1,73 @@
+"""Half precision in strategies: they scale the loss themselves, and all ranks leave out the same steps."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import RankError
+from distlearn.data import Batch
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.nn.layer import move
+from distlearn.optim import MixedPrecision, Momentum
+from distlearn.parallel import FP16, DataParallel, ElasticDataParallel, NaiveDataParallel, Serial, TopK
+from distlearn.sim import SimWorld
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(64, 8))
+Y = (X[:, 0] + X[:, 1] > 0).astype(int)
+
+
+def train(comm, make, dtype, loss_of=lambda optimizer, loss: loss, steps=60, scale=2.0**15, uneven=False):
+    model = move(MLP((8, 16, 2), seed=0), lambda a: a.astype("float16" if dtype is None else "float32"))
+    optimizer = MixedPrecision(model.params, Momentum(), 0.1, dtype=dtype, scale=scale)
+    strategy = make(comm, model, loss_of(optimizer, SoftmaxCrossEntropy()), optimizer)
+    part = np.array_split(np.arange(64), strategy.size)[strategy.rank]
+    if uneven:
+        part = np.arange(64) if strategy.rank == 0 else np.arange(0)
+    x = X.astype(model.params[0].data.dtype)
+    for _ in range(steps):
+        strategy.step(Batch(x[part], Y[part], 64))
+    right = (strategy.predict(x).argmax(axis=1) == Y).mean()
+    return right, optimizer.skipped, optimizer.scale, [m.data.copy() for m in optimizer.master]
+
+
+def serial(comm, *args):
+    return Serial(*args, comm.clock)
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+@pytest.mark.parametrize("make", [serial, DataParallel, NaiveDataParallel, ElasticDataParallel])
+def test_a_plain_loss_trains(make, dtype):
+    results = SimWorld(1 if make is serial else 3).run(train, make, dtype)
+    assert results[0][0] > 0.9
+    for _, skipped, scale, master in results:
+        assert (skipped, scale) == results[0][1:3]
+        for a, b in zip(master, results[0][3], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_loss_that_is_scaled_already_is_not_scaled_twice():
+    plain = SimWorld(1).run(train, serial, None)[0]
+    scaled = SimWorld(1).run(train, serial, None, lambda optimizer, loss: optimizer.scaled(loss))[0]
+    assert plain[:3] == scaled[:3]
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinity times zero in a layer
+@pytest.mark.parametrize("make", [DataParallel, NaiveDataParallel])
+def test_an_overflow_on_one_rank_skips_the_step_on_all(make):
+    """Rank 0 has all samples, the others none: only its gradients overflow."""
+    results = SimWorld(3).run(train, make, None, scale=2.0**24, uneven=True, steps=20)
+    assert results[0][1] > 0
+    for _, skipped, scale, master in results:
+        assert (skipped, scale) == results[0][1:3]
+        for a, b in zip(master, results[0][3], strict=True):
+            assert np.isfinite(a).all()
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("codec", [FP16(), TopK(0.5)])
+def test_codes_which_may_hide_an_overflow_are_refused(codec):
+    def make(*args):
+        return DataParallel(*args, compress=codec)
+
+    with pytest.raises(RankError, match=r"DataParallel\(compress=.*MixedPrecision keeps masters"):
+        SimWorld(2).run(train, make, None, steps=1)

@@ -1,0 +1,183 @@
+"""Every strategy trains with the optimizer that it is given: subsets, groups, subclasses, memory; or says it cannot."""
+
+import numpy as np
+import pytest
+
+from distlearn.comm import RankError
+from distlearn.data import Batch
+from distlearn.nn import Conv2d, Flatten, Linear, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.optim import SGD, Adam, Momentum, Optimizer, StepDecay
+from distlearn.parallel import (
+    DataParallel,
+    ElasticDataParallel,
+    Hybrid,
+    LocalSGD,
+    NaiveDataParallel,
+    OneWeirdTrick,
+    PipeDream,
+    Pipeline,
+    Serial,
+    TensorParallel,
+    ZeRO,
+)
+from distlearn.sim import SimWorld
+from distlearn.testing import assert_same_params
+
+RNG = np.random.default_rng(5)
+X, Y = RNG.normal(size=(12, 16)), RNG.integers(0, 3, 12)
+F = {"dtype": "float64"}
+
+STRATEGIES = {
+    "data": DataParallel,
+    "naive": NaiveDataParallel,
+    "elastic": ElasticDataParallel,
+    "local": lambda *args: LocalSGD(*args, every=1),
+    "zero1": lambda *args: ZeRO(*args, stage=1, cap_bytes=100),
+    "zero2": lambda *args: ZeRO(*args, stage=2, cap_bytes=100),
+    "zero3": lambda *args: ZeRO(*args, stage=3),
+    "tensor": TensorParallel,
+    "trick": OneWeirdTrick,
+    "pipeline": Pipeline,
+    "pipedream": lambda *args: PipeDream(*args, n_microbatches=1),
+    "hybrid": lambda *args: Hybrid(*args, dp=1, pp=1, tp=2, n_microbatches=2),
+    "hybrid_dp": lambda *args: Hybrid(*args, dp=2, n_microbatches=2),
+    "hybrid_pp": lambda *args: Hybrid(*args, pp=2, n_microbatches=2),
+}
+WHOLE = ("data", "naive", "elastic", "local")
+"""Strategies whose ranks hold all parameters, and update all of them."""
+STAGED = ("pipeline", "pipedream", "hybrid_dp", "hybrid_pp")
+"""Strategies whose ranks hold whole parameters, but perhaps not all."""
+
+
+def model_of():
+    layers = Reshape(4, 4, 1), Conv2d(1, 2, 3, 1, **F), ReLU(), Flatten()
+    return Sequential(*layers, Linear(8, 6, 2, **F), Tanh(), Linear(6, 3, 3, **F))
+
+
+class Signed(Optimizer):
+    """Uses the sign of a gradient alone, which every element can do by itself."""
+
+    scope = "element"
+
+    def step(self):
+        for p in self.params:
+            p.grad[...] = np.sign(p.grad)
+        super().step()
+
+
+class Centred(Optimizer):
+    """Takes the mean off every gradient, for which it must see a parameter as a whole."""
+
+    scope = "parameter"
+
+    def step(self):
+        for p in self.params:
+            p.grad -= p.grad.mean()
+        super().step()
+
+
+class Unexplained(Optimizer):
+    """Divides by the number of all parameters, and does not say what it must see."""
+
+    def step(self):
+        for p in self.params:
+            p.grad /= len(self.params)
+        super().step()
+
+
+def groups_of(params):
+    weights, vectors = [p for p in params if p.data.ndim > 1], [p for p in params if p.data.ndim == 1]
+    return [{"params": weights, "weight_decay": 0.1, "lr": StepDecay(0.3, [2])}, {"params": vectors, "lr": 0.05}]
+
+
+def with_past(params):
+    optimizer = Optimizer(params, Momentum(0.9), 0.3)
+    for p in params:
+        p.grad[...] = np.cos(np.arange(p.size)).reshape(p.data.shape)
+    optimizer.step()
+    return optimizer
+
+
+ELEMENTWISE = {
+    "subset": lambda params: Optimizer(params[3:], Momentum(), 0.3),
+    "first": lambda params: Optimizer(params[:3], Momentum(), 0.3, clip_norm=0.05),
+    "groups": lambda params: Optimizer(groups_of(params), Momentum(0.5), 0.3),
+    "rules": lambda params: Optimizer(
+        [{"params": params[1::2], "rule": Adam(), "lr": 0.01}, {"params": params[::2]}], SGD(), 0.3, clip_norm=0.1
+    ),
+    "signed": lambda params: Signed(params[1:], Momentum(), 0.01),
+    "past": with_past,
+}
+
+
+def train(comm, make, make_optimizer, steps=4):
+    model = model_of()
+    optimizer = make_optimizer(model.params)
+    strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer)
+    part = slice(0, 12)
+    if strategy.size == 2:
+        part = slice(0, 6) if strategy.rank == 0 else slice(6, 12)
+    losses = [strategy.step(Batch(X[part], Y[part], 12)) for _ in range(steps)]
+    return strategy.gather_params(), losses, type(strategy.optimizer)
+
+
+def serial(comm, *args):
+    return Serial(*args, comm.clock)
+
+
+def compare(name, make_optimizer):
+    want, losses, _ = SimWorld(1).run(train, serial, make_optimizer)[0]
+    (found, told, kind), _ = SimWorld(2).run(train, STRATEGIES[name], make_optimizer)
+    assert_same_params(found, want)
+    np.testing.assert_allclose(told, losses, atol=1e-12)
+    assert kind is type(make_optimizer(model_of().params))
+
+
+def plain_enough_to_average(name, optimizer):
+    """Averages of parameters are those of plain steps; other optimizers are not linear in the gradient."""
+    return name != "local" or optimizer in ("subset", "past")
+
+
+@pytest.mark.parametrize("optimizer", ELEMENTWISE)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_optimizer_is_honoured(name, optimizer):
+    if not plain_enough_to_average(name, optimizer):
+        pytest.skip("what a rank does with its own gradient is not what is done with their sum")
+    if name == "pipedream" and optimizer in ("first", "rules"):
+        with pytest.raises(RankError, match="PipeDream: clip_norm is"):
+            compare(name, ELEMENTWISE[optimizer])
+        return
+    compare(name, ELEMENTWISE[optimizer])
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_optimizer_that_must_see_whole_parameters_does_or_is_refused(name):
+    def centred(params):
+        return Centred(params, SGD(), 0.3)
+
+    if name in WHOLE + STAGED:
+        compare(name, centred)
+        return
+    with pytest.raises(RankError, match=r"Centred needs every parameter as a whole.*DataParallel"):
+        compare(name, centred)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_optimizer_that_does_not_say_what_it_must_see_is_refused_where_ranks_see_parts(name):
+    def unexplained(params):
+        return Unexplained(params, SGD(), 0.3)
+
+    if name in WHOLE or name == "hybrid_dp":
+        compare(name, unexplained)
+        return
+    with pytest.raises(RankError, match=r"Unexplained overrides `step`.*scope.*DataParallel"):
+        compare(name, unexplained)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_optimizer_of_another_model_is_refused(name):
+    def foreign(params):
+        return Optimizer([*params, *model_of().params[:1]], SGD(), 0.3)
+
+    with pytest.raises(RankError, match=r"'1\.W' of the optimizer does not belong to the model"):
+        SimWorld(2).run(train, STRATEGIES[name], foreign)

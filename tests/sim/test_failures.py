@@ -1,0 +1,375 @@
+"""Failures on the simulator: who notices what when, and what the ones that are left can do."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import (
+    CommError,
+    CutOffError,
+    DeadlockError,
+    FaultTolerant,
+    Network,
+    PeerLostError,
+    RankError,
+    RevokedError,
+)
+from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
+from distlearn.sim.failures import Fate
+
+NETWORK = Network(1e-3, 1e9)
+
+
+def world(size, *failures, **options):
+    return SimWorld(size, NETWORK, Roofline(1e9), failures=failures, **{"detection": 1.0, **options})
+
+
+def work(comm, seconds=1.0):
+    with comm.clock.span("work", flops=seconds * 1e9):
+        pass
+
+
+def count_up(comm, steps=10):
+    """All-reduce a one every second, and recover from whatever comes."""
+    sums, story = [], []
+    while len(sums) < steps:
+        try:
+            work(comm)
+            sums.append(int(comm.all_reduce(np.ones(1))[0]))
+        except (PeerLostError, RevokedError) as error:
+            story.append((type(error).__name__, getattr(error, "ranks", ()), comm.clock.now()))
+            comm.revoke()
+            comm = comm.shrink()
+    return sums, story
+
+
+@pytest.mark.parametrize("kind", ["kill", "hang", "cut"])
+def test_a_lost_rank_is_noticed_after_the_detection_time_and_the_others_go_on(kind):
+    def program(comm):
+        try:
+            return count_up(comm)
+        except CutOffError as error:
+            return str(error)
+
+    w = world(4, Failure(1, 3.5, kind, until=9.0 if kind == "hang" else math.inf))
+    results = w.run(program)
+    for rank in (0, 2, 3):
+        sums, ((name, ranks, when),) = results[rank]
+        assert sums == [4] * 3 + [3] * 7
+        assert (name, ranks) == ("PeerLostError", (1,))
+        assert when == pytest.approx(4.5, abs=0.01)
+    story = {"hang": "rank 1 hung at 3.5 s", "cut": "rank 1 was cut off at 3.5 s"}
+    if kind == "kill":
+        assert results[1] is None
+    else:
+        assert results[1] == f"{story[kind]}: the others have gone on without it since 4.5 s"
+    assert [(loss.rank, loss.kind, loss.at, loss.noticed) for loss in w.losses] == [(1, kind, 3.5, 4.5)]
+    (span,) = w.trace.select(lane="failure")
+    assert (span.rank, span.name, span.start, span.end) == (1, kind, 3.5, 4.5)
+
+
+def test_what_ends_before_the_detection_time_is_a_delay_that_nobody_notices():
+    undisturbed = world(3, Failure(0, 1e9)).run(count_up)
+    for kind in ("hang", "cut"):
+        w = world(3, Failure(1, 2.5, kind, until=3.3))
+        assert w.run(count_up) == undisturbed
+        assert w.losses == []
+    assert undisturbed[0] == ([3] * 10, [])
+
+
+def test_a_hang_and_a_slowdown_cost_their_time():
+    base = world(2, Failure(0, 1e9))
+    base.run(count_up)
+    hang = world(2, Failure(1, 2.5, "hang", until=3.0))
+    hang.run(count_up)
+    assert hang.makespan - base.makespan == pytest.approx(0.5)
+    slow = world(2, Failure(1, 2.0, "slow", until=4.0, factor=4.0))  # half a second's work is done in 2 s
+    slow.run(count_up)
+    assert slow.makespan - base.makespan == pytest.approx(1.5, abs=0.01)  # waiting for a message is not slowed down
+
+
+def test_two_runs_are_the_same_bit_for_bit():
+    def run():
+        w = world(5, Failure(1, 2.2), Failure(4, 5.1, "cut"), Failure(0, 2.25, "slow", until=3.0))
+        return w.run(survive), w.trace, w.makespan
+
+    def survive(comm):
+        try:
+            return count_up(comm)
+        except CutOffError:
+            return "out"
+
+    first, second = run(), run()
+    assert first == second
+    assert first[0][4] == "out"
+
+
+def test_without_recovery_the_run_fails_and_names_the_lost_rank():
+    with pytest.raises(RankError, match=r"rank \d: PeerLostError: .*rank 2 was killed at 1\.5 s") as caught:
+        world(3, Failure(2, 1.5)).run(lambda comm: [comm.barrier() or work(comm) for _ in range(5)])
+    assert isinstance(caught.value.original, PeerLostError)
+    assert caught.value.original.ranks == (2,)
+
+
+def ring(comm, revokes):
+    for _ in range(100):
+        try:
+            comm.send_recv(np.zeros(4), (comm.rank + 1) % comm.size, np.empty(4), (comm.rank - 1) % comm.size)
+            comm.clock.sleep(0.1)
+        except CommError as error:
+            if revokes:
+                comm.revoke()
+            return type(error).__name__
+    return "done"
+
+
+def test_in_a_ring_only_the_neighbours_notice_which_is_what_revoke_is_for():
+    """Rank 3 waits for rank 2, which is alive and has given up: without `revoke` it would wait for ever."""
+    with pytest.raises(DeadlockError, match=r"rank 4 waits for recv\(source=3"):
+        world(6, Failure(1, 3.5)).run(ring, False)
+    names = world(6, Failure(1, 3.5)).run(ring, True)
+    assert names[0] == names[2] == "PeerLostError"
+    assert set(names[3:]) == {"RevokedError"}
+
+
+@pytest.mark.parametrize("nbytes", [8, 80_000])
+def test_a_send_to_a_lost_rank_raises_and_what_was_sent_before_still_arrives(nbytes):
+    def program(comm):
+        x = np.ones(nbytes // 8)
+        if comm.rank == 0:
+            comm.send(x, 1)
+            comm.clock.sleep(2.0)
+            return None
+        out = np.empty_like(x)
+        comm.recv(out, 0)
+        comm.clock.sleep(1.0)
+        seen = [float(out.sum())]
+        for call in (lambda: comm.send(x, 0), lambda: comm.recv(out, 0), lambda: comm.send_obj("x" * nbytes, 0)):
+            try:
+                call()
+            except PeerLostError:
+                seen.append(comm.clock.now())
+        return seen
+
+    w = world(2, Failure(0, 1.5))
+    total, *times = w.run(program)[1]
+    assert total == nbytes // 8
+    assert times == [pytest.approx(2.5, abs=0.01)] * 3
+
+
+def test_a_receive_that_was_given_up_takes_no_later_message():
+    def program(comm):
+        if comm.rank == 0:
+            first, second = np.zeros(2), np.zeros(2)
+            with pytest.raises(RevokedError):
+                comm.recv(first, 2)
+            part = comm.shrink()
+            part.recv(second, 2)
+            return first.tolist(), second.tolist()
+        comm.clock.sleep(1.0)
+        if comm.rank == 1:
+            comm.revoke()
+        part = comm.shrink()
+        if comm.rank == 2:
+            part.send(np.full(2, 7.0), 0)
+        return None
+
+    assert world(3, Failure(0, 1e9)).run(program)[0] == ([0.0, 0.0], [7.0, 7.0])
+
+
+def test_recv_obj_from_anyone_tells_of_every_loss_once_and_then_goes_on():
+    """What a parameter server needs: a dead worker is reported, the others' messages keep coming."""
+
+    def program(comm):
+        if comm.rank:
+            for i in range(4):
+                work(comm, comm.rank / 2)
+                comm.send_obj((comm.rank, i), 0)
+            return None
+        got, lost = [], []
+        while len(got) < 4 + 4 * (2 - len(lost)):
+            try:
+                got.append(comm.recv_obj())
+            except PeerLostError as error:
+                lost.append((error.ranks, round(comm.clock.now(), 2)))
+                got = [item for item in got if item[0] not in error.ranks]
+        return got, lost
+
+    got, lost = world(4, Failure(2, 2.5)).run(program)[0]
+    assert lost == [((2,), 3.5)]
+    assert sorted(got) == [(rank, i) for rank in (1, 3) for i in range(4)]
+
+
+def test_agree_is_uniform_and_works_on_a_revoked_communicator():
+    def program(comm):
+        comm.clock.sleep(0.1 * comm.rank)
+        if comm.rank == 3:
+            comm.revoke()
+        return [comm.agree(True), comm.agree(comm.rank != 2), comm.agree(True)]
+
+    results = world(4, Failure(1, 0.05)).run(program)
+    assert results[1] is None
+    assert [results[r] for r in (0, 2, 3)] == [[True, False, True]] * 3
+
+
+def test_a_rank_that_dies_while_others_shrink_is_not_waited_for():
+    def program(comm):
+        comm.clock.sleep(0.1 if comm.rank else 3.0)
+        new = comm.shrink()
+        return new.size, new.rank, int(new.all_reduce(np.ones(1))[0])
+
+    w = world(4, Failure(0, 1.0))
+    assert w.run(program) == [None, (3, 0, 3), (3, 1, 3), (3, 2, 3)]
+    assert w.makespan == pytest.approx(2.0, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["agree", "shrink"])
+@pytest.mark.parametrize("until", [math.inf, 9.0])
+@pytest.mark.parametrize("kind", ["cut", "hang"])
+def test_a_rank_that_is_lost_while_it_waits_for_the_others_to_come_is_told(kind, until, name):
+    """It came first, was given up before they came, and would wait for ever."""
+
+    def program(comm):
+        comm.clock.sleep(1.0 if comm.rank == 2 else 5.0)
+        try:
+            found = comm.agree(True) if name == "agree" else comm.shrink().size
+        except CutOffError as error:
+            return str(error)
+        return found
+
+    *others, told = world(3, Failure(2, 2.0, kind, until=until)).run(program)
+    assert others == ([True, True] if name == "agree" else [2, 2])
+    if (kind, until) == ("hang", math.inf):
+        assert told is None  # it never wakes
+    else:
+        assert "the others have gone on without it since 3 s" in told
+
+
+def test_split_communicators_know_of_their_own_losses_alone():
+    def program(comm):
+        part = comm.split(comm.rank % 2)
+        sums = []
+        try:
+            for _ in range(6):
+                work(comm)
+                sums.append(int(part.all_reduce(np.ones(1))[0]))
+        except PeerLostError as error:
+            return sums, error.ranks, part.lost
+        return sums, (), part.lost
+
+    results = world(4, Failure(3, 2.5)).run(program)
+    assert results[0] == results[2] == ([2] * 6, (), ())
+    assert results[1] == ([2, 2], (1,), (1,))
+
+
+def test_a_collective_that_a_rank_is_lost_in_may_succeed_on_some_ranks_and_fail_on_others():
+    outcomes = set()
+    for seed in range(12):
+
+        def program(comm):
+            try:
+                comm.all_reduce(np.ones(1_000_000))
+            except PeerLostError:
+                return "failed"
+            return "succeeded"
+
+        outcomes.add(tuple(world(4, Failure(2, 0.005), seed=seed).run(program)))
+    assert {o[2] for o in outcomes} == {None}
+    assert len(outcomes) > 4
+    assert any({"failed", "succeeded"} <= set(o) for o in outcomes)
+
+
+def test_a_failing_world_that_does_not_fail_counts_the_same_seconds_as_a_sound_one():
+    def program(comm):
+        x = np.full(1000, comm.rank, float)
+        for _ in range(3):
+            work(comm, 0.001 * (comm.rank + 1))
+            comm.send_recv(x, (comm.rank + 1) % comm.size, np.empty_like(x), (comm.rank - 1) % comm.size)
+            comm.all_reduce(x)
+            comm.broadcast_obj("hello")
+        if comm.rank:
+            comm.send_obj(comm.rank, 0)
+            return None
+        return sorted(comm.recv_obj() for _ in range(comm.size - 1)), float(x.sum())
+
+    sound, failing = SimWorld(4, NETWORK, Roofline(1e9)), world(4, Failure(0, 1e9))
+    assert sound.run(program) == failing.run(program)
+    assert failing.makespan == pytest.approx(sound.makespan, rel=1e-12)
+    assert sorted(sound.trace.messages) == sorted(failing.trace.messages)
+
+
+def test_the_communicator_of_a_failing_world_is_fault_tolerant():
+    assert all(world(2, Failure(0, 1e9)).run(lambda comm: isinstance(comm, FaultTolerant)))
+    assert not any(SimWorld(2).run(lambda comm: isinstance(comm, FaultTolerant)))
+
+
+# -- the schedule ----------------------------------------------------------------------------------------------------
+
+
+def test_a_schedule_has_the_mean_that_it_says():
+    for shape in (1.0, 0.7):
+        times = [f.at for seed in range(40) for f in FailureSchedule(100.0, seed, shape=shape).draw(50)]
+        assert len(times) == 2000
+        assert np.mean(times) == pytest.approx(100, rel=0.1)
+
+
+def test_n_nodes_fail_n_times_as_often():
+    firsts = [FailureSchedule(100.0, seed).draw(20)[0].at for seed in range(400)]
+    assert np.mean(firsts) == pytest.approx(5.0, rel=0.15)
+
+
+def test_a_node_fails_with_all_its_ranks_and_is_repaired():
+    schedule = FailureSchedule(10.0, 3, kinds=("hang", "slow"), repair=2.0, ranks_per_node=4)
+    failures = schedule.draw(8, horizon=100.0)
+    assert {f.kind for f in failures} == {"hang", "slow"}
+    by_time = {}
+    for f in failures:
+        by_time.setdefault(f.at, []).append(f.rank)
+        assert f.until == f.at + 2.0
+    assert {tuple(ranks) for ranks in by_time.values()} == {(0, 1, 2, 3), (4, 5, 6, 7)}
+    assert schedule.draw(8, horizon=100.0) == failures
+
+
+def test_a_schedule_can_be_a_worlds_failures():
+    w = SimWorld(3, NETWORK, Roofline(1e9), failures=FailureSchedule(mtbf=8.0, seed=3), detection=0.5)
+    results = w.run(count_up)
+    assert w.losses
+    assert [r for r, result in enumerate(results) if result is None] == sorted(loss.rank for loss in w.losses)
+
+
+@given(
+    start=st.floats(0, 10),
+    seconds=st.floats(0, 10),
+    at=st.floats(0, 10),
+    length=st.floats(0.1, 5),
+    factor=st.floats(1, 20),
+)
+@settings(max_examples=60, deadline=None)
+def test_work_in_a_slowdown_takes_longer_but_not_more_than_all_of_it_slow(start, seconds, at, length, factor):
+    end = Fate(0, [Failure(0, at, "slow", at + length, factor)]).finish(start, seconds)
+    assert start + seconds - 1e-9 <= end <= start + seconds + length + 1e-9
+    assert end <= start + seconds * factor + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"kind": "explode"}, "kind is 'explode', expected one of kill, hang, cut, slow"),
+        ({"at": -1.0}, "from -1.0 until inf"),
+        ({"until": 1.0}, "from 2.0 until 1.0"),
+        ({"factor": 0}, "factor is 0"),
+    ],
+)
+def test_a_wrong_failure_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        Failure(**{"rank": 0, "at": 2.0, **options})
+
+
+def test_a_failure_of_a_rank_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match=r"expected a Failure of a rank from 0 to 2"):
+        SimWorld(3, failures=[Failure(3, 1.0)])
+    with pytest.raises(ValueError, match="detection is 0"):
+        SimWorld(3, detection=0)

@@ -1,0 +1,412 @@
+"""The simulator: time, order, strictness, errors, cleanliness."""
+
+import gc
+import threading
+
+import greenlet
+import numpy as np
+import pytest
+
+from distlearn.comm import ANY, CommError, DeadlockError, Network, RankError
+from distlearn.comm.collectives import ring_all_reduce
+from distlearn.sim import Free, Measured, Roofline, SimWorld
+
+SLOW = Network(alpha=1e-3, beta=1e6)  # 1 ms, 1 MB/s: numbers that are easy to follow
+
+
+def test_a_message_takes_alpha_plus_n_over_beta():
+    def program(comm):
+        if comm.rank == 0:
+            comm.send(np.zeros(125), 1)  # 1000 bytes: 1 ms + 1 ms
+        else:
+            comm.recv(np.empty(125), 0)
+        return comm.clock.now()
+
+    world = SimWorld(2, SLOW)
+    assert world.run(program) == pytest.approx([2e-3, 2e-3])
+    (message,) = world.trace.messages
+    assert (message.source, message.dest, message.nbytes) == (0, 1, 1000)
+    assert (message.sent, message.arrived) == pytest.approx((0.0, 2e-3))
+
+
+@pytest.mark.parametrize("number", [int, np.float32, np.float64])
+def test_clocks_run_on_any_kind_of_number(number):
+    """Times that NumPy computed come into the clock through `sleep` and through the work of a span."""
+
+    def program(comm):
+        comm.clock.sleep(number(comm.rank))
+        with comm.clock.span("work", flops=number(1)):
+            pass
+        out = np.empty(1)
+        comm.send_recv(np.array([1.0 * comm.rank]), (comm.rank + 1) % 3, out, (comm.rank - 1) % 3)
+        comm.send(out, 2) if comm.rank == 0 else comm.recv(out, 0) if comm.rank == 2 else None
+        work = comm.iall_reduce(out)
+        return work.wait()[0], float(comm.clock.now())
+
+    world = SimWorld(3, Network(number(1), number(1000)), Roofline(number(2)))
+    assert world.run(program) == SimWorld(3, Network(1.0, 1e3), Roofline(2.0)).run(program)
+
+
+def test_a_late_receiver_holds_the_sender_up():
+    def program(comm):
+        if comm.rank == 0:
+            comm.send(np.zeros(125), 1)
+        else:
+            comm.clock.sleep(0.5)
+            comm.recv(np.empty(125), 0)
+        return comm.clock.now()
+
+    assert SimWorld(2, SLOW).run(program) == pytest.approx([0.5, 0.5])
+
+
+def test_sends_of_one_rank_share_its_network_card():
+    def program(comm):
+        if comm.rank == 0:
+            works = [comm.isend(np.zeros(125), dest) for dest in (1, 2, 3)]
+            for work in works:
+                work.wait()
+        else:
+            comm.recv(np.empty(125), 0)
+        return comm.clock.now()
+
+    assert SimWorld(4, SLOW).run(program)[1:] == pytest.approx([2e-3, 3e-3, 4e-3])
+
+
+@pytest.mark.parametrize("n", [1, 100_000])
+def test_send_before_receive_in_a_ring_is_a_deadlock_at_any_size(n):
+    def ring(comm):
+        x = np.ones(n)
+        comm.send(x, (comm.rank + 1) % comm.size)
+        comm.recv(x, (comm.rank - 1) % comm.size)
+
+    with pytest.raises(DeadlockError) as caught:
+        SimWorld(3).run(ring)
+    for rank in range(3):
+        assert f"rank {rank} waits for send(dest={(rank + 1) % 3}, tag=0)" in str(caught.value)
+    assert "test_world.py, line" in str(caught.value)
+    assert SimWorld(3, eager_limit=8 * n).run(ring) == [None] * 3
+
+
+def test_deadlock_names_the_ranks_that_returned():
+    def program(comm):
+        if comm.rank == 1:
+            comm.recv(np.empty(3), 0, tag=7)
+
+    with pytest.raises(DeadlockError, match=r"rank 1 waits for recv\(source=0, tag=7\) of 24 bytes .*rank 0 returned"):
+        SimWorld(2).run(program)
+
+
+@pytest.mark.parametrize("path", ["/tmp/ipykernel_4711/2718281828.py", "<ipython-input-3-ce50b290c0fc>"])
+def test_deadlock_in_a_notebook_names_the_line_and_not_the_cells_secret_file(path):
+    namespace = {"np": np}
+    exec(compile("def program(comm):\n    comm.recv(np.empty(3), 1 - comm.rank)", path, "exec"), namespace)
+    with pytest.raises(DeadlockError, match=r"of 24 bytes \(line 2, in program\)"):
+        SimWorld(2).run(namespace["program"])
+
+
+def test_arguments_in_the_wrong_order_are_named():
+    for call in ("send", "recv"):
+        with pytest.raises(RankError, match=r"(dest|source)=array\(\[.*expected a rank from 0 to 1"):
+            SimWorld(2).run(lambda comm, call=call: getattr(comm, call)(1 - comm.rank, np.ones(2)))
+    with pytest.raises(RankError, match=r"root=<ndarray of shape \(2, 50\)>, expected a rank from 0 to 1"):
+        SimWorld(2).run(lambda comm: comm.gather(np.ones(50), np.empty((2, 50))))  # gather makes its result itself
+
+
+def test_an_incomplete_collective_is_a_deadlock():
+    with pytest.raises(DeadlockError, match=r"rank 1 waits for barrier \(1 of 2 ranks are there\)"):
+        SimWorld(2).run(lambda comm: comm.barrier() if comm.rank else None)
+
+
+def test_different_collectives_at_the_same_place_are_named():
+    def program(comm):
+        return comm.barrier() if comm.rank == 0 else comm.all_reduce(np.ones(2))
+
+    both = r"rank 1 calls all_reduce\(op='sum', \(2,\), float64\) where rank 0 calls barrier"
+    with pytest.raises(RankError, match=both):
+        SimWorld(2).run(program)
+
+
+def test_different_shapes_in_one_collective_are_named():
+    with pytest.raises(RankError, match=r"\(3,\).*where rank 0.*\(2,\)"):
+        SimWorld(2).run(lambda comm: comm.all_reduce(np.ones(2 + comm.rank)))
+
+
+def test_a_message_that_nobody_receives_is_an_error():
+    def program(comm):
+        if comm.rank == 0:
+            comm.isend(np.ones(2), 1, tag=3)
+
+    with pytest.raises(CommError, match="rank 1 never received the message of 16 bytes from rank 0, tag 3"):
+        SimWorld(2).run(program)
+
+
+@pytest.mark.parametrize("operation", ["isend", "iall_reduce"])
+def test_touching_a_buffer_in_flight_is_an_error(operation):
+    def program(comm):
+        x = np.ones(2)
+        if operation == "isend" and comm.rank == 1:
+            return comm.recv(x, 0)
+        work = comm.isend(x, 1) if operation == "isend" else comm.iall_reduce(x)
+        x[0] = 5
+        work.wait()
+
+    with pytest.raises(RankError, match="was changed before wait"):
+        SimWorld(2).run(program)
+
+
+def test_a_wrong_receive_buffer_is_named():
+    def program(comm):
+        if comm.rank == 0:
+            comm.send(np.ones(4, "float32"), 1)
+        else:
+            comm.recv(np.empty(4), 0)
+
+    both = r"rank 1: ValueError: recv\(source=0, tag=0\) expected 4 float64, but .* 4 float32"
+    with pytest.raises(RankError, match=both):
+        SimWorld(2).run(program)
+
+
+def test_an_error_unwinds_everybody_and_surfaces_with_its_rank():
+    unwound = []
+
+    def program(comm):
+        try:
+            if comm.rank == 2:
+                comm.clock.sleep(1)
+                raise KeyError("weights")
+            comm.recv(np.empty(1), 2)
+        finally:
+            unwound.append(comm.rank)
+
+    with pytest.raises(RankError, match="rank 2: KeyError: 'weights'") as caught:
+        SimWorld(4).run(program)
+    assert caught.value.rank == 2
+    assert isinstance(caught.value.original, KeyError)
+    assert sorted(unwound) == [0, 1, 2, 3]
+
+
+def test_ranks_run_in_the_order_of_time_and_rank_whoever_was_woken_first():
+    ran = []
+
+    def program(comm):
+        for seconds in np.random.default_rng(comm.rank).integers(1, 4, size=30):
+            comm.clock.sleep(float(seconds))
+            ran.append((comm.clock.now(), comm.rank))
+
+    SimWorld(9).run(program)
+    assert len(ran) == 9 * 30
+    assert ran == sorted(ran)
+
+
+def test_code_that_swallows_the_unwinding_is_still_ended():
+    def program(comm):
+        if comm.rank == 1:
+            raise ValueError("enough")
+        while True:
+            try:
+                comm.recv(np.empty(1), 1)
+            except BaseException:
+                comm.tries = getattr(comm, "tries", 0) + 1
+                if comm.tries > 3:
+                    return
+
+    with pytest.raises(RankError, match="enough"):
+        SimWorld(2).run(program)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_interrupts_stay_themselves(error):
+    def program(comm):
+        if comm.rank == 1:
+            raise error
+        comm.barrier()
+
+    with pytest.raises(error):
+        SimWorld(2).run(program)
+
+
+def test_nothing_is_left_behind():
+    def count():
+        gc.collect()
+        return sum(isinstance(o, greenlet.greenlet) and not o.dead for o in gc.get_objects())
+
+    fibres, threads = count(), threading.active_count()
+    SimWorld(50).run(lambda comm: comm.barrier())
+    with pytest.raises(RankError):
+        SimWorld(50).run(lambda comm: comm.barrier() if comm.rank else 1 / 0)
+    assert count() == fibres
+    assert threading.active_count() == threads
+
+
+def test_the_callers_context_holds_on_every_rank():
+    with np.errstate(divide="raise"), pytest.raises(RankError, match="rank 0: FloatingPointError"):
+        SimWorld(2).run(lambda comm: np.ones(1) / np.zeros(1))
+    with np.errstate(divide="ignore"):
+        assert SimWorld(1).run(lambda comm: float((np.ones(1) / np.zeros(1))[0])) == [np.inf]
+
+
+def test_worlds_nest():
+    def inner(comm):
+        return float(comm.all_reduce(np.array([comm.rank + 1.0]))[0])
+
+    def outer(comm):
+        mine = np.array([sum(SimWorld(2).run(inner))])
+        return float(comm.all_reduce(mine)[0])
+
+    assert SimWorld(3).run(outer) == [18.0] * 3
+
+
+def asynchronous(comm, rounds=20):
+    """A server that takes from anyone: the order is decided by virtual time alone."""
+    if comm.rank == 0:
+        order = []
+        for _ in range(rounds * (comm.size - 1)):
+            source, _ = comm.recv_obj(ANY)
+            order.append(source)
+            comm.send_obj("go on", source)
+        return order
+    for i in range(rounds):
+        with comm.clock.span("compute", flops=1e6):
+            pass
+        comm.send_obj((comm.rank, i), 0)
+        comm.recv_obj(0)
+
+
+def test_two_runs_are_the_same_bit_for_bit():
+    def run():
+        world = SimWorld(6, SLOW, Roofline(1e9), slowdown={3: 4.0}, jitter=0.3, seed=5)
+        return world.run(asynchronous)[0], world.trace
+
+    (order, trace), (again, trace_again) = run(), run()
+    assert order == again
+    assert trace == trace_again
+    assert len(set(order[:10])) > 1
+
+
+def test_any_source_takes_what_arrives_first_even_if_it_was_sent_later():
+    def program(comm):
+        if comm.rank == 0:
+            return [comm.recv_obj(ANY) for _ in range(2)]
+        comm.clock.sleep(10.0 if comm.rank == 1 else 1.0)
+        comm.send_obj(comm.rank, 0)
+
+    assert SimWorld(3).run(program)[0] == [2, 1]
+
+
+def test_a_span_costs_what_the_compute_model_says():
+    def program(comm):
+        with comm.clock.span("work", flops=2e9, nbytes=1e9):
+            pass
+        return comm.clock.now()
+
+    assert SimWorld(1, compute=Free()).run(program) == [0.0]
+    assert SimWorld(1, compute=Roofline(1e9, 1e9)).run(program) == [2.0]
+    assert SimWorld(1, compute=Roofline(1e9, 1e8)).run(program) == [10.0]
+    assert SimWorld(2, compute=Roofline(1e9), slowdown={1: 4}).run(program) == [2.0, 8.0]
+
+
+def test_measured_counts_only_the_ranks_own_time():
+    def program(comm):
+        with comm.clock.span("wait and work"):
+            if comm.rank == 0:
+                comm.recv(np.empty(1), 1)
+            else:
+                total = 0
+                for i in range(300_000):
+                    total += i
+                comm.send(np.ones(1), 0)
+        return comm.clock.now()
+
+    waited, worked = SimWorld(2, compute=Measured()).run(program)
+    assert waited < worked / 2
+
+
+def test_polling_moves_the_clock():
+    def program(comm):
+        if comm.rank == 0:
+            work, polls = comm.irecv(np.empty(1), 1), 0
+            while not work.done():
+                polls += 1
+            return polls
+        comm.clock.sleep(1e-4)
+        comm.send(np.ones(1), 0)
+
+    assert 90 <= SimWorld(2).run(program)[0] <= 110
+
+
+def test_collectives_wait_for_the_last_and_cost_what_the_network_says():
+    def program(comm):
+        comm.clock.sleep(float(comm.rank))
+        comm.all_reduce(np.ones(1000))
+        return comm.clock.now()
+
+    ends = SimWorld(4, SLOW).run(program)
+    assert ends == pytest.approx([3 + 2 * 3 * (1e-3 + 2000 / 1e6)] * 4)
+
+
+def test_collectives_under_way_take_turns_on_the_wire():
+    def program(comm):
+        works = [comm.iall_reduce(np.ones(1000)) for _ in range(3)]
+        ends = []
+        for work in works:
+            work.wait()
+            ends.append(comm.clock.now())
+        return ends
+
+    one = 2 * (1e-3 + 4000 / 1e6)
+    assert SimWorld(2, SLOW).run(program)[0] == pytest.approx([one, 2 * one, 3 * one])
+
+
+def test_ring_over_256_ranks():
+    world = SimWorld(256, Network(1e-6, 1e9))
+    results = world.run(lambda comm: ring_all_reduce(comm, np.full(512, float(comm.rank)))[[0, -1]])
+    assert len(world.trace.messages) == 2 * 255 * 256 == 130_560
+    assert world.makespan == pytest.approx(2 * 255 * (1e-6 + 16 / 1e9))
+    assert all((r == 255 * 128).all() for r in results)
+
+
+def test_4096_ranks_meet():
+    assert SimWorld(4096).run(lambda comm: float(comm.all_reduce(np.ones(1))[0])) == [4096.0] * 4096
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, "4", True])
+def test_a_bad_size_is_named(size):
+    with pytest.raises(ValueError, match="SimWorld: size is"):
+        SimWorld(size)
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match="alpha is -1"):
+        Network(alpha=-1)
+    with pytest.raises(ValueError, match="beta is 0"):
+        Network(beta=0)
+    with pytest.raises(ValueError, match=r"slowdown \{7: 2\}, expected ranks from 0 to 3"):
+        SimWorld(4, slowdown={7: 2})
+    with pytest.raises(ValueError, match="peak is 0"):
+        Roofline(0)
+
+
+def test_costs_by_name():
+    world = SimWorld(2, "ethernet-10g", "V100")
+    assert (world.network, world.compute) == (Network.preset("ethernet-10g"), Roofline.of("V100"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"network": "token-ring"}, ValueError, "'token-ring', expected one of"),
+        ({"compute": "Voodoo"}, ValueError, "card is 'Voodoo', expected a Card or one of T4"),
+        ({"network": 1e9}, TypeError, r"the network is 1000000000\.0, expected a Network or the name of one"),
+        ({"compute": 1e9}, TypeError, r"compute is 1000000000\.0, expected a model of costs"),
+        ({"jitter": -0.1}, ValueError, r"jitter is -0\.1, expected 0 or more"),
+        ({"eager_limit": -1}, ValueError, "eager_limit is -1, expected 0 or more"),
+    ],
+)
+def test_costs_that_are_none_are_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        SimWorld(2, **options)
+
+
+def test_measured_time_is_not_scaled_below_nothing():
+    with pytest.raises(ValueError, match="Measured: scale is -1, expected a factor of 0 or more"):
+        Measured(-1)
