@@ -5,12 +5,17 @@ import pytest
 
 from distlearn import nn
 from distlearn.nn.container import in_running_order
+from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import Serial
 from distlearn.testing import gradient_check
 
 
 def x_of(*shape, seed=1, dtype="float64"):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def serial(model):
+    return Serial(model, nn.MeanSquaredError(), Optimizer(model.params, SGD(), 0.1))
 
 
 class TestEval:
@@ -201,7 +206,7 @@ class TestContainers:
         model = nn.Sequential(inside, nn.Sequential(nn.Tanh(), second))
         names = ["0.0.W", "0.0.b", "0.1.0.W", "0.1.0.b", "1.1.b"]
         assert [p.name for p in model.params] == names
-        assert list(Serial(model, nn.MeanSquaredError(), None).gather_params()) == names
+        assert list(serial(model).gather_params()) == names
 
     def test_parameters_that_cannot_be_told_apart_are_refused(self):
         class Pair(nn.Layer):
@@ -214,13 +219,13 @@ class TestContainers:
         with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has several parameters named 'W'.* Sequential"):
             nn.Sequential(nn.ReLU(), Pair())
         with pytest.raises(ValueError, match=r"2 parameters of the model are named 'W'"):
-            Serial(Pair(), nn.MeanSquaredError(), None)
+            serial(Pair())
 
     def test_layers_that_another_model_has_renamed_since_are_refused(self):
         model = nn.MLP((4, 3, 2))
         nn.Sequential(model.layers[2])
         with pytest.raises(ValueError, match=r"2 parameters of the model are named '0.W'.*another container"):
-            Serial(model, nn.MeanSquaredError(), None)
+            serial(model)
 
     def test_an_empty_batch_passes_by_the_layers(self):
         """What a rank without samples has: shapes, no values, and gradients that are complete."""
