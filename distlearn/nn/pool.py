@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from . import ops
+from .conv.geometry import pad, pair
 from .layer import Layer, check_shape, describe
 
 
@@ -18,9 +19,9 @@ class _Pool(Layer):
 
     def __init__(self, size, stride=None, *, padding=0, ceil=False):
         name = type(self).__name__
-        self.size = ops.pair(size, f"{name}: size")
-        self.stride = self.size if stride is None else ops.pair(stride, f"{name}: stride")
-        self.padding, self.ceil = ops.pair(padding, f"{name}: padding", least=0), ceil
+        self.size = pair(size, f"{name}: size")
+        self.stride = self.size if stride is None else pair(stride, f"{name}: stride")
+        self.padding, self.ceil = pair(padding, f"{name}: padding", least=0), ceil
         if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
             raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
 
@@ -98,7 +99,7 @@ class MaxPool(_Pool):
 
     def forward(self, x):
         shape, xp = self.output_shape(x.shape), get_xp(x)
-        padded = ops.pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
+        padded = pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
         y, won = xp.empty(shape, x.dtype), []
         for part in ops.batches(len(x), padded[:1].nbytes, xp):
             columns, down = _max_along(padded[part], 1, self.size[0], self.stride[0], shape[1])
@@ -195,7 +196,7 @@ class AvgPool(_Pool):
 
     def forward(self, x):
         _, oh, ow, _ = self.output_shape(x.shape)
-        padded = ops.pad(x, *self._borders(*x.shape[1:3]))
+        padded = pad(x, *self._borders(*x.shape[1:3]))
         columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
         y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
         self._divide(y, x.shape)
@@ -250,7 +251,7 @@ class GlobalAvgPool(Layer):
 
     def forward(self, x):
         self.output_shape(x.shape)
-        return ops.rounded(ops.single(x).mean(axis=(1, 2)), x.dtype), x.shape
+        return rounded(single(x).mean(axis=(1, 2)), x.dtype), x.shape
 
     def backward(self, dy, saved):
         _, h, w, _ = saved
