@@ -13,6 +13,7 @@ PACKAGE = ROOT / "distlearn"
 
 FLOORS = {
     "backend": 0,
+    "tables": 0,
     "trace": 0,
     "cuda": 1,
     "nn": 2,
@@ -44,7 +45,7 @@ HEAVY = {
     "matplotlib": ("viz", "lab.desk"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
-    "rich": ("cli.console", "viz.tables"),
+    "rich": ("cli.console",),
     "scipy": ("optim.rule",),
     "sklearn": ("data",),
     "torch": (),

@@ -63,7 +63,7 @@ def make(kind, comm):
     [
         ("NaiveDataParallel", 23, 79),
         ("DataParallel", 25, 85),
-        ("Pipeline", 30, 122),
+        ("Pipeline", 25, 105),
         ("TensorParallel", 29, 105),
     ],
 )

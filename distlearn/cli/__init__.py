@@ -13,7 +13,7 @@ import click
 from .. import __version__
 
 COMMANDS = {
-    "doctor": "Check this machine, and say how to mend what is wrong.",
+    "doctor": "Check this machine, and say how to fix what is wrong.",
     "train": "Train a network on images, on one rank or many.",
     "run": "Run a function of yours on every rank.",
     "bench": "Measure the library against its goals and its peers.",

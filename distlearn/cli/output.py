@@ -109,13 +109,17 @@ def _finite(value):
 def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | None]:
     """Return start and end of `n` steps in the middle of a trace: (None, None), for all of it, where there are no more.
 
-    A step ends with rank 0's "update".
+    A step ends with rank 0's "update". Steps with an evaluation between them are avoided.
     """
     ends = [span.end for span in trace.select(rank=0, name="update")]
     if len(ends) <= n + 1:
         return None, None
-    first = len(ends) // 2 - n // 2
-    return ends[first - 1], ends[first + n - 1]
+    pauses = [span.start for span in trace.select(rank=0, name="evaluate")]
+    first = range(len(ends) - n)
+    unbroken = [i for i in first if not any(ends[i] <= pause < ends[i + n] for pause in pauses)]
+    middle = len(ends) // 2 - n // 2 - 1
+    i = min(unbroken or first, key=lambda i: abs(i - middle))
+    return ends[i], ends[i + n]
 
 
 def pipeline_step(trace) -> tuple[float, float]:
@@ -150,7 +154,7 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
         Whether those are simulated seconds.
     """
     from .. import viz
-    from ..parallel.pipeline.schedule.traces import LANE
+    from ..parallel.pipeline.schedule import LANE
     from ..trace import Trace
 
     metric = next(iter(histories.values())).metric

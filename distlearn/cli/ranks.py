@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,12 @@ from .progress import make_progress
 
 SPANS = 100_000
 """Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""
+
+OUTSIDE = ("evaluate", "checkpoint")
+"""Names of spans that are no part of a training step."""
+
+ELASTIC_EVERY = 20
+"""Steps between two checkpoints that an elastic run on engines keeps for itself: so many are lost with a rank."""
 
 USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
 """What a rank may raise because of what the user asked for: shown as one line."""
@@ -150,35 +157,30 @@ def _read_partial(folder: Path) -> History | None:
 def communication_share(trace: Trace) -> float:
     """Return the part of the steps' time in which a rank communicated and computed nothing, the mean over ranks.
 
-    What happens between a step's "update" and the next step's first work (evaluation, waiting for its end) does not
-    count. NaN for an empty trace.
+    Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
+    evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
     """
-    from ..viz.intervals import length
+    from ..viz.intervals import gaps, length, pieces, union
+
+    def inside(spans) -> tuple:
+        start, end = np.array([(s.start, s.end) for s in spans]).reshape(-1, 2).T
+        return pieces(start, end, *steps)[1:]
 
     shares = []
     for rank in trace.ranks:
-        spans = in_steps(sorted(trace.select(rank=rank), key=lambda s: s.start))
-        busy = length([s.start for s in spans], [s.end for s in spans]) if spans else 0.0
-        if busy > 0:
-            shares.append(Trace(spans).exposed(rank) / busy)
+        spans = [s for s in trace.select(rank=rank) if s.lane in ("compute", "comm") or s.name in OUTSIDE]
+        work = [s for s in spans if s.lane == "compute" and s.name not in OUTSIDE]
+        if not work:
+            continue
+        between = np.array([(s.start, s.end) for s in spans if s.name in OUTSIDE]).reshape(-1, 2).T
+        last = max((s.end for s in work if s.name == "update"), default=max(s.end for s in work))
+        steps = gaps(*union(*between), min(s.start for s in work), last)
+        computing = length(*inside(work))
+        # a simulated rank that does nothing waits for a message, which leaves no span; a real one runs Python
+        time = length(*steps) if trace.messages else length(*inside([s for s in spans if s.name not in OUTSIDE]))
+        if time > 0:
+            shares.append(1 - computing / time)
     return sum(shares) / len(shares) if shares else float("nan")
-
-
-def in_steps(spans) -> list:
-    """Keep the spans that belong to training steps: from the first work of a step to its "update".
-
-    Parameters
-    ----------
-    spans : list of Span
-        Of one rank, by start.
-    """
-    kept, inside = [], False
-    for span in spans:
-        inside = inside or (span.lane == "compute" and span.name != "update")
-        if inside:
-            kept.append(span)
-        inside = inside and span.name != "update"
-    return kept
 
 
 def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
@@ -218,11 +220,14 @@ def _train(world, place: Place, settings: Settings, folder: str) -> list:
     """Train on the ranks of a world; return what `train_recorded` does, by rank."""
     if isinstance(world, SimWorld):  # whose ranks share one trace
         return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
-    if place.world != "engines" or not place.saving:
+    elastic = settings.strategy == "elastic"  # goes on with the ranks that are left; other strategies with as many
+    if place.world != "engines" or not (place.saving or elastic):
         return world.run(train_recorded, settings, folder=folder, **place.saving)
     from ..world import train_through_failures
 
-    run = train_through_failures(world, train_recorded, settings, folder=folder, **place.saving)
+    with tempfile.TemporaryDirectory(prefix="distlearn-") as temporary:
+        saving = place.saving or {"checkpoints": temporary, "every": ELASTIC_EVERY}
+        run = train_through_failures(world, train_recorded, settings, folder=folder, fewer=elastic, **saving)
     for restart in run.restarts:
         click.echo(f"{restart}", err=True)
     run.results[0][0].history.recoveries = run.restarts

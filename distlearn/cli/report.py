@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..nn.metrics import format_metric, metric_title
+from ..tables import table
 from ..train.program import learning_rate
-from .console import console, say
+from .console import say
 from .output import PARTIAL, draw, write_json
 
 
@@ -30,11 +31,9 @@ def report(runs, about: Experiment) -> None:
     """Print the table, write the files."""
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    from .. import viz
-
     for line in title(about.settings, about.dataset):
         say(line, style="bold")
-    console().print(viz.table(rows))
+    say(str(table(rows)))
     for line in notes(runs, about):
         say(line)
     write_json(folder / "history.json", as_dict(runs, rows, about))

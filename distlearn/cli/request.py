@@ -59,6 +59,7 @@ def places_of(options, size, sizes) -> list:
     world = options["world"] or ("local" if sizes == (1,) else "engines")
     if world == "local" and sizes != (1,):
         raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
+    _check_elastic(options, world)
     network = Network(options["alpha"], options["beta"])
     compute = Roofline(options["peak"], options["bandwidth"])
     saving = _saving(options, len(sizes))
@@ -77,12 +78,22 @@ def _saving(options, n_runs: int) -> dict:
     return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": options["resume"]}
 
 
+def _check_elastic(options, world: str) -> None:
+    """Raise where no rank can outlive another."""
+    if options["strategy"] == "elastic" and world == "mpi":
+        raise click.UsageError(
+            "--strategy elastic: mpiexec ends all ranks with the first that dies; use --world engines or sim, or "
+            "--strategy data with --checkpoint, and --resume after a failure"
+        )
+
+
 def place_under_mpi(options, size, sizes, ranks):
     """Under mpiexec the ranks are there already; say so where the options want others."""
     from .ranks import Place
 
     if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
         raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world, --size and --sizes out")
+    _check_elastic(options, "mpi")
     return Place("mpi", ranks, options["threads"], saving=_saving(options, 1))
 
 

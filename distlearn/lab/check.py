@@ -122,9 +122,9 @@ class Check:
         self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
 
     def true(self, name, condition, otherwise: str = "") -> None:
-        """Check a condition; `otherwise` says what is wrong when it does not hold."""
+        """Check a condition; `otherwise` says what is wrong when it is false."""
         ok = bool(np.all(condition))
-        self._add(GOOD if ok else BAD, name, "" if ok else "does not hold", "" if ok else otherwise)
+        self._add(GOOD if ok else BAD, name, "" if ok else "is false", "" if ok else otherwise)
 
     def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
         """Check that a call refuses: it must raise `error` with `match` in its message."""

@@ -20,7 +20,7 @@ _GUESSES: dict[str, dict[str, Prediction]] = {}
 
 
 class NothingFailed(AssertionError):
-    """A cell that was to fail did not."""
+    """A cell that was meant to fail did not."""
 
 
 class Expected:
@@ -94,7 +94,7 @@ class Lab:
         Raises
         ------
         PredictionInvalid
-            If the guess is not of the kind, out of bounds, or none of the choices.
+            If the guess is not of the kind, out of bounds, or not one of the choices.
         """
         if kind not in KINDS:
             raise ValueError(f"prediction {key!r}: kind is {kind!r}, expected one of float, str, bool, tuple")
@@ -133,7 +133,7 @@ class Lab:
 
     @contextmanager
     def expect(self, error, match: str = ""):
-        """Run a block that is to fail; show the failure, and let the notebook go on.
+        """Run a block that is meant to fail; show the failure, and let the notebook go on.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class Lab:
             show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, text)], GOOD))
             return
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
-        raise NothingFailed(f"this cell is here to fail with {names}, but it ran to its end")
+        raise NothingFailed(f"this cell is meant to fail with {names}, but it ran to its end")
 
     # -- figures ------------------------------------------------------------------------------------------------------
 

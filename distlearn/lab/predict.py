@@ -30,7 +30,7 @@ class PredictionMissing(Exception):
 
 
 class PredictionInvalid(ValueError):
-    """A prediction that cannot be meant: not of the kind, out of bounds, or none of the choices."""
+    """A prediction that cannot be meant: not of the kind, out of bounds, or not one of the choices."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"PredictionInvalid: {self}"]
@@ -113,7 +113,7 @@ class Prediction:
             raise PredictionInvalid(f"prediction {self.key!r}: {value!r} {why}; expected {self.wanted()}")
 
         if self.choices:
-            return value if value in self.choices else refuse("is none of the choices")
+            return value if value in self.choices else refuse("is not one of the choices")
         if self.kind is not float:
             return value if isinstance(value, self.kind) else refuse(f"is not {KINDS[self.kind]}")
         if isinstance(value, (bool, str)):

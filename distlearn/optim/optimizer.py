@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..nn.layer import Param
 from .clipping import clip_by_norm, global_norm
-from .rule import Rule, apply, memory_of, needs_whole
+from .rule import Rule, apply, check_rule, memory_of, needs_whole
 from .schedules import as_schedule
 
 Scope = Literal["element", "parameter", "model"]
@@ -77,8 +77,7 @@ class Optimizer:
         clip_norm: float | None = None,
     ):
         what = type(self).__name__
-        if not (hasattr(rule, "init") and hasattr(rule, "update")) or isinstance(rule, type):
-            raise TypeError(f"{what}: rule is {rule!r}, expected a rule, such as Momentum()")
+        check_rule(what, rule)
         if clip_norm is not None and not clip_norm > 0:
             raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
@@ -190,6 +189,7 @@ def _group(i: int, entry: dict, rule: Rule, lr, what: str) -> ParamGroup:
             raise TypeError(f"{what}: expected a Param, got a {type(p).__name__}")
     lr = as_schedule(entry.pop("lr"), where) if "lr" in entry else lr
     rule = entry.pop("rule", rule)
+    check_rule(where, rule)
     known = [f.name for f in fields(rule)] if is_dataclass(rule) else []
     for name in entry:
         if name not in known:

@@ -26,6 +26,12 @@ class Rule(Protocol):
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""
 
 
+def check_rule(what: str, rule) -> None:
+    """Raise unless something is a rule: not its class, and not an optimizer, which has one."""
+    if isinstance(rule, type) or not (hasattr(rule, "init") and hasattr(rule, "update")):
+        raise TypeError(f"{what}: rule is {rule!r}, expected a rule, such as Momentum()")
+
+
 def needs_whole(rule: Rule) -> bool:
     """Say whether a rule must see whole parameters."""
     return getattr(rule, "whole", False)  # a rule that a user wrote need not say that it does not

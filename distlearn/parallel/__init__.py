@@ -17,7 +17,6 @@ from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery
 from .hybrid import Hybrid
 from .pipeline.pipedream import PipeDream
-from .pipeline.pipeline import Pipeline
 from .pipeline.schedule import (
     Action,
     Schedule,
@@ -29,6 +28,7 @@ from .pipeline.schedule import (
     pipedream,
 )
 from .pipeline.stages import balance, layer_costs
+from .pipeline.strategy import Pipeline
 from .planning import Layout, Plan, plan
 from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, account, parallelize

@@ -14,12 +14,13 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
-from ..nn import Sequential
+from ..nn import Sequential, fuse
+from ..nn.fused import is_fused
 from .checkpoint.state import copies
 from .data.codecs import Codec
 from .data.reducer import GradientReducer
-from .pipeline.pipeline import Pipeline
 from .pipeline.stages import layer_costs
+from .pipeline.strategy import Pipeline
 from .strategy import adopt, share_params, summed_norm, update
 from .tensor import (
     DealtState,
@@ -107,12 +108,12 @@ class Hybrid(DealtState):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
         self.names = [p.name for p in model.params]
-        model = parallelize(model, self.mesh.tp)
+        fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._param_places = places_of(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
-            model,
+            fuse(model) if fused else model,
             loss,
             optimizer,
             schedule=schedule,

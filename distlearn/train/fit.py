@@ -130,7 +130,8 @@ def fit(
         now.seconds += strategy.clock.now() - began
         values = ()
         if evaluate_every and ((now.epoch + 1) % evaluate_every == 0 or now.epoch + 1 == epochs):
-            values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
+            with strategy.clock.span("evaluate"):
+                values = [evaluate(strategy, x, y, metric=metric) for _, x, y in dataset.splits()]
         now.end_epoch(metric.name, values)
         if on_epoch is not None:
             on_epoch(now.history)

@@ -23,7 +23,7 @@ _NAMES = {
     "describe": "files",
     "save": "files",
     "plot_history": "curves",
-    "plot_timeline": "gantt",
+    "plot_timeline": "timeline",
     "plot_speedup": "scaling",
     "plot_roofline": "roofline",
     "describe_schedule": "pipeline",
@@ -51,7 +51,7 @@ _NAMES = {
     "plot_products": "layers",
     "confusion": "pictures",
     "images": "pictures",
-    "table": "tables",
+    "table": ".tables",  # of the package above
     "readme_picture": "readme",
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ..tables import format_time, quantity
 from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled
-from .units import format_time
 
 
 class Crossover(NamedTuple):
@@ -67,7 +67,7 @@ def plot_crossover(sweeps, *, ax=None, title=None):
     what = "predicted" if found.get("predicted") else "measured"
     for i, change in enumerate(found.get(what) or []):
         ax.axvline(change.nbytes, color=MUTED, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=1)
-        text = f" {change.after} from {format_bytes(change.nbytes)}" + f" ({what})" * (len(kinds) == 2)
+        text = f" {change.after} from {quantity(change.nbytes, 'B', 1024)}" + f" ({what})" * (len(kinds) == 2)
         ax.text(
             change.nbytes, 0.02 + 0.06 * i, text, transform=ax.get_xaxis_transform(), color=INK, fontsize=9, va="bottom"
         )
@@ -94,20 +94,6 @@ def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
         share = lead / (lead - lag) if lead != lag else 0.5
         found.append(Crossover(float(np.exp(x[i] + share * (x[i + 1] - x[i]))), before, after))
     return found
-
-
-def format_bytes(n: float) -> str:
-    """Return a size to two digits with its unit.
-
-    Examples
-    --------
-    >>> format_bytes(1024), format_bytes(88_000), format_bytes(4 << 20)
-    ('1 KB', '86 KB', '4 MB')
-    """
-    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
-        if n >= 0.9995 * unit:
-            return f"{float(f'{n / unit:.2g}'):g} {name}" if n < 100 * unit else f"{n / unit:.0f} {name}"
-    return f"{n:.0f} B"
 
 
 def _checked(sweeps):
@@ -143,7 +129,7 @@ def _finish(ax, kinds, title: str) -> None:
     ax.set_yscale("log")
     ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: format_bytes(n)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("size of the array")
@@ -164,7 +150,7 @@ def _finding(sweeps, found: dict[str, list[Crossover] | None]) -> str:
         if changes is None or len(changes) > 2 or len(sweeps) < 2:
             continue
         if changes:
-            parts = " < ".join(f"{c.before} < {format_bytes(c.nbytes)}" for c in changes)
+            parts = " < ".join(f"{c.before} < {quantity(c.nbytes, 'B', 1024)}" for c in changes)
             lines.append(f"Fastest, {what}: {parts} < {changes[-1].after}")
         else:
             best = min(sweeps, key=lambda name: getattr(sweeps[name], what)[0])

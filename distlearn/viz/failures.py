@@ -7,9 +7,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from ..tables import format_duration, format_time
 from .intervals import union
 from .look import AMBER, INK, MUTED, NAVY, TEAL, TRACK, VERMILION, new_axes, styled
-from .units import count_axis, format_time, time_axis
+from .units import count_axis, time_axis
 
 
 @styled
@@ -151,22 +152,22 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
     bars = np.maximum([middle - low, high - middle], 0)
     label = f"simulated: mean\nand 80% of {ratio.shape[1]} runs"
     ax.errorbar(study.intervals, middle, bars, fmt="o", color=VERMILION, elinewidth=1.2, capsize=2, label=label)
-    ax.axvline(study.young, color=MUTED, linestyle=(0, (1, 1.5)), label=f"Young: {duration(study.young)}")
-    ax.axvline(study.daly, color=TEAL, linestyle=(0, (5, 1.5)), label=f"Daly: {duration(study.daly)}")
+    ax.axvline(study.young, color=MUTED, linestyle=(0, (1, 1.5)), label=f"Young: {format_duration(study.young)}")
+    ax.axvline(study.daly, color=TEAL, linestyle=(0, (5, 1.5)), label=f"Daly: {format_duration(study.daly)}")
     ax.set_xscale("log")
     inside = [t for t in _NICE if study.intervals[0] / 1.05 <= t <= study.intervals[-1] * 1.05]
     ax.xaxis.set_major_locator(FixedLocator(inside))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: duration(t)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: format_duration(t)))
     ax.set_ylim(1.0, min(high.max(), 2.2 * middle.min()) * 1.02)
     ax.set_xlabel("work between two checkpoints")
     ax.set_ylabel("time of the run / work")
     ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
     if title is None:
         title = (
-            f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {duration(study.mtbf)}, "
-            f"a checkpoint takes {duration(study.cost)}:\nbest after {duration(study.daly)} (predicted), "
-            f"{duration(study.best)} (simulated)"
+            f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {format_duration(study.mtbf)}, "
+            f"a checkpoint takes {format_duration(study.cost)}:\nbest after {format_duration(study.daly)} (predicted), "
+            f"{format_duration(study.best)} (simulated)"
         )
     ax.set_title(title)
     return ax
@@ -174,21 +175,3 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
 
 _NICE = [k * unit for unit, ks in ((1, (1, 3, 10, 30)), (60, (1, 3, 10, 30)), (3600, (1, 3, 10, 30))) for k in ks]
 _NICE += [86400 * k for k in (3, 10, 30, 100)]
-
-
-def duration(seconds: float) -> str:
-    """Return a long time to two digits, in the unit that people use.
-
-    Examples
-    --------
-    >>> duration(30), duration(1700), duration(5 * 3600), duration(3 * 86400)
-    ('30 s', '28 min', '5 h', '3 days')
-    """
-    units = (
-        (2 * 86400, 86400, "days"),
-        (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
-        (60, 60, "min"),
-        (0, 1, "s"),
-    )
-    unit, name = next((u, n) for least, u, n in units if seconds >= least)
-    return f"{float(f'{seconds / unit:.2g}'):g} {name}"

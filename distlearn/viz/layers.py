@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..tables import format_time, time_unit
 from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, styled
-from .units import format_time, share_axis, time_unit
+from .units import share_axis
 
 
 @styled

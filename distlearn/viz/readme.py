@@ -16,16 +16,16 @@ from matplotlib.patches import Patch
 from ..comm import Network
 from ..parallel.asynchronous.param_server import asp, bsp, ssp
 from ..sim import Roofline, SimWorld
+from ..tables import format_time
 from ..trace import Trace
 from ..train import History, Settings, train
 from .curves import plot_history
 from .files import save
-from .gantt import FAMILY_COLORS, plot_timeline
 from .look import INK, MUTED, style
 from .pipeline import plot_schedule
 from .policies import plot_loss
 from .stall import plot_stall
-from .units import format_time
+from .timeline import FAMILY_COLORS, plot_timeline
 
 STEP = Settings(hidden=(384,) * 5, batch_size=512, n_train=1024, epochs=1, evaluate_every=0, cap_bytes=1 << 19)
 """Two steps of a network whose layers each fill a bucket, so that sending can start after each of them."""

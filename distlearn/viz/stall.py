@@ -7,9 +7,9 @@ from itertools import groupby
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
+from ..tables import format_time
 from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled
 from .steps import draw_steps
-from .units import format_time
 
 
 @styled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ..tables import format_time, time_unit
 from .look import AMBER, MUTED, NAVY, new_axes, styled
-from .units import format_time, time_unit
 
 KINDS = {"computing": (NAVY, ""), "communication": ("#e7b3aa", "//"), "bubble": (AMBER, "..")}
 """Colour and hatch of each part, in order."""

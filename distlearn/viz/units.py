@@ -4,30 +4,7 @@ from __future__ import annotations
 
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentFormatter
 
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
-
-def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the unit for a stretch of time, as (seconds in it, name).
-
-    Examples
-    --------
-    >>> time_unit(0.02), time_unit(90)
-    ((0.001, 'ms'), (1.0, 's'))
-    """
-    return next(((unit, name) for unit, name in _TIMES if abs(seconds) >= unit), _TIMES[0 if seconds == 0 else -1])
-
-
-def format_time(seconds: float) -> str:
-    """Return a time to three digits with its unit.
-
-    Examples
-    --------
-    >>> format_time(0.0123456)
-    '12.3 ms'
-    """
-    unit, name = time_unit(seconds)
-    return f"{seconds / unit:.3g} {name}"
+from ..tables import time_unit
 
 
 def time_axis(axis, longest: float, label: str) -> None:

@@ -115,7 +115,7 @@ def test_json(monkeypatch):
     assert content["checks"][1] == {"name": "two", "found": "b", "verdict": "problem", "fix": "mend"}
 
 
-def test_the_line_that_mends_is_never_broken(monkeypatch):
+def test_a_command_that_fixes_is_never_broken(monkeypatch):
     line = "export LONG=" + "x" * 300
     answers(monkeypatch, one=Check("one", "y" * 500, "problem", line))
     assert line in CliRunner().invoke(main, ["doctor"]).output
@@ -146,8 +146,8 @@ def test_ascii_terminal():
     assert done.stdout.isascii()
 
 
-def test_a_problem_needs_a_line_that_mends_it():
-    with pytest.raises(ValueError, match="line that mends"):
+def test_a_problem_needs_a_command_that_fixes_it():
+    with pytest.raises(ValueError, match="command that fixes"):
         Check("x", "bad", "problem")
     with pytest.raises(ValueError, match="verdict is 'fatal'"):
         Check("x", "bad", "fatal", "y")
@@ -190,7 +190,7 @@ def test_blas_against_the_cpu(monkeypatch, library_says, cpu, verdict, fix):
 
 
 def test_blas_really_looked_at():
-    """OpenBLAS told to be a Haswell is found out on a CPU with AVX-512, and what mends it mends it."""
+    """OpenBLAS told to be a Haswell is found out on a CPU with AVX-512, and the command that fixes it does."""
     if not machine.cpu_has("AVX512_SKX") or machine.blas_libraries()[0]["internal_api"] != "openblas":
         pytest.skip("needs OpenBLAS on a CPU with AVX-512")
     code = "from distlearn.cli.doctor.machine import blas; c = blas(); print(c.verdict, c.fix.split('#')[0])"

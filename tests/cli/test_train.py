@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import click
@@ -17,11 +19,11 @@ from click.testing import CliRunner
 
 from distlearn import data
 from distlearn.cli import main, output
-from distlearn.cli.ranks import Kept, communication_share, in_steps
+from distlearn.cli.ranks import Kept, communication_share
 from distlearn.cli.report import title
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
-from distlearn.trace import Span, Trace
+from distlearn.trace import Message, Span, Trace
 from distlearn.train import Settings, train
 
 SMALL = ("--hidden", "16", "--n-train", "200", "--epochs", "2", "--batch-size", "50")
@@ -243,6 +245,37 @@ def test_engines(call, tmp_path):
     run = read(tmp_path / "out")["runs"][0]
     assert run["ranks"] == 2
     assert 0 < run["communication_share"] < 1
+
+
+@pytest.mark.engines
+def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
+    """A rank is killed when the first epoch is done."""
+    from distlearn.world import engines
+
+    long = (*SMALL, "--epochs", 60, "--dtype", "float64", "--evaluate-every", 1)
+
+    def kill():
+        while not (tmp_path / "out" / output.PARTIAL).exists():
+            time.sleep(0.005)
+        os.kill(next(iter(engines._open))._group.pids[1], signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    result = call(*long, "--strategy", "elastic", "--world", "engines", "--size", 3, "--out", "out")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"its process \(\d+\) was killed.*: on 2 ranks again after .* from step \d+", result.output)
+    run = read(tmp_path / "out")["runs"][0]
+    call(*long, "--strategy", "serial", "--out", "serial")
+    np.testing.assert_allclose(run["losses"], read(tmp_path / "serial")["runs"][0]["losses"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("world", ["mpi", "mpiexec"])
+def test_elastic_is_refused_where_no_rank_outlives_another(call, monkeypatch, world):
+    if world == "mpiexec":
+        monkeypatch.setenv("PMI_RANK", "0")
+        monkeypatch.setenv("PMI_SIZE", "2")
+    result = call(*SMALL, "--strategy", "elastic", *(("--world", "mpi", "--size", 2) if world == "mpi" else ()))
+    assert result.exit_code == 2
+    assert "--strategy elastic: mpiexec ends all ranks with the first that dies" in result.output
 
 
 @pytest.mark.engines
@@ -492,6 +525,9 @@ def test_middle_steps():
     start, end = output.middle_steps(Trace(spans), 3)
     assert end - start == 6
     assert output.middle_steps(Trace(spans[:6]), 3) == (None, None)
+    pause = Span(0, "compute", "evaluate", start + 1, start + 1.5)
+    start, end = output.middle_steps(Trace([*spans, pause]), 3)
+    assert not start <= pause.start < end
 
 
 # -- the communication share
@@ -509,15 +545,27 @@ def test_communication_share():
             ("compute", "backward", 13, 16),
             ("comm", "all_reduce", 15, 18),  # one second hidden, two exposed
             ("compute", "update", 18, 20),
-            ("comm", "all_reduce", 30, 50),  # evaluation
+            ("compute", "forward", 20, 25),
+            ("comm", "all_reduce", 30, 50),
+            ("compute", "evaluate", 20, 50),  # what is inside does not count
+            ("disk", "checkpoint", 50, 58),
+            ("comm", "gather", 51, 57),
             ("compute", "forward", 60, 64),
             ("comm", "all_reduce", 64, 66),
             ("compute", "update", 66, 70),
+            ("comm", "barrier", 70, 80),
         )
     )
     assert communication_share(trace) == pytest.approx((2 + 2) / (10 + 10))
-    assert [s.name for s in in_steps(trace.spans)].count("all_reduce") == 2
     assert math.isnan(communication_share(Trace()))
+
+
+def test_a_pipeline_that_updates_after_every_microbatch_waits_between_its_updates():
+    rows = [("compute", "forward", 0, 1), ("compute", "update", 1, 2), ("comm", "recv", 2, 5)]
+    rows += [("compute", "forward", 5, 6), ("compute", "update", 6, 7)]
+    assert communication_share(Trace(spans(*rows))) == pytest.approx(3 / 7)
+    simulated = Trace(spans(*[row for row in rows if row[0] == "compute"]), [Message(1, 0, 8, 4.0, 5.0, 0)])
+    assert communication_share(simulated) == pytest.approx(3 / 7)
 
 
 def test_kept():

@@ -115,7 +115,7 @@ def test_choices_shapes_and_booleans(lab, capsys):
         ("3", {}, "is not a number"),
         (True, {}, "is not a number"),
         ([1, 2], {}, "is not a number"),
-        ("star", {"choices": ("ring", "tree")}, "is none of the choices"),
+        ("star", {"choices": ("ring", "tree")}, "is not one of the choices"),
         ([3, 4], {"kind": tuple}, "is not a tuple"),
         (1, {"kind": bool}, "is not True or False"),
     ],

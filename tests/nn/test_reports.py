@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.nn.costs.table import Table, quantity, seconds
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 
 
@@ -158,10 +157,3 @@ def test_skinny_products_count_their_work():
     one, many = nn.skinny_products((1, 32), 64, 96, repeats=1)
     assert one.flop_rate * one.seconds == pytest.approx(2 * 64 * 96)
     assert many.intensity > 10 * one.intensity
-
-
-def test_quantities_are_written_for_people():
-    assert [quantity(v) for v in (0, 999, 1000, 60_965_224, 2.5e15)] == ["0", "999", "1 k", "61 M", "2.5 P"]
-    assert quantity(60_965_224 * 4, "B", 1024) == "233 MiB"
-    assert [seconds(v) for v in (2.0, 0.0123, 4.5e-6, 7e-9)] == ["2 s", "12.3 ms", "4.5 us", "7 ns"]
-    assert "<td>a&lt;b</td>" in Table(["x"], [["a<b"]])._repr_html_()

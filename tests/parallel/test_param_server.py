@@ -299,6 +299,7 @@ def test_divergence_ends_the_run():
         (3, {"lr": -0.1}, r"ParameterServer: lr is -0\.1"),
         (3, {"policy": "asp"}, r"policy is 'asp', expected an object such as asp\(\)"),
         (3, {"policy": ssp}, r"expected an object such as asp\(\) or ssp\(4\): write ssp\("),
+        (3, {"rule": Optimizer(model_of().params, SGD(), 0.1)}, r"rule is Optimizer\(.*, expected a rule, such as"),
         (3, {"rate": "inverse"}, "rate is 'inverse', expected a function of staleness and step"),
         (3, {"every": -1}, "every is -1, expected a number of updates"),
         (3, {"pace": Speeds(1)}, "there is no worker 1, expected 0 to 0"),

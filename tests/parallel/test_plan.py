@@ -14,9 +14,9 @@ from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
 from distlearn.parallel.phantom import PhantomBatch, hollow, phantom_copy, phantom_loss
 from distlearn.parallel.pipeline.schedule import make_schedule, simulate
+from distlearn.parallel.pipeline.schedule.play import play
 from distlearn.parallel.planning import layouts
 from distlearn.parallel.planning.memory import activation_bytes
-from distlearn.parallel.planning.timeline import timeline
 from distlearn.parallel.planning.work import WIRE
 from distlearn.sim import Phantom, Roofline, SimWorld
 
@@ -211,9 +211,9 @@ def test_on_a_free_network_all_that_counts_is_computing():
 def test_the_time_line_is_the_schedules_where_the_network_is_wide(kind, p, m):
     made = make_schedule(kind, p, m)
     want = simulate(kind, p, m, forward=1.0, backward=2.0, transfer=0.25)
-    times = timeline(made, lambda a: 1.0 if a.kind == "F" else 2.0, lambda taker: (0.25, 0.0))
+    times = play(made, lambda a: 1.0 if a.kind == "F" else 2.0, lambda consumer: (0.25, 0.0)).times
     assert max(end for _, end in times.values()) == pytest.approx(want.makespan)
-    slow = timeline(made, lambda a: 1.0, lambda taker: (0.0, 3.0))
+    slow = play(made, lambda a: 1.0, lambda consumer: (0.0, 3.0)).times
     if p > 1:
         assert max(end for _, end in slow.values()) >= 3.0 * m, "a card sends one message after another"
 

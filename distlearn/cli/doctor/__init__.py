@@ -1,4 +1,4 @@
-"""`distlearn doctor`: what this machine has, what a lab needs, and the line that mends the difference."""
+"""`distlearn doctor`: what this machine has, what a lab needs, and the commands that fix the difference."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def diagnose(quick: bool = False, report: Callable[[str], None] | None = None) -
 @click.option("--quick", is_flag=True, help="Leave out starting engines (some seconds).")
 @click.option("--sweep", is_flag=True, help="First end the engines whose owner is gone.")
 def doctor(as_json, quick, sweep):
-    """Check this machine, and print the line that mends whatever is wrong.
+    """Check this machine, and print the commands that fix what is wrong.
 
     Exit status 0 when a lab can run (warnings do not count), 1 when it cannot.
     """

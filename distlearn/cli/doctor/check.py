@@ -25,7 +25,7 @@ class Check:
     verdict : {"ok", "info", "warning", "problem"}
         A warning lets labs run, slower or not all of them; a problem does not.
     fix : str
-        The line that mends it, ready to be pasted into a terminal; several lines where it takes several.
+        The command that fixes it, ready to be pasted into a terminal; several lines where it takes several.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Check:
         if self.verdict not in VERDICTS:
             raise ValueError(f"Check {self.name!r}: verdict is {self.verdict!r}, expected one of {', '.join(VERDICTS)}")
         if self.verdict == "problem" and not self.fix:
-            raise ValueError(f"Check {self.name!r}: a problem needs the line that mends it")
+            raise ValueError(f"Check {self.name!r}: a problem needs the command that fixes it")
 
     @property
     def symbol(self) -> str:
@@ -67,7 +67,7 @@ class Diagnosis(list):
         return {"ok": self.ok, "verdict": self.verdict, "checks": [asdict(check) for check in self]}
 
     def print(self) -> None:
-        """Print the table, and under it every line that mends something."""
+        """Print the table, and under it every command that fixes something."""
         from ..console import console, make_table, say, speaks_unicode
 
         def shown(symbol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...nn.costs.table import Table, quantity, seconds
+from ...tables import Table, Tabular, format_time, quantity
 
 
 class Point(NamedTuple):
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Curve:
+class Curve(Tabular):
     """How one model scales over one network.
 
     Attributes
@@ -101,18 +101,10 @@ class Curve:
             [
                 f"{p.nodes:,}",
                 f"{p.batch:,}",
-                *(seconds(t) for t in (p.seconds, p.computing, p.communicating, p.exposed)),
+                *(format_time(t) for t in (p.seconds, p.computing, p.communicating, p.exposed)),
                 quantity(p.throughput),
                 f"{self.efficiency(p):.0%}",
             ]
             for p in self.points
         ]
         return Table(header, rows, f"{self.finding()} ({self.network})")
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()

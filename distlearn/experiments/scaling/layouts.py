@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...comm import Network
-from ...nn.costs.table import Table, seconds
 from ...optim import Momentum, Optimizer
 from ...parallel.data.data_parallel import DataParallel
 from ...parallel.hybrid import Hybrid
 from ...parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
-from ...parallel.pipeline.pipeline import Pipeline
+from ...parallel.pipeline.strategy import Pipeline
 from ...parallel.planning import Layout, Plan, plan
 from ...parallel.planning.named import compute_of, model_and_sample
 from ...parallel.tensor import TensorParallel
 from ...parallel.tensor.one_weird_trick import OneWeirdTrick
 from ...sim import SimWorld
+from ...tables import Table, Tabular, format_time
 from ...trace import Trace
 from .stall import CAP_BYTES
 
@@ -88,7 +88,7 @@ def _strategy(comm, layout: Layout, model, shape, cap_bytes, m):
     return strategy, list(strategy.pipeline.stages.values())
 
 
-class Tested:
+class Tested(Tabular):
     """A plan beside simulated steps of its layouts; prints as a table.
 
     Attributes
@@ -122,8 +122,8 @@ class Tested:
         rows = [
             [
                 str(layout),
-                seconds(planned := self.plan[layout].seconds),
-                seconds(s.seconds),
+                format_time(planned := self.plan[layout].seconds),
+                format_time(s.seconds),
                 f"{planned / s.seconds:.2f}",
             ]
             for layout, s in self.steps.items()
@@ -132,14 +132,6 @@ class Tested:
         title = f"{self.plan.name} on {self.plan.n} ranks: {best} is recommended, "
         title += "and the fastest simulated" if fastest == best else f"{fastest} is {self.regret:.3g} times as fast"
         return Table(["layout", "planned", "simulated", "ratio"], rows, title)
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def check_plan(model, network, n: int, *, batch_size: int, progress=None, **options) -> Tested:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...nn.conv import Conv2d
-from ...nn.costs.table import Table
 from ...nn.layer import Layer, walk
 from ...nn.linear import Linear
 from ...nn.models import model_named
+from ...tables import Table
 
 ITERATIONS = {"alexnet": (450_000, 256), "googlenet": (1_000_000, 32)}
 """Iterations of training on ImageNet and images in each, as the lecture has them."""

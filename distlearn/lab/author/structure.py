@@ -122,7 +122,7 @@ def figures(lab: Source):
         for statement in cell.tree.body[:-1] if cell.tree else []:
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "table":
-                yield Problem(cell, "makes a table that nobody sees: it is to be the last line of its cell")
+                yield Problem(cell, "makes a table that nobody sees: it must be the last line of its cell")
         shows = cell.calls("lab.show")
         draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
         if draws and not shows and not cell.is_solution:

@@ -17,6 +17,7 @@ import numpy as np
 from ...backend import get_xp, rounded, single
 from ..container import Container
 from ..conv import Conv2d, im2col
+from ..fused import unfuse
 from ..layer import Layer, check_shape
 from ..linear import Linear
 from .clustering import Compressed
@@ -156,7 +157,7 @@ def quantize(model: Layer) -> Compressed:
     if not isinstance(model, Layer):
         raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
     before = sum(p.nbytes for p in model.params)
-    smaller = _convert(copy.deepcopy(model.eval()))
+    smaller = _convert(copy.deepcopy(unfuse(model).eval()))
     return Compressed(smaller, before, _stored(smaller))
 
 

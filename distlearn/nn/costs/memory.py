@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...tables import Table, quantity
 from ..layer import Layer, nbytes
-from .table import Table, quantity
 
 
 class Memory(NamedTuple):

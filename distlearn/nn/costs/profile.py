@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import get_xp
+from ...tables import Table, Tabular, format_time, quantity
 from ..container import Sequential
 from ..layer import Layer
-from .table import Table, quantity, seconds
 
 
 class LayerTime(NamedTuple):
@@ -47,7 +47,7 @@ class LayerTime(NamedTuple):
         return self.nbytes / self.seconds
 
 
-class Profile:
+class Profile(Tabular):
     """The layers of a model with their times; prints as a table.
 
     Attributes
@@ -79,8 +79,8 @@ class Profile:
         rows = [
             [
                 t.name + (f" ({t.slices} slices)" if t.slices > 1 else ""),
-                seconds(t.forward),
-                seconds(t.backward),
+                format_time(t.forward),
+                format_time(t.backward),
                 f"{share:.1%}",
                 quantity(t.flop_rate, "flop/s"),
                 quantity(t.byte_rate, "B/s"),
@@ -89,8 +89,8 @@ class Profile:
         ]
         total = [
             "sum",
-            seconds(sum(t.forward for t in self.layers)),
-            seconds(sum(t.backward for t in self.layers)),
+            format_time(sum(t.forward for t in self.layers)),
+            format_time(sum(t.backward for t in self.layers)),
             "100.0%",
         ]
         rates = [
@@ -101,14 +101,6 @@ class Profile:
         return Table(
             header, [*rows, total + rates], f"batch {self.batch}: {quantity(self.samples_per_second)} samples/s"
         )
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def profile(model: Layer, x, *, repeats: int = 5) -> Profile:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ...tables import Table, Tabular, quantity
 from ..layer import Layer, parameter_count
-from .table import Table, quantity
 
 
 class Row(NamedTuple):
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     """0 for the model's own layers, 1 for layers inside them, ..."""
 
 
-class Summary:
+class Summary(Tabular):
     """A model layer by layer; prints as a table.
 
     Attributes
@@ -56,14 +56,6 @@ class Summary:
     def _cells(name, shape, r):
         sizes = [quantity(v, "B") for v in (r.nbytes, r.moved, r.activations)]
         return [name, shape, f"{r.params:,}", quantity(r.flops), *sizes]
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summary:

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from ...comm.protocol import ANY
-from ...optim.rule import apply
+from ...optim.rule import apply, check_rule
 from ...optim.schedules import as_schedule
 from .param_server.curve import finish
 from .param_server.flat import FlatModel
@@ -84,6 +84,7 @@ class EASGD:
             raise ValueError(f"EASGD: {comm.size} rank, expected the centre and at least one worker")
         if not (hasattr(period, "__index__") and period >= 1):
             raise ValueError(f"EASGD: period is {period!r}, expected a whole number of steps, 1 or more")
+        check_rule("EASGD", rule)
         self.comm, self.clock, self.loss, self.rule, self.pace = comm, comm.clock, loss, rule, pace
         self.lr = as_schedule(lr, "EASGD")
         self.size, self.rank = comm.size - 1, max(0, comm.rank - 1)

@@ -1,4 +1,8 @@
-"""Runs with checkpoints and failing nodes, simulated in virtual time: do the formulas of `interval` hold?"""
+"""Runs with checkpoints and failing nodes, simulated in virtual time: do the formulas of `interval` hold?
+
+Nothing here runs side by side, and random failures decide what comes next, so this is a loop over all runs at once
+rather than an order of tasks for `parallel.play`.
+"""
 
 from __future__ import annotations
 

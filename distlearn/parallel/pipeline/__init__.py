@@ -1,1 +1,7 @@
-"""Strategies that place consecutive layers on different ranks, and the schedules that they run."""
+"""Pipeline parallelism: a model cut into stages, micro-batches that flow through them, in the order of a schedule.
+
+- `schedule`: the text, the orders of the literature, the checker, the simulator
+- `stages`: where to cut a model; `stage_params`: which rank holds what, also where stages share parameters
+- `stage_comm`: what stages send to each other
+- `strategy`: `Pipeline`, equal to serial training; `pipedream`: `PipeDream`, which never runs empty
+"""

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 
-from .base import StagedModel
-from .params import sub_optimizer
 from .schedule import Action
+from .stage_params import sub_optimizer
+from .strategy import StagedModel
 
 
 class Stash:
@@ -141,8 +141,8 @@ class PipeDream(StagedModel):
         **options,
     ):
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
-        if self._owners.tied:
-            names = ", ".join(p.name for p in self._owners.tied)
+        if self._stage_params.tied:
+            names = ", ".join(p.name for p in self._stage_params.tied)
             raise ValueError(f"PipeDream: stages share {names}, but update at different times; use Pipeline")
         if optimizer.clip_norm is not None:
             raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
@@ -160,12 +160,12 @@ class PipeDream(StagedModel):
                 f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every update is the pipeline's own, so "
                 "it cannot share a batch with others"
             )
-        self._begin(batch)
+        self._cut_batch(batch.x)
         self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
         for part in self._optimizers.values():
             part.steps = self.optimizer.steps
         self.staleness = {}
-        self._run()
+        self._run(batch)
         self.optimizer.steps = max(o.steps for o in self._optimizers.values())  # all have updated equally often
         self.versions_held = {s: stash.most for s, stash in self._stashes.items()}
         return self._total_loss()

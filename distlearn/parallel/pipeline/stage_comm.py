@@ -10,89 +10,106 @@ from __future__ import annotations
 from .schedule import Action, Schedule
 
 
-class Wires:
-    """The messages of one step on one rank.
+class StageComm:
+    """The messages of one step on one rank; each is named by the action that consumes it.
 
     Parameters
     ----------
     comm : Communicator
     schedule : Schedule
     shape_of : callable
-        `shape_of(action) -> (shape, dtype)` of the array that an action takes.
+        `shape_of(action) -> (shape, dtype)` of the array that an action consumes.
     xp : array module
         Makes the buffers.
-    place : callable, optional
-        `place(action)` tells in which order a rank takes what it takes; the schedule's by default.
+    position : callable, optional
+        `position(action)` orders the actions of a rank; as in the schedule by default.
     """
 
-    def __init__(self, comm, schedule: Schedule, shape_of, xp, place=None):
+    def __init__(self, comm, schedule: Schedule, shape_of, xp, position=None):
         self.comm, self.schedule, self.shape_of, self.xp = comm, schedule, shape_of, xp
-        self.place = schedule.place.__getitem__ if place is None else place
-        self._here: dict[Action, object] = {}  # arrays that stay on this rank, by the action that takes them
-        self._coming: dict[Action, object] = {}  # receives under way, by the action that takes them
-        self._going: dict[int, list] = {}  # peer -> [(action there that takes it, work)]
+        self.position = schedule.place.__getitem__ if position is None else position
+        self._kept: dict[Action, object] = {}  # arrays that stay on this rank
+        self._receives: dict[Action, object] = {}  # under way
+        self._sends: dict[int, list] = {}  # peer -> [(consumer, work)]
 
-    def _rank(self, action: Action) -> int | None:
-        """Return the rank of an action, or None beyond the ends of the pipeline."""
-        return self.schedule.rank_of(action.stage) if 0 <= action.stage < self.schedule.n_stages else None
+    def _tag(self, consumer: Action) -> int:
+        """A number of its own for every message: a schedule may send micro-batches in any order."""
+        return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind == "B") + 1
 
-    def _tag(self, action: Action) -> int:
-        """A number of its own for what an action takes: a schedule may send micro-batches in any order."""
-        return 2 * (action.microbatch * self.schedule.n_stages + action.stage) + (action.kind == "B") + 1
+    def post_recv(self, consumer: Action) -> None:
+        """Start to receive what an action consumes, if it comes from another rank."""
+        producer = self.schedule.producer(consumer)
+        source = self.comm.rank if producer is None else self.schedule.rank_of(producer.stage)
+        if source != self.comm.rank and consumer not in self._receives:
+            shape, dtype = self.shape_of(consumer)
+            self._receives[consumer] = self.comm.irecv(self.xp.empty(shape, dtype), source, self._tag(consumer))
 
-    def post(self, action: Action) -> None:
-        """Start to receive what an action takes, if it comes from another rank."""
-        source = self._rank(giver(action))
-        if source in (None, self.comm.rank) or action in self._coming:
-            return
-        shape, dtype = self.shape_of(action)
-        self._coming[action] = self.comm.irecv(self.xp.empty(shape, dtype), source, self._tag(action))
-
-    def take(self, action: Action):
-        """Return the array that an action takes."""
-        if action in self._here:
-            return self._here.pop(action)
-        self.post(action)
-        x = self._coming.pop(action).wait()
-        self._settle(giver(action))
+    def recv(self, consumer: Action):
+        """Return the array that an action consumes."""
+        if consumer in self._kept:
+            return self._kept.pop(consumer)
+        self.post_recv(consumer)
+        x = self._receives.pop(consumer).wait()
+        # The peer ran the producer after everything that stands before it in its order, so it has received that: these
+        # sends are complete, and waiting for them returns at once.
+        producer = self.schedule.producer(consumer)
+        peer, reached = self.schedule.rank_of(producer.stage), self.position(producer)
+        under_way = []
+        for sent_to, work in self._sends.get(peer, ()):
+            if self.position(sent_to) <= reached:
+                work.wait()
+            else:
+                under_way.append((sent_to, work))
+        self._sends[peer] = under_way
         return x
 
-    def keep(self, action: Action, x) -> None:
-        """Put the array there that an action on this rank takes."""
-        self._here[action] = x
+    def keep(self, consumer: Action, x) -> None:
+        """Put an array aside for an action of this rank."""
+        self._kept[consumer] = x
 
-    def give(self, action: Action, x) -> None:
-        """Hand an action's result to the one that takes it."""
-        dest = self._rank(taker(action))
+    def send(self, consumer: Action, x) -> None:
+        """Send an array to the rank of the action that consumes it."""
+        dest = self.schedule.rank_of(consumer.stage)
         if dest == self.comm.rank:
-            self.keep(taker(action), x)
-        elif dest is not None:
-            work = self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(taker(action)))
-            self._going.setdefault(dest, []).append((taker(action), work))
-
-    def _settle(self, came_from: Action) -> None:
-        """Let go of what a rank has taken before it ran the action whose result has just come from it."""
-        peer, now, left = self._rank(came_from), self.place(came_from), []
-        for action, work in self._going.get(peer, ()):
-            if self.place(action) <= now:
-                work.wait()  # which returns at once
-            else:
-                left.append((action, work))
-        self._going[peer] = left
+            self._kept[consumer] = x
+            return
+        work = self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(consumer))
+        self._sends.setdefault(dest, []).append((consumer, work))
 
     def finish(self) -> None:
         """Wait until everything has been received."""
-        for sends in self._going.values():
+        for sends in self._sends.values():
             for _, work in sends:
                 work.wait()
-        self._going.clear()
+        self._sends.clear()
 
 
-def taker(action: Action) -> Action:
-    """The action that takes what an action gives: the same on the next stage, for B on the one before."""
-    return action._replace(stage=action.stage + (1 if action.kind == "F" else -1))
+def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
+    """Find shape (of a sample) and dtype of what enters each stage and leaves the last; every rank must call.
 
+    A chain of small messages from the first stage to the last, and a broadcast.
 
-def giver(action: Action) -> Action:
-    """The action that gives what an action takes."""
-    return action._replace(stage=action.stage - (1 if action.kind == "F" else -1))
+    Parameters
+    ----------
+    comm : Communicator
+    stages : dict of int to Sequential
+        This rank's.
+    rank_of : list of int
+        The rank of every stage.
+    x : array
+        A batch of the first stage's inputs.
+
+    Returns
+    -------
+    boundaries : list of (shape, dtype)
+    """
+    found = [(tuple(x.shape[1:]), x.dtype)]
+    for s, stage in stages.items():
+        if s and rank_of[s - 1] != comm.rank:
+            found = comm.recv_obj(rank_of[s - 1])
+        shape, dtype = found[-1]
+        learned = [p.data.dtype for p in stage.params]
+        found = [*found, (tuple(stage.output_shape((1, *shape))[1:]), learned[-1] if learned else dtype)]
+        if s + 1 < len(rank_of) and rank_of[s + 1] != comm.rank:
+            comm.send_obj(found, rank_of[s + 1])
+    return comm.broadcast_obj(found, rank_of[-1])

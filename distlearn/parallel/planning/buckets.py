@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..data.bucket import make_buckets
+from ..play import play_queues
 from ..tensor import Traffic
 from .job import Job
 from .work import LayerTime
@@ -22,25 +23,35 @@ def summed_by(job: Job, layers: list[LayerTime], ranks: list[int], held: float =
     """
     if len(ranks) < 2:
         return sum(t.backward + t.exposed_backward for t in layers)
+    computing, sending = [], []  # two queues: a rank's collectives run one after another
+    seconds, needs = {"held": held}, {}
     params = [p for p in params_of(layers) if not p.frozen]
     buckets = make_buckets(params, job.cap_bytes, extra=1) if params else []
-    bucket_of = {id(p): bucket for bucket in buckets for p in bucket.params}
-    left = {id(bucket): len(bucket.params) for bucket in buckets}
-    now = free = 0.0
-    for layer in reversed(layers):
-        now, issued = now + layer.backward, now + layer.backward - layer.hiding
-        if layer.sending_backward:  # a rank's collectives run one after another
-            free = max(issued, free) + layer.sending_backward
-            now = max(now, free)
+    bucket_of = {id(p): k for k, bucket in enumerate(buckets) for p in bucket.params}
+    missing = [len(bucket.params) for bucket in buckets]
+    ended: list = []  # what must have ended before the next layer begins
+    for i, layer in enumerate(reversed(layers)):
+        computing += [("inputs", i), ("weights", i)]
+        seconds["inputs", i], seconds["weights", i] = layer.backward - layer.hiding, layer.hiding
+        needs["inputs", i] = ended
+        if layer.sending_backward:  # hides behind the gradient of the weights
+            sending.append(("inside", i))
+            seconds["inside", i], needs["inside", i] = layer.sending_backward, [("inputs", i)]
+            ended = [("weights", i), ("inside", i)]
+        else:
+            ended = [("weights", i)]
         for p in layer.params:
-            bucket = bucket_of.pop(id(p), None)
-            if bucket is None:
+            k = bucket_of.pop(id(p), None)
+            if k is None:
                 continue
-            left[id(bucket)] -= 1
-            if not left[id(bucket)]:
-                start = max(now, free, held if bucket is buckets[-1] else 0.0)
-                free = start + job.rates.collective(Traffic("all_reduce", bucket.flat.nbytes), ranks)
-    return max(now, free)
+            missing[k] -= 1
+            if not missing[k]:
+                sending.append(("bucket", k))
+                seconds["bucket", k] = job.rates.collective(Traffic("all_reduce", buckets[k].flat.nbytes), ranks)
+                needs["bucket", k] = ended + ["held"] * (k == len(buckets) - 1)
+    queues = [["held"], computing, sending]
+    times = play_queues(queues, seconds.get, lambda task: ((before, 0.0) for before in needs.get(task, ()))).times
+    return max(times[queue[-1]][1] for queue in queues[1:] if queue)
 
 
 def params_of(layers: list[LayerTime]) -> list:

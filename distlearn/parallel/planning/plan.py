@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ...comm import Network
-from ...nn.costs.table import Table, quantity, seconds
 from ...optim import Momentum
+from ...tables import Table, Tabular, format_time, quantity
 from ..phantom import phantom_copy
 from ..pipeline.stages import inseparable
 from .job import Cost, Job
@@ -17,7 +17,7 @@ from .trick import has_trick, trick_cost
 from .work import WIRE, Rates
 
 
-class Plan:
+class Plan(Tabular):
     """All layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first.
 
     Attributes
@@ -60,7 +60,7 @@ class Plan:
                 f"Nothing fits into {quantity(self.memory, 'B')} a rank; {least.layout} needs the least, "
                 f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
             )
-        text = f"{best.layout}: {seconds(best.seconds)} a step"
+        text = f"{best.layout}: {format_time(best.seconds)} a step"
         others = [c for c in self.costs if c is not best and self.fits(c)]
         if others and others[0].seconds < 1.05 * best.seconds:
             text += f", level with {others[0].layout} (within 5 %)"
@@ -103,7 +103,7 @@ class Plan:
         rows = [
             [
                 str(c.layout),
-                *(seconds(t) if t else "-" for t in (c.seconds, c.computing, c.communicating, c.bubble)),
+                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.communicating, c.bubble)),
                 quantity(c.nbytes, "B") if c.nbytes else "-",
                 quantity(c.memory.total, "B"),
                 "<-" if c is self.best else "" if self.fits(c) else "does not fit",
@@ -111,14 +111,6 @@ class Plan:
             for c in self.costs
         ]
         return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}")
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def plan(

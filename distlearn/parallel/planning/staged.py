@@ -18,13 +18,13 @@ from ...data import shard
 from ...nn.container import Sequential
 from ...nn.costs.memory import Memory
 from ..pipeline.schedule import Action, make_schedule
+from ..pipeline.schedule.play import play
 from ..pipeline.stages import as_stages, cut
 from ..tensor import Traffic
 from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout
 from .memory import activation_bytes, rank_memory
-from .timeline import timeline
 from .work import WIRE, LayerTime, dealt
 
 
@@ -81,7 +81,7 @@ class Staged:
         return self.stages[action.stage].seconds(self.rows[action.microbatch], action.kind, sending=sending)
 
     def _bytes_at(self, action: Action) -> int:
-        """Bytes that an action takes from another stage."""
+        """Bytes that an action consumes from another stage."""
         taken = self.stages[action.stage + (action.kind == "B")].tail
         return self.job.itemsize * self.rows[action.microbatch] * math.prod(taken)
 
@@ -92,7 +92,7 @@ class Staged:
 
     def without_sending(self) -> float:
         """Seconds of the step on a network that costs nothing."""
-        times = timeline(self.made, lambda a: self._seconds(a, False))
+        times = play(self.made, lambda a: self._seconds(a, False)).times
         return max(times[self._last(s)][1] for s in range(self.layout.pp)) + max(self.updates)
 
     def _last(self, stage: int) -> Action:
@@ -102,11 +102,11 @@ class Staged:
         """Seconds of the step."""
         rates, dp = self.job.rates, self.layout.ranks("dp")
 
-        def message(taker):
-            source = taker.stage + (1 if taker.kind == "B" else -1)
-            return rates.route(self._bytes_at(taker), self.homes[source], self.homes[taker.stage])
+        def message(consumer):
+            source = consumer.stage + (1 if consumer.kind == "B" else -1)
+            return rates.route(self._bytes_at(consumer), self.homes[source], self.homes[consumer.stage])
 
-        times = timeline(self.made, lambda a: self._seconds(a, True), message)
+        times = play(self.made, lambda a: self._seconds(a, True), message).times
         backward = [times[self._last(s)] for s in range(self.layout.pp)]
         loss_known = max(end for _, end in backward) + rates.collective(Traffic("broadcast", 8), self.homes)
         ended = []
@@ -123,8 +123,8 @@ class Staged:
     def _sent_by(self, s: int) -> float:
         stage = self.stages[s]
         inside = sum(t.nbytes for n in self.rows for t in stage.times[n])
-        takers = [Action(kind, i, s + step) for kind, step in (("F", 1), ("B", -1)) for i in range(self.m)]
-        between = sum(self._bytes_at(a) for a in takers if 0 <= a.stage < self.layout.pp)
+        consumers = [Action(kind, i, s + step) for kind, step in (("F", 1), ("B", -1)) for i in range(self.m)]
+        between = sum(self._bytes_at(a) for a in consumers if 0 <= a.stage < self.layout.pp)
         gradients = sum(p.nbytes for p in stage.params if not p.frozen)
         return inside + between + WIRE["all_reduce"](gradients, self.layout.dp)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...nn import Recompute
-from ...nn.costs.table import Table, quantity
 from ...nn.layer import Layer
+from ...tables import Table, Tabular, quantity
 from .layer import TensorLayer, Traffic
 
 
@@ -22,7 +22,7 @@ class AccountRow(NamedTuple):
     backward: list[Traffic]
 
 
-class Account:
+class Account(Tabular):
     """What became of every layer, and what it sends for one batch; prints as a table.
 
     Attributes
@@ -57,14 +57,6 @@ class Account:
 
     def _sent(self, traffic) -> str:
         return quantity(sum(t.nbytes for t in traffic) / self.batch, "B") if traffic else "-"
-
-    def __str__(self):
-        return str(self.table())
-
-    __repr__ = __str__
-
-    def _repr_html_(self):
-        return self.table()._repr_html_()
 
 
 def account(model: Layer, input_shape: tuple[int, ...], itemsize: int | None = None) -> Account:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...backend import get_xp
 from ...comm.collectives import shares
-from ...nn import Dropout, Flatten, Linear, Sequential
+from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ..data.bucket import group_params
 from ..data.reducer import GradientReducer
 from ..pipeline.stages import cut
@@ -78,7 +78,7 @@ class OneWeirdTrick(DealtState):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
-        self.halves = Halves.of(model, comm)
+        self.halves = Halves.of(unfuse(model), comm)
         features, dense, _ = self.halves
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
         self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole

@@ -9,7 +9,7 @@ import numpy as np
 from ....backend import to_numpy
 from ....comm.collectives import shares
 from ....comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ....optim.rule import memory_of
+from ....optim.rule import check_rule, memory_of
 from ....optim.schedules import as_schedule
 from .curve import finish
 from .flat import FlatModel
@@ -96,6 +96,7 @@ class ParameterServer(Survival):
                 f"ParameterServer: {servers!r} servers on {comm.size} ranks, "
                 "expected at least one server and one worker"
             )
+        check_rule("ParameterServer", rule)
         self.comm, self.clock, self.loss, self.pace = comm, comm.clock, loss, pace
         self.policy, self.rate, self.servers = BSP() if policy is None else policy, rate, servers
         check_parts("ParameterServer", self.policy, rate, every)

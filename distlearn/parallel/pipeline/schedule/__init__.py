@@ -8,15 +8,14 @@ A schedule is a list of `Action`s for every rank, and whoever takes a schedule t
 student wrote goes through the same checker, simulator, drawing and executor as the library's own.
 """
 
-from .action import Action, format, parse
 from .check import Finding, Report, check_schedule
-from .orders import SCHEDULES, gpipe, interleaved, one_f_one_b, pipedream
+from .orders import SCHEDULES, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .play import Deadlock, Waiting
-from .schedule import Schedule, make_schedule
-from .simulate import Simulated, ideal_bubble, simulate
-from .traces import TimedAction, actions_of, measured_bubble
+from .schedule import LANE, Action, Schedule, format, parse
+from .timing import Simulated, TimedAction, actions_of, ideal_bubble, measured_bubble, simulate
 
 __all__ = [
+    "LANE",
     "SCHEDULES",
     "Action",
     "Deadlock",

@@ -8,9 +8,9 @@ from functools import cached_property
 from itertools import accumulate, islice, product
 from typing import NamedTuple
 
-from .action import Action
-from .play import Deadlock, play, play_blocking
-from .schedule import Schedule, make_schedule
+from .orders import make_schedule
+from .play import Deadlock, play
+from .schedule import Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
@@ -53,7 +53,9 @@ class Report:
     @cached_property
     def blocking(self) -> Deadlock | None:
         """Who would wait for whom if every send blocked until it is received; None if nobody would wait for ever."""
-        return None if any(f.problem in INCOMPLETE for f in self.findings) else play_blocking(self.schedule)
+        return (
+            None if any(f.problem in INCOMPLETE for f in self.findings) else play(self.schedule, blocking=True).deadlock
+        )
 
     @property
     def ok(self) -> bool:
@@ -123,10 +125,10 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
     findings = [*_placement(made), *_counts(made)]
     if not findings:  # else every rank would wait for what is missing, and say so
         findings += _order(made)
-        _, deadlock = play(made)
+        deadlock = play(made).deadlock
         if deadlock is not None and not findings:
             findings.append(_deadlock("deadlock", deadlock))
-        stuck = play_blocking(made) if blocking and not findings else None
+        stuck = play(made, blocking=True).deadlock if blocking and not findings else None
         if stuck is not None:
             findings.append(_deadlock("deadlock with blocking sends", stuck))
     in_flight = [made.in_flight(rank) for rank in range(made.n_ranks)]

@@ -1,4 +1,4 @@
-"""The schedules of the literature, as generators: what one rank does, in order.
+"""The schedules of the literature, as generators of what one rank does in order, and whatever a student writes.
 
 With p ranks and m micro-batches, each of cost f forward and b backward on every rank:
 
@@ -14,9 +14,16 @@ schedule           bubble (share)      activations in flight        weights
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import islice
 
-from .action import Action
+from .schedule import KINDS, Action, Schedule, parse
+
+MAX_STAGES_PER_RANK = 128
+"""A generator that gives more actions than so many stages need does not end."""
+
+_LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
 
 
 def _check(name: str, rank: int, n_ranks: int, n_microbatches: int, what: str = "stage") -> None:
@@ -159,3 +166,134 @@ def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action
 
 SCHEDULES = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved, "pipedream": pipedream}
 """Schedules by name."""
+
+
+def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Schedule:
+    """Bring a schedule of any form into one: every rank's actions, each with its stage.
+
+    Parameters
+    ----------
+    schedule : str, callable, list or Schedule
+        A name ("gpipe", "1f1b", "interleaved", "pipedream"); a text with a line for each rank (`#` begins a comment,
+        "rank 0:" may stand in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
+        list or a text; a list of each rank's actions or texts.
+    n_ranks : int, optional
+        Needed for names and generators; else checked.
+    n_microbatches : int, optional
+        Needed for names and generators; else one more than the highest in the schedule.
+    **options
+        Go to the generator: `n_virtual=3`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it cannot be read; what can be read but not run, `check_schedule` finds.
+
+    Examples
+    --------
+    >>> make_schedule('''F0 F1 B0 B1
+    ...                  F0 B0 F1 B1''').n_ranks
+    2
+    >>> print(make_schedule("1f1b", 2, 3))
+    F0 F1 B0 F2 B1 B2
+    F0 B0 F1 B1 F2 B2
+    """
+    if isinstance(schedule, str) and schedule.strip() in SCHEDULES:
+        schedule = SCHEDULES[schedule.strip()]
+    if options and not callable(schedule):
+        raise TypeError(
+            f"make_schedule: {', '.join(options)} would go to a generator, but this schedule is written out"
+        )
+    if isinstance(schedule, Schedule):
+        return _checked(schedule, n_ranks, n_microbatches)
+    if callable(schedule):
+        orders = _generate(schedule, n_ranks, n_microbatches, options)
+    elif isinstance(schedule, str):
+        orders = _read(schedule)
+    elif hasattr(schedule, "__iter__") and not isinstance(schedule, (dict, bytes)):
+        orders = [_listed(order, rank) for rank, order in enumerate(schedule)]
+    else:
+        raise TypeError(f"make_schedule: {schedule!r} is no schedule, expected a name, a text, a generator or a list")
+    orders = tuple(
+        tuple(_located(_as_action(x, f"rank {rank}, position {i}"), rank) for i, x in enumerate(order))
+        for rank, order in enumerate(orders)
+    )
+    highest = max((a.microbatch for order in orders for a in order), default=-1)
+    made = Schedule(orders, highest + 1 if n_microbatches is None else n_microbatches)
+    return _checked(made, n_ranks, n_microbatches)
+
+
+def _listed(order, rank: int, limit: int | None = None) -> list:
+    """One rank's actions, given as a text or as anything that can be gone through; no more of them than `limit`."""
+    if isinstance(order, str):
+        return parse(order)
+    if not hasattr(order, "__iter__"):
+        raise TypeError(f"rank {rank}: {order!r} is no list of actions, expected such as ['F0', 'B0']")
+    return list(islice(order, limit))
+
+
+def _located(action: Action, rank: int) -> Action:
+    """An action that names its stage."""
+    return action if action.stage is not None else action._replace(stage=rank)
+
+
+def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
+    """Raise unless the schedule is for so many ranks and micro-batches."""
+    for what, want, got in (("ranks", n_ranks, made.n_ranks), ("micro-batches", n_microbatches, made.n_microbatches)):
+        if want is not None and want != got:
+            raise ValueError(f"the schedule's number of {what} is {got}, expected {want}")
+    if not made.orders:
+        raise ValueError("the schedule is empty, expected the actions of at least one rank")
+    return made
+
+
+def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
+    """Ask a generator function for every rank's actions; it may not go on for ever."""
+    if n_ranks is None or n_microbatches is None:
+        raise ValueError("make_schedule: a generator needs to know n_ranks and n_microbatches")
+    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
+        if not hasattr(n, "__index__") or n < 1:
+            raise ValueError(f"make_schedule: {what} is {n!r}, expected a whole number, 1 or more")
+    limit = 2 * MAX_STAGES_PER_RANK * n_microbatches
+    given = (function(rank, n_ranks, n_microbatches, **options) for rank in range(n_ranks))
+    orders = [_listed(order, rank, limit + 1) for rank, order in enumerate(given)]
+    for rank, order in enumerate(orders):
+        if len(order) > limit:
+            raise ValueError(f"rank {rank}: the generator gave more than {limit} actions, does it end?")
+    return orders
+
+
+def _read(text: str) -> list[list[Action]]:
+    """Read a text, a line for each rank."""
+    orders = []
+    for line in text.splitlines():
+        line = line.partition("#")[0].strip()
+        if label := _LABEL.match(line):
+            if int(label[1]) != len(orders):
+                raise ValueError(
+                    f"line of rank {len(orders)}: it says {label[0]!r}, expected the ranks in order from 0"
+                )
+            line = line[label.end() :]
+        elif not line:
+            continue
+        try:
+            orders.append(parse(line))
+        except ValueError as error:
+            names = ", ".join(SCHEDULES)
+            raise ValueError(f"line of rank {len(orders)}: {error}; schedules with a name: {names}") from None
+    if not orders:
+        raise ValueError(f"no actions in {text!r}, expected a line for each rank, or one of {', '.join(SCHEDULES)}")
+    return orders
+
+
+def _as_action(x, where: str) -> Action:
+    """Return what a schedule gave as an `Action`: an `Action`, a tuple like one, or its text; else say `where`."""
+    if isinstance(x, str):
+        found = parse(x)
+        if len(found) == 1:
+            return found[0]
+    elif isinstance(x, tuple) and 2 <= len(x) <= 3 and x[0] in KINDS:
+        numbers = [n for n in x[1:] if n is not None]
+        if x[1] is not None and all(hasattr(n, "__index__") and n >= 0 for n in numbers):
+            return Action(x[0], *(None if n is None else int(n) for n in x[1:]))
+    raise ValueError(f'{where}: {x!r} is no action, expected such as Action("F", 0): a kind of F or B, then numbers')

@@ -1,17 +1,16 @@
-"""Run a schedule without computing anything: when can each action start, and who waits for what if none can?"""
+"""Run a schedule without computing anything: when does each action start, and who waits for what if none can?"""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .action import Action
-from .schedule import Schedule
+from ...play import play_queues
+from .schedule import Action, Schedule
 
 
 class Waiting(NamedTuple):
-    """Where a rank stands for ever."""
+    """Where a rank waits for ever."""
 
     rank: int
     position: int
@@ -42,19 +41,38 @@ class Deadlock(NamedTuple):
         return "; ".join(w.what for w in self.waiting)
 
 
-def needs(action: Action, n_stages: int) -> list[Action]:
+class Message(NamedTuple):
+    """What one action produces and another one, on another rank, consumes: activations or a gradient."""
+
+    producer: Action
+    consumer: Action
+
+
+class Played(NamedTuple):
+    """When everything in a schedule happens [s], by `play`."""
+
+    times: dict[Action, tuple[float, float]]
+    """Start and end of every action that ran."""
+    arrivals: dict[Message, float]
+    """When every message that was sent has arrived."""
+    deadlock: Deadlock | None
+    """Where ranks wait for ever, if they do."""
+
+
+def needs(schedule: Schedule, action: Action) -> list[Action]:
     """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or forward here."""
-    kind, i, stage = action
-    if kind == "F":
-        return [Action("F", i, stage - 1)] if stage else []
-    return [Action("F", i, stage)] + ([Action("B", i, stage + 1)] if stage + 1 < n_stages else [])
+    producer = schedule.producer(action)
+    forward = [action._replace(kind="F")] if action.kind == "B" else []
+    return forward if producer is None else [*forward, producer]
 
 
 def play(
     schedule: Schedule,
     seconds: Callable[[Action], float] = lambda action: 1.0,
-    delay: Callable[[Action, Action], float] = lambda before, after: 0.0,
-) -> tuple[dict[Action, tuple[float, float]], Deadlock | None]:
+    message: Callable[[Action], tuple[float, float]] = lambda consumer: (0.0, 0.0),
+    *,
+    blocking: bool = False,
+) -> Played:
     """Run every rank's actions in order, each as soon as what it needs is there.
 
     Parameters
@@ -62,42 +80,79 @@ def play(
     schedule : Schedule
     seconds : callable
         How long an action takes.
-    delay : callable
-        How long after the end of the first action the second, on another rank, may start.
+    message : callable
+        `message(consumer)` returns the latency of the message that an action consumes, and the seconds for which it
+        keeps the sender's network card busy: a card sends one message after another.
+    blocking : bool
+        Play plain blocking code: receive, compute, send, where a send returns when it is received. Else messages are
+        sent in the background.
 
     Returns
     -------
-    times : dict of Action to (start, end)
-    deadlock : Deadlock or None
+    played : Played
     """
-    times: dict[Action, tuple[float, float]] = {}
-    at, free = [0] * schedule.n_ranks, [0.0] * schedule.n_ranks
-    waiting: dict[Action, list[int]] = defaultdict(list)
-    todo = deque(range(schedule.n_ranks))
-    while todo:
-        rank = todo.popleft()
-        while at[rank] < len(schedule.orders[rank]):
-            action = schedule.orders[rank][at[rank]]
-            before = needs(action, schedule.n_stages)
-            missing = next((b for b in before if b not in times), None)
-            if missing is not None:
-                waiting[missing].append(rank)
-                break
-            ready = [times[b][1] + (delay(b, action) if b.stage != action.stage else 0.0) for b in before]
-            start = max([free[rank], *ready])
-            times[action] = start, start + seconds(action)
-            free[rank] = start + seconds(action)
-            at[rank] += 1
-            todo.extend(waiting.pop(action, ()))
-    stuck = [(rank, missing) for missing, ranks in waiting.items() for rank in ranks]
-    return times, Deadlock([_wait(schedule, at, *w) for w in sorted(stuck)]) if stuck else None
+    ranks = [_blocking_calls(schedule, rank) if blocking else list(o) for rank, o in enumerate(schedule.orders)]
+    cards = [] if blocking else [_messages_from(schedule, rank) for rank in range(schedule.n_ranks)]
+
+    def duration(task):
+        if isinstance(task, Action):
+            return seconds(task)
+        latency, busy = message(task.consumer)
+        return latency + busy if blocking else busy
+
+    def before(task):
+        if isinstance(task, Message):
+            yield task.producer, 0.0
+            return
+        for producer in needs(schedule, task):
+            if schedule.rank_of(producer.stage) == schedule.rank_of(task.stage):
+                yield producer, 0.0
+            else:
+                yield Message(producer, task), 0.0 if blocking else message(task)[0]
+
+    times, at = play_queues([*ranks, *cards], duration, before)
+    actions = {task: when for task, when in times.items() if isinstance(task, Action)}
+    arrivals = {
+        task: when[1] + (0.0 if blocking else message(task.consumer)[0])
+        for task, when in times.items()
+        if isinstance(task, Message)
+    }
+    stuck = [rank for rank in range(schedule.n_ranks) if at[rank] < len(ranks[rank])]
+    if blocking:
+        waiting = [_stuck_in_call(schedule, rank, ranks[rank][at[rank]]) for rank in stuck]
+    else:
+        waiting = [_waiting_for(schedule, at, rank, times) for rank in stuck]
+    return Played(actions, arrivals, Deadlock(waiting) if stuck else None)
 
 
-def _wait(schedule: Schedule, at: list[int], rank: int, missing: Action) -> Waiting:
+def _blocking_calls(schedule: Schedule, rank: int) -> list[Action | Message]:
+    """What a rank does, call by call; a message is in the lists of sender and receiver, and needs both at once."""
+    calls = []
+    for action in schedule.orders[rank]:
+        received = (Message(producer, action) for producer in needs(schedule, action))
+        calls += [m for m in received if schedule.rank_of(m.producer.stage) != rank]
+        calls.append(action)
+        calls += _sent_after(schedule, rank, action)
+    return calls
+
+
+def _messages_from(schedule: Schedule, rank: int) -> list[Message]:
+    return [message for action in schedule.orders[rank] for message in _sent_after(schedule, rank, action)]
+
+
+def _sent_after(schedule: Schedule, rank: int, action: Action) -> list[Message]:
+    """The message with an action's result; none at the ends of the pipeline, or if it stays on the rank."""
+    consumer = schedule.consumer(action)
+    stays = consumer is None or schedule.rank_of(consumer.stage) == rank
+    return [] if stays else [Message(action, consumer)]
+
+
+def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting:
     """Say what a rank waits for, and where that stands."""
-    position, on = at[rank], schedule.rank_of(missing.stage)
+    position = at[rank]
     action = schedule.orders[rank][position]
-    where = schedule.place.get(missing)
+    missing = next(b for b in needs(schedule, action) if b not in times)
+    on, where = schedule.rank_of(missing.stage), schedule.place.get(missing)
     shown = schedule.short(missing)
     what = f"rank {rank} at position {position} ({schedule.short(action)}) waits for {shown}"
     if where is None:
@@ -107,70 +162,19 @@ def _wait(schedule: Schedule, at: list[int], rank: int, missing: Action) -> Wait
     return Waiting(rank, position, action, f"{what}, which is {owner} position {where}, behind {behind}", on)
 
 
-class _Step(NamedTuple):
-    """What a rank that knows only blocking calls does: receive, run, or send, for one of its actions."""
-
-    do: str
-    position: int
-    action: Action
-    other: Action | None = None
-    """The action at the other end of the message."""
-    peer: int = -1
-
-
-def play_blocking(schedule: Schedule) -> Deadlock | None:
-    """Run a schedule as plain blocking code would: receive, compute, send, and a send returns when it is received.
-
-    Returns
-    -------
-    deadlock : Deadlock or None
-    """
-    steps = [list(_steps(schedule, rank)) for rank in range(schedule.n_ranks)]
-    at, done = [0] * schedule.n_ranks, set()
-    todo = deque(range(schedule.n_ranks))
-    while todo:
-        rank = todo.popleft()
-        while at[rank] < len(steps[rank]):
-            step = steps[rank][at[rank]]
-            if step.do == "run":
-                before = needs(step.action, schedule.n_stages)
-                if any(schedule.rank_of(a.stage) == rank and a not in done for a in before):
-                    break  # such as backward before forward
-                done.add(step.action)
-            else:
-                other = steps[step.peer][at[step.peer]] if at[step.peer] < len(steps[step.peer]) else None
-                if other is None or other.do == step.do or (other.action, other.other) != (step.other, step.action):
-                    break
-                at[step.peer] += 1
-                todo.append(step.peer)
-            at[rank] += 1
-    stuck = [rank for rank in range(schedule.n_ranks) if at[rank] < len(steps[rank])]
-    return Deadlock([_stuck(schedule, rank, steps[rank][at[rank]]) for rank in stuck]) if stuck else None
-
-
-def _steps(schedule: Schedule, rank: int):
-    """Yield what a rank does, call by call."""
-    for position, action in enumerate(schedule.orders[rank]):
-        before = [b for b in needs(action, schedule.n_stages) if b.stage != action.stage]
-        towards = action.stage + (1 if action.kind == "F" else -1)
-        for b in before:
-            if schedule.rank_of(b.stage) != rank:
-                yield _Step("receive", position, action, b, schedule.rank_of(b.stage))
-        yield _Step("run", position, action)
-        if 0 <= towards < schedule.n_stages and schedule.rank_of(towards) != rank:
-            yield _Step("send", position, action, action._replace(stage=towards), schedule.rank_of(towards))
-
-
-def _stuck(schedule: Schedule, rank: int, step: _Step) -> Waiting:
+def _stuck_in_call(schedule: Schedule, rank: int, call: Action | Message) -> Waiting:
     """Say at which blocking call a rank stands."""
-    shown = schedule.short(step.action)
-    if step.do == "run":
-        what = f"rank {rank} at position {step.position} cannot run {shown}: what it needs comes later in its own order"
-        return Waiting(rank, step.position, step.action, what, rank)
-    verb, of = ("send", "to") if step.do == "send" else ("receive", "from")
-    data = "activations" if step.action.kind == "F" else "gradient"
+    sends = isinstance(call, Message) and schedule.rank_of(call.producer.stage) == rank
+    action = call if isinstance(call, Action) else call.producer if sends else call.consumer
+    position, shown = schedule.place[action], schedule.short(action)
+    if call is action:
+        what = f"rank {rank} at position {position} cannot run {shown}: what it needs comes later in its own order"
+        return Waiting(rank, position, action, what, rank)
+    peer = schedule.rank_of((call.consumer if sends else call.producer).stage)
+    verb, of = ("send", "to") if sends else ("receive", "from")
+    data = "activations" if action.kind == "F" else "gradient"
     what = (
-        f"rank {rank} at position {step.position} ({shown}) is stuck in the {verb} of micro-batch "
-        f"{step.action.microbatch}'s {data} {of} rank {step.peer}"
+        f"rank {rank} at position {position} ({shown}) is stuck in the {verb} of micro-batch "
+        f"{action.microbatch}'s {data} {of} rank {peer}"
     )
-    return Waiting(rank, step.position, step.action, what, step.peer)
+    return Waiting(rank, position, action, what, peer)

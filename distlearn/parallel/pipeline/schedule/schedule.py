@@ -1,19 +1,92 @@
-"""A whole schedule: every rank's actions, from whatever form it was written in."""
+"""What a pipeline schedule is made of, and how it is written: actions, `F0 F1 B0 B1`, a line of them for each rank."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from typing import NamedTuple
 
-from .action import Action, as_action, format, parse
-from .orders import SCHEDULES
+LANE = "stage"
+"""The lane of a trace on which spans are whole actions; the layers inside are on "compute"."""
+KINDS = ("F", "B")
 
-MAX_STAGES_PER_RANK = 128
-"""A generator that gives more actions than so many stages need does not end."""
+_TOKEN = re.compile(r"(?:(\d+))?([FB])(\d+)", re.IGNORECASE)
+_IDLE = re.compile(r"[.\-]+")
 
-_LABEL = re.compile(r"^(?:rank|stage)?\s*(\d+)\s*:", re.IGNORECASE)
+
+class Action(NamedTuple):
+    """One micro-batch's way through one stage, forward or backward.
+
+    Examples
+    --------
+    >>> Action("F", 3), str(Action("B", 0, stage=2))
+    (Action(kind='F', microbatch=3, stage=None), '2B0')
+    """
+
+    kind: str
+    """"F" for forward, "B" for backward."""
+    microbatch: int
+    """From 0."""
+    stage: int | None = None
+    """Which stage of the whole pipeline, from 0; None for a rank that has only one: the stage of its own number."""
+
+    def __str__(self) -> str:
+        return f"{'' if self.stage is None else self.stage}{self.kind}{self.microbatch}"
+
+
+def parse(text: str) -> list[Action]:
+    """Read one rank's schedule from its text: `F0 F1 B0 B1`, or `0F0 2F0 2B0 0B0` where a rank has several stages.
+
+    Parameters
+    ----------
+    text : str
+        Actions apart by spaces or commas: stage (optional), F or B, micro-batch, as PyTorch writes them. A word of dots
+        or dashes is idle time, for those who align columns, and is passed over.
+
+    Returns
+    -------
+    actions : list of Action
+
+    Raises
+    ------
+    ValueError
+        Naming the word that is no action, and its position (from 0).
+
+    References
+    ----------
+    PyTorch, `torch/distributed/pipelining/schedules.py`: `_Action.from_str`.
+
+    Examples
+    --------
+    >>> parse("F0 F1 .. B0")
+    [Action(kind='F', microbatch=0, stage=None), Action(kind='F', microbatch=1, stage=None), \
+Action(kind='B', microbatch=0, stage=None)]
+    >>> format(parse("1F0,1B0"))
+    '1F0 1B0'
+    """
+    actions = []
+    for i, word in enumerate(text.replace(",", " ").split()):
+        if _IDLE.fullmatch(word):
+            continue
+        match = _TOKEN.fullmatch(word)
+        if match is None:
+            raise ValueError(f"parse: word {i} is {word!r}, expected an action such as F0 or B12 (with a stage: 2F0)")
+        stage, kind, microbatch = match.groups()
+        actions.append(Action(kind.upper(), int(microbatch), None if stage is None else int(stage)))
+    return actions
+
+
+def format(actions: Iterable[Action]) -> str:
+    """Write one rank's schedule as text; `parse` reads it back.
+
+    Examples
+    --------
+    >>> format([Action("F", 0), Action("B", 0)])
+    'F0 B0'
+    """
+    return " ".join(map(str, actions))
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +140,18 @@ class Schedule:
         """Whether every rank has the one stage of its own number, so that texts need not name it."""
         return all(a.stage == rank for rank, order in enumerate(self.orders) for a in order)
 
+    def producer(self, action: Action) -> Action | None:
+        """The action on a neighbouring stage whose result another one consumes; None for the first F and B."""
+        return self._neighbour(action, -1 if action.kind == "F" else 1)
+
+    def consumer(self, action: Action) -> Action | None:
+        """The action on a neighbouring stage that consumes the result of another one; None for the last F and B."""
+        return self._neighbour(action, 1 if action.kind == "F" else -1)
+
+    def _neighbour(self, action: Action, step: int) -> Action | None:
+        stage = action.stage + step
+        return Action(action.kind, action.microbatch, stage) if 0 <= stage < self.n_stages else None
+
     def in_flight(self, rank: int) -> int:
         """Largest number of micro-batches (per stage) whose activations a rank holds at one time."""
         held = most = 0
@@ -79,6 +164,18 @@ class Schedule:
         """Return an action as a text shows it: without its stage where ranks have only one."""
         return action._replace(stage=None) if self.simple else action
 
+    def span_name(self, action: Action, alone: bool = True) -> str:
+        """Name of an action's span: "F[3]", or "F[3 of stage 2]" where the rank's number in the trace is not its stage.
+
+        Parameters
+        ----------
+        action : Action
+        alone : bool
+            The trace has no other ranks than the schedule.
+        """
+        where = "" if self.simple and alone else f" of stage {action.stage}"
+        return f"{action.kind}[{action.microbatch}{where}]"
+
     @property
     def text(self) -> str:
         """The schedule as text: a line for each rank; `make_schedule` reads it back."""
@@ -88,121 +185,3 @@ class Schedule:
         return self.text
 
     __repr__ = __str__  # what a notebook shows
-
-
-def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Schedule:
-    """Bring a schedule of any form into one: every rank's actions, each with its stage.
-
-    Parameters
-    ----------
-    schedule : str, callable, list or Schedule
-        A name ("gpipe", "1f1b", "interleaved", "pipedream"); a text with a line for each rank (`#` begins a comment,
-        "rank 0:" may stand in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
-        list or a text; a list of each rank's actions or texts.
-    n_ranks : int, optional
-        Needed for names and generators; else checked.
-    n_microbatches : int, optional
-        Needed for names and generators; else one more than the highest in the schedule.
-    **options
-        Go to the generator: `n_virtual=3`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it cannot be read; what can be read but not run, `check_schedule` finds.
-
-    Examples
-    --------
-    >>> make_schedule('''F0 F1 B0 B1
-    ...                  F0 B0 F1 B1''').n_ranks
-    2
-    >>> print(make_schedule("1f1b", 2, 3))
-    F0 F1 B0 F2 B1 B2
-    F0 B0 F1 B1 F2 B2
-    """
-    if isinstance(schedule, str) and schedule.strip() in SCHEDULES:
-        schedule = SCHEDULES[schedule.strip()]
-    if options and not callable(schedule):
-        raise TypeError(
-            f"make_schedule: {', '.join(options)} would go to a generator, but this schedule is written out"
-        )
-    if isinstance(schedule, Schedule):
-        return _checked(schedule, n_ranks, n_microbatches)
-    if callable(schedule):
-        orders = _generate(schedule, n_ranks, n_microbatches, options)
-    elif isinstance(schedule, str):
-        orders = _read(schedule)
-    elif hasattr(schedule, "__iter__") and not isinstance(schedule, (dict, bytes)):
-        orders = [_listed(order, rank) for rank, order in enumerate(schedule)]
-    else:
-        raise TypeError(f"make_schedule: {schedule!r} is no schedule, expected a name, a text, a generator or a list")
-    orders = tuple(
-        tuple(_located(as_action(x, f"rank {rank}, position {i}"), rank) for i, x in enumerate(order))
-        for rank, order in enumerate(orders)
-    )
-    highest = max((a.microbatch for order in orders for a in order), default=-1)
-    made = Schedule(orders, highest + 1 if n_microbatches is None else n_microbatches)
-    return _checked(made, n_ranks, n_microbatches)
-
-
-def _listed(order, rank: int, limit: int | None = None) -> list:
-    """One rank's actions, given as a text or as anything that can be gone through; no more of them than `limit`."""
-    if isinstance(order, str):
-        return parse(order)
-    if not hasattr(order, "__iter__"):
-        raise TypeError(f"rank {rank}: {order!r} is no list of actions, expected such as ['F0', 'B0']")
-    return list(islice(order, limit))
-
-
-def _located(action: Action, rank: int) -> Action:
-    """An action that names its stage."""
-    return action if action.stage is not None else action._replace(stage=rank)
-
-
-def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
-    """Raise unless the schedule is for so many ranks and micro-batches."""
-    for what, want, got in (("ranks", n_ranks, made.n_ranks), ("micro-batches", n_microbatches, made.n_microbatches)):
-        if want is not None and want != got:
-            raise ValueError(f"the schedule's number of {what} is {got}, expected {want}")
-    if not made.orders:
-        raise ValueError("the schedule is empty, expected the actions of at least one rank")
-    return made
-
-
-def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
-    """Ask a generator function for every rank's actions; it may not go on for ever."""
-    if n_ranks is None or n_microbatches is None:
-        raise ValueError("make_schedule: a generator needs to know n_ranks and n_microbatches")
-    for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
-        if not hasattr(n, "__index__") or n < 1:
-            raise ValueError(f"make_schedule: {what} is {n!r}, expected a whole number, 1 or more")
-    limit = 2 * MAX_STAGES_PER_RANK * n_microbatches
-    given = (function(rank, n_ranks, n_microbatches, **options) for rank in range(n_ranks))
-    orders = [_listed(order, rank, limit + 1) for rank, order in enumerate(given)]
-    for rank, order in enumerate(orders):
-        if len(order) > limit:
-            raise ValueError(f"rank {rank}: the generator gave more than {limit} actions, does it end?")
-    return orders
-
-
-def _read(text: str) -> list[list[Action]]:
-    """Read a text, a line for each rank."""
-    orders = []
-    for line in text.splitlines():
-        line = line.partition("#")[0].strip()
-        if label := _LABEL.match(line):
-            if int(label[1]) != len(orders):
-                raise ValueError(
-                    f"line of rank {len(orders)}: it says {label[0]!r}, expected the ranks in order from 0"
-                )
-            line = line[label.end() :]
-        elif not line:
-            continue
-        try:
-            orders.append(parse(line))
-        except ValueError as error:
-            names = ", ".join(SCHEDULES)
-            raise ValueError(f"line of rank {len(orders)}: {error}; schedules with a name: {names}") from None
-    if not orders:
-        raise ValueError(f"no actions in {text!r}, expected a line for each rank, or one of {', '.join(SCHEDULES)}")
-    return orders

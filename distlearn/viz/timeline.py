@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ..tables import format_time
 from .bars import Bars, select
 from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled
-from .units import format_time, time_axis
+from .units import time_axis
 
 FAMILY_COLORS = {
     "forward": SKY,

@@ -11,8 +11,8 @@ from matplotlib.quiver import Quiver
 import distlearn as dl
 from distlearn import viz
 from distlearn.trace import Message, Span, Trace
-from distlearn.viz.gantt import FAMILY_COLORS
 from distlearn.viz.look import TRACK
+from distlearn.viz.timeline import FAMILY_COLORS
 
 
 def boxes(ax, gid):

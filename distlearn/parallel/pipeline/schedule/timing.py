@@ -1,15 +1,18 @@
-"""How long a schedule takes, and how much of that its ranks wait: the bubble."""
+"""How long a schedule takes, simulated or in the trace of a run, and how much of that its ranks wait: the bubble."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....trace import Message, Span, Trace
 from .check import check_schedule
-from .play import Deadlock, needs, play
-from .schedule import Schedule
-from .traces import LANE, span_name
+from .play import Deadlock, play
+from .schedule import LANE, Action, Schedule
+
+_NAME = re.compile(r"([FB])\[(\d+)(?: of stage (\d+))?\]")
 
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
@@ -144,22 +147,17 @@ def simulate(
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 
-    def delay(before, after):
-        return transfer if made.rank_of(before.stage) != made.rank_of(after.stage) else 0.0
-
-    times, deadlock = play(made, lambda action: costs[action.kind][action.stage], delay)
-    spans, messages = [], []
-    for rank, order in enumerate(made.orders):
-        for action in (a for a in order if a in times):
-            spans.append(Span(rank, LANE, span_name(made, action), *times[action]))
-            for b in needs(action, made.n_stages):
-                source, sent = made.rank_of(b.stage), times[b][1]
-                if source != rank:
-                    messages.append(Message(source, rank, 0, sent, sent + transfer))
+    played = play(made, lambda a: costs[a.kind][a.stage], lambda consumer: (transfer, 0.0))
+    times, rank_of = played.times, made.rank_of
+    spans = [Span(rank_of(a.stage), LANE, made.span_name(a), *times[a]) for a in times]
+    messages = [
+        Message(rank_of(m.producer.stage), rank_of(m.consumer.stage), 0, times[m.producer][1], arrival)
+        for m, arrival in played.arrivals.items()
+    ]
     busy = [sum(costs[a.kind][a.stage] for a in order if a in times) for order in made.orders]
     spans.sort(key=lambda s: (s.end, s.rank))
     makespan = max((s.end for s in spans), default=0.0)
-    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, deadlock)
+    return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, played.deadlock)
 
 
 def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
@@ -175,3 +173,50 @@ def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
             f"{schedule.n_stages} stages"
         )
     return costs
+
+
+class TimedAction(NamedTuple):
+    """An action of a pipeline with its times [s]."""
+
+    rank: int
+    action: Action
+    start: float
+    end: float
+
+
+def actions_of(trace: Trace) -> list[TimedAction]:
+    """Find the actions of a pipeline in the trace of a run, simulated or real.
+
+    Parameters
+    ----------
+    trace : Trace
+
+    Returns
+    -------
+    actions : list of TimedAction
+        Each with its stage, in the order in which they ended.
+    """
+    found = []
+    for s in trace.select(lane=LANE):
+        match = _NAME.fullmatch(s.name)
+        if match:
+            kind, i, stage = match.groups()
+            action = Action(kind, int(i), s.rank if stage is None else int(stage))
+            found.append(TimedAction(s.rank, action, s.start, s.end))
+    return found
+
+
+def measured_bubble(trace: Trace) -> float:
+    """Share of the ranks' time, from the first start of an action to the last end, in which they run none.
+
+    Parameters
+    ----------
+    trace : Trace
+        Of a run with a pipeline, simulated or real; take the `window` of one step.
+    """
+    actions = actions_of(trace)
+    if not actions:
+        raise ValueError(f"measured_bubble: there is no action of a pipeline in {trace!r}")
+    length = max(a.end for a in actions) - min(a.start for a in actions)
+    ranks = {a.rank for a in actions}
+    return 1 - sum(a.end - a.start for a in actions) / (length * len(ranks)) if length else 0.0

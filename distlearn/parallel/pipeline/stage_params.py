@@ -1,4 +1,4 @@
-"""Who holds which parameter of a model that is cut into stages, and what ties between stages take."""
+"""Which ranks hold which parameter of a model that is cut into stages, and the sums for those that stages share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...nn.container import check_unique_names
 from ..strategy import require_scope
 
 
-class Entry(NamedTuple):
+class StageParam(NamedTuple):
     """One parameter of the serial model."""
 
     name: str
@@ -21,8 +21,8 @@ class Entry(NamedTuple):
     """That hold it: more than one if layers on different ranks share it."""
 
 
-class Owners:
-    """The serial model's parameters, and who holds them.
+class StageParams:
+    """The serial model's parameters, and the ranks that hold them.
 
     Parameters
     ----------
@@ -49,25 +49,25 @@ class Owners:
             for p in stage.params:
                 users[id(p)].append(s)
         holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
-        self.entries = [Entry(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
+        self.entries = [StageParam(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
         self.params = [p for p in model.params if comm.rank in holders[id(p)]]
         self.tied = [p for p in self.params if len(users[id(p)]) > 1]
         self._name_of = {p.name: p for p in self.params}
         self.shared = {}  # ranks -> (their communicator, the parameters that they share)
         for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
-            among = comm.split(0 if comm.rank in group else None)  # every rank must call
-            if among is not None:
-                self.shared[group] = among, [p for p in self.tied if holders[id(p)] == group]
-        for among, params in self.shared.values():
+            sharing = comm.split(0 if comm.rank in group else None)  # every rank must call
+            if sharing is not None:
+                self.shared[group] = sharing, [p for p in self.tied if holders[id(p)] == group]
+        for sharing, params in self.shared.values():
             for p in params:
-                among.broadcast(p.data)
+                sharing.broadcast(p.data)
 
     def sum_tied(self) -> None:
         """Add up the gradients of parameters that several ranks share: one all-reduce each, among those ranks."""
-        for among, params in self.shared.values():
+        for sharing, params in self.shared.values():
             for p in params:
                 if not p.frozen:
-                    among.all_reduce(p.grad)
+                    sharing.all_reduce(p.grad)
 
     def counted(self, params):
         """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""

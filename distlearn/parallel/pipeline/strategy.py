@@ -1,0 +1,401 @@
+r"""Pipeline parallelism: every rank holds some consecutive layers, and micro-batches flow through the ranks.
+
+    batch --> micro-batches --> stage 0 --activations--> stage 1 --activations--> ... --> loss
+                                stage 0 <---gradients--- stage 1 <---gradients--- ... <--
+
+A single batch would keep one rank busy at a time. Cut into micro-batches, it keeps all of them busy but for the bubble
+at both ends; the schedule says in which order a rank runs them (`distlearn.parallel.pipeline.schedule`). `StagedModel`
+runs a schedule; `Pipeline` and `PipeDream` (`pipedream.py`) are the two ways to update the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import zip_longest
+
+import numpy as np
+
+from ...backend import get_xp
+from ...data import shard
+from ...nn import fuse, unfuse
+from ...nn.fused import is_fused
+from ...nn.layer import Layer, nbytes
+from ..checkpoint.state import named_arrays
+from ..strategy import adopt, summed_norm
+from ..tensor import DealtState, Place
+from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
+from .stage_comm import StageComm, agree_on_boundaries
+from .stage_params import StageParams, sub_optimizer
+from .stages import as_stages, cut
+
+MICROBATCHES_PER_RANK = 4
+"""By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
+
+
+def _checked(schedule, n_ranks: int, n_microbatches) -> Schedule:
+    """Return a schedule that is right; what cannot change is checked once, not by every simulated rank."""
+    fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
+    return (_check_once if fixed else _check)(schedule, n_ranks, n_microbatches)
+
+
+def _check(schedule, n_ranks, n_microbatches):
+    return check_schedule(schedule, n_ranks, n_microbatches).require()
+
+
+_check_once = lru_cache(maxsize=16)(_check)
+
+
+class StagedModel(DealtState):
+    """Some stages of a model on each rank, and micro-batches that go through them.
+
+    `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
+    """
+
+    rank, size = 0, 1  # of the data: every rank sees the whole batch
+    alone = True  # no other ranks than the pipeline's; else their numbers are not those of stages, and spans say these
+
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        optimizer,
+        *,
+        schedule,
+        n_microbatches=None,
+        stages=None,
+        shape=None,
+        track_memory=False,
+    ):
+        adopt(self, model, loss, optimizer)
+        self.comm, self.loss, self.clock = comm, loss, comm.clock
+        if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
+            n_microbatches = MICROBATCHES_PER_RANK * comm.size
+        self.schedule = _checked(schedule, comm.size, n_microbatches)
+        self.n_microbatches = self.schedule.n_microbatches
+        model, fused = unfuse(model), is_fused(model)
+        self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
+        pieces = [cut(model, part) for part in self.slices]
+        if fused:  # within each stage, so that any two layers may be on different ranks
+            pieces = [fuse(piece) for piece in pieces]
+        self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
+        self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
+        self._stage_params = StageParams(comm, model, pieces, self._rank_of)
+        self.params = self._stage_params.params
+        self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
+        self._boundaries, self._boundaries_for = [], None
+        self._cut_for = None
+        self._track = track_memory
+        self.peak_in_flight = self.peak_bytes = 0
+
+    # -- a batch and its micro-batches ---------------------------------------------------------------------------------
+    def _cut_batch(self, x) -> None:
+        """Cut a batch into micro-batches: pieces that differ by a sample at most, and may be empty."""
+        if self._cut_for == (x.shape, x.dtype):  # like the batch before
+            return
+        self._parts = [shard(len(x), i, self.n_microbatches, allow_empty=True) for i in range(self.n_microbatches)]
+        self._actions = [a for a in self.schedule.orders[self.comm.rank] if self._rows(a)]
+        self._last_backward = {a.stage: a for a in self._actions if a.kind == "B"}
+        self._xp = get_xp(x)
+        if self._boundaries_for != (x.shape[1:], x.dtype):
+            self._boundaries = agree_on_boundaries(self.comm, self.stages, self._rank_of, x)
+            self._boundaries_for = x.shape[1:], x.dtype
+        self._cut_for = x.shape, x.dtype
+
+    def _rows(self, action: Action) -> int:
+        """Samples of an action's micro-batch."""
+        part = self._parts[action.microbatch]
+        return part.stop - part.start
+
+    def _shape_of(self, action: Action):
+        """Shape and dtype of what an action consumes."""
+        tail, dtype = self._boundaries[action.stage + (action.kind == "B")]
+        return (self._rows(action), *tail), dtype
+
+    # -- a step --------------------------------------------------------------------------------------------------------
+    def _run(self, batch, on_grad=None) -> None:
+        """Run this rank's actions in order; the receive of the next one is posted before an action computes.
+
+        `on_grad(param)` is called during the last backward of the parameter's stage.
+        """
+        self._cut_batch(batch.x)
+        self._batch, self._loss = batch, 0.0
+        self._stage_comm = stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
+        self._saved: dict[tuple[int, int], object] = {}  # (stage, micro-batch) -> what backward needs
+        self.peak_in_flight = self.peak_bytes = 0
+        for action, following in zip_longest(self._actions, self._actions[1:]):
+            if action.kind == "F" and action.stage == 0:
+                x = batch.x[self._parts[action.microbatch]]
+            else:
+                x = stage_comm.recv(action)
+            if following is not None:
+                stage_comm.post_recv(following)
+            with self.clock.span(self.schedule.span_name(action, self.alone), lane=LANE):
+                if action.kind == "F":
+                    self._forward(action, x)
+                else:
+                    self._backward(action, x, on_grad if self._last_backward[action.stage] == action else None)
+        stage_comm.finish()
+
+    def _forward(self, action: Action, x) -> None:
+        """Run a stage forward, and the loss behind the last one."""
+        y, saved = self.stages[action.stage].forward(x, clock=self.clock)
+        self._saved[action.stage, action.microbatch] = saved
+        self.peak_in_flight = max(self.peak_in_flight, len(self._saved))
+        if self._track:
+            self.peak_bytes = max(self.peak_bytes, nbytes(list(self._saved.values())))
+        if action.stage + 1 < self.schedule.n_stages:
+            self._send(action, y)
+        else:
+            loss, dy = self._loss_of(action, y, self._batch.y[self._parts[action.microbatch]])
+            self._loss += loss
+            self._stage_comm.keep(action._replace(kind="B"), dy)
+
+    def _loss_of(self, action: Action, y, labels):
+        """Return a micro-batch's part of the batch's loss, and the gradient of what is to become small."""
+        raise NotImplementedError
+
+    def _backward(self, action: Action, dy, on_grad) -> None:
+        """Run a stage backward."""
+        saved = self._saved.pop((action.stage, action.microbatch))
+        dx = self.stages[action.stage].backward(dy, saved, on_grad=on_grad, clock=self.clock)
+        if action.stage:
+            self._send(action, dx)
+
+    def _send(self, action: Action, x) -> None:
+        """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
+        if x is None:
+            raise ValueError(
+                f"rank {self.comm.rank}: stage {action.stage}: its first layer gives no gradient of its input "
+                f"({self.stages[action.stage].layers[0]!r}); put the layers before it on the same stage"
+            )
+        consumer = self.schedule.consumer(action)
+        expected = self._shape_of(consumer)
+        if (tuple(x.shape), x.dtype) != expected:
+            raise ValueError(
+                f"rank {self.comm.rank}: stage {action.stage}, {action}: gave {x.dtype} of shape {tuple(x.shape)}, "
+                f"expected {expected[1]} of shape {expected[0]}"
+            )
+        self._stage_comm.send(consumer, x)
+
+    def _total_loss(self) -> float:
+        """Return the loss, which the last stage knows, on every rank."""
+        loss = self._xp.array([self._loss], dtype=np.float64)
+        return float(self.comm.broadcast(loss, self._rank_of[-1])[0])
+
+    # -- the rest of a strategy ----------------------------------------------------------------------------------------
+    def predict(self, x):
+        """Return the model's output for `x`, on every rank: micro-batches go through the stages one after another."""
+        self._cut_batch(x)
+        stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp, lambda a: (a.stage, a.microbatch))
+        tail, dtype = self._boundaries[-1]
+        output = self._xp.empty((len(x), *tail), dtype)
+        for s, stage in self.stages.items():
+            stage = stage.eval()
+            for action in (Action("F", i, s) for i in range(self.n_microbatches)):
+                if not self._rows(action):
+                    continue
+                part = self._parts[action.microbatch]
+                y = stage.forward(x[part] if s == 0 else stage_comm.recv(action))[0]
+                if s + 1 < len(self._rank_of):
+                    stage_comm.send(self.schedule.consumer(action), y)
+                else:
+                    output[part] = y
+        stage_comm.finish()
+        return self.comm.broadcast(output, self._rank_of[-1])
+
+    def counted(self, params) -> list:
+        """Return those of `params` that this rank counts in a sum over ranks: one that stages share counts once."""
+        return self._stage_params.counted(params)
+
+    def ranks_with(self, param) -> tuple[int, ...]:
+        """Return the ranks that hold a parameter: several if their stages share it."""
+        return next((entry.ranks for entry in self._stage_params.entries if entry.name == param.name), ())
+
+    def total(self, values):
+        """Return `values`: every rank has seen all of the data."""
+        return values
+
+    def gather_params(self):
+        """Collect the parameters of all stages on rank 0: a message for each that is not there."""
+        return self._stage_params.gather()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def own_state(self) -> dict:
+        """Return parameters and optimizer's memory of this rank's stages, by name."""
+        return named_arrays(self.params, self.optimizer)
+
+    def _places(self, live) -> dict[str, Place]:
+        """Every rank has its parameters as a whole; of one that several ranks share, the values are equal."""
+        return dict.fromkeys(live, Place())
+
+    @property
+    def names(self) -> list[str]:
+        """Of the serial model's parameters."""
+        return [entry.name for entry in self._stage_params.entries]
+
+    @property
+    def model(self) -> Layer:
+        """What this rank holds, for looking at: its stages, one after another."""
+        return _Stages(list(self.stages.values()))
+
+
+class Pipeline(StagedModel):
+    r"""Synchronous pipeline parallelism: equal to serial training, whatever the schedule.
+
+    The loss of every micro-batch divides by the size of the *global* batch n, so the sum of the micro-batches'
+    gradients is the serial gradient, however unequal they are:
+    :math:`g = \sum_i \frac1n \sum_{j \in B_i} \nabla \ell_j`. All of them see the same weights, as the update comes
+    after the last one (the flush).
+
+    Parameters
+    ----------
+    comm : Communicator
+    model : Sequential
+        The whole model, the same on every rank. A rank keeps its own stages of it and no reference to the others.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
+    optimizer : Optimizer
+        Of the whole model; a rank takes over what belongs to its stages.
+    schedule : str, callable, list or Schedule
+        "gpipe", "1f1b", "interleaved", a generator function or a text of your own: all that `make_schedule` takes. It
+        is checked first.
+    n_microbatches : int, optional
+        Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
+        (pieces differ by one sample at most), nor even have so many samples (some pieces are then empty).
+    stages : list of slice or list of float, optional
+        The layers of each stage; or the cost of each layer, to be balanced, such as measured seconds
+        (`[t.seconds for t in profile(model, x).layers]`). By default, operations are balanced.
+    shape : tuple of int, optional
+        Of a batch of inputs. Without it, stages are balanced by their numbers of parameters.
+    track_memory : bool
+        Measure the bytes of activations in flight, which takes a little time.
+
+    Attributes
+    ----------
+    stages : dict of int to Sequential
+        This rank's.
+    slices : list of slice
+        The layers of all stages.
+    params : list of Param
+        This rank's, under their serial names.
+    peak_in_flight, peak_bytes : int
+        Of the last step: the most micro-batches (counted once for each stage) whose activations were held at one time,
+        and their bytes (0 unless tracked).
+
+    Notes
+    -----
+    Per step every rank sends, for each of its stages and micro-batches, the activations at its upper end and the
+    gradients at its lower end to the neighbours, m messages each; in bytes, twice the activations at the cuts for the
+    whole batch. One broadcast of the loss. A parameter that stages on different ranks share takes an all-reduce of its
+    gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
+    are those of m micro-batches with GPipe, at most p - stage with 1F1B.
+
+    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever deals out data), uses its inputs on the first
+    stage and its labels on the last.
+
+    What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
+    and moves its running ones once for each, so training equals serial training with gradients accumulated over the
+    same micro-batches, not over the whole batch. `Dropout` drops what it drops in serial training if every such layer
+    has a generator of its own and micro-batches go forward in order. Wrap layers in `Recompute` to keep nothing but
+    their inputs, as GPipe does.
+
+    References
+    ----------
+    Huang et al. (2019), GPipe. Narayanan et al. (2021), Megatron-LM, section 2.2.
+    """
+
+    def __init__(
+        self,
+        comm,
+        model,
+        loss,
+        optimizer,
+        *,
+        schedule="1f1b",
+        n_microbatches: int | None = None,
+        stages=None,
+        shape=None,
+        track_memory: bool = False,
+    ):
+        if isinstance(schedule, str) and schedule == "pipedream":
+            raise ValueError("Pipeline: schedule 'pipedream' updates after every micro-batch; use PipeDream(...)")
+        options = {"n_microbatches": n_microbatches, "stages": stages, "shape": shape, "track_memory": track_memory}
+        super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
+        self._like = model.params[0].data if model.params else np.zeros(0)
+        self.optimizer.norm = self._norm
+
+    def step(self, batch) -> float:
+        """Train on a batch; return its loss, on every rank."""
+        loss = self.accumulate(batch)
+        self.update()
+        return loss
+
+    def accumulate(self, batch, on_grad: Callable | None = None) -> float:
+        """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient.
+
+        Parameters
+        ----------
+        batch : Batch
+            `x`, `y`, and n, the size of the global batch; the same on every rank of the pipeline.
+        on_grad : callable, optional
+            `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete: during
+            the last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the
+            pipeline starts to communicate there.
+
+        Returns
+        -------
+        loss : float
+            Of this batch, divided by n; on every rank.
+        """
+        for p in self.params:  # not only the optimizer's: what stages share is summed
+            p.zero_grad()
+        if on_grad is None:
+            self._run(batch)
+            if self._stage_params.tied:
+                self._stage_params.sum_tied()
+        else:
+            self._run_and_report(batch, on_grad)
+        return self._total_loss()
+
+    def _run_and_report(self, batch, on_grad) -> None:
+        """Run all micro-batches; call `on_grad` once for each parameter, when its gradient is complete."""
+        tied = self._stage_params.tied
+        incomplete = {id(p) for p in self.params} - {id(p) for p in tied}
+
+        def report(p):
+            if id(p) in incomplete:
+                incomplete.remove(id(p))
+                on_grad(p)
+
+        self._run(batch, report)
+        self._stage_params.sum_tied()
+        for p in reversed(self.params):  # without a sample no backward ran: same order as on replicas that had some
+            report(p)
+        for p in reversed(tied):
+            on_grad(p)
+
+    def _loss_of(self, action, y, labels):
+        return self.loss(y, labels, self._batch.n)
+
+    def update(self) -> None:
+        """Apply the gradients to this rank's parameters."""
+        flops, moved = self.optimizer.cost()
+        with self.clock.span("update", flops=flops, nbytes=moved):
+            self.optimizer.step()
+
+    def _norm(self, params) -> float:
+        """Return the length of the whole model's gradient: a parameter that stages share counts once."""
+        return summed_norm(self.counted(params), [self.comm], self._like)
+
+
+class _Stages(Layer):
+    """Stages as one layer, so that one can `walk` through all of them."""
+
+    def __init__(self, stages):
+        self._stages = stages
+
+    @property
+    def children(self):
+        return self._stages

@@ -1,0 +1,86 @@
+"""Play tasks in virtual time: every queue runs its tasks in order, each as soon as what it needs has ended.
+
+A queue is whatever does one thing at a time: a rank that computes, a network card that sends, the collectives of a
+communicator. The order in each queue is given beforehand, so nothing is decided while it plays, and a list of tasks is
+all it takes. Pipeline schedules are checked, timed, drawn and planned with it (`pipeline.schedule.play`), and so is the
+overlap of gradient buckets with backward (`planning.buckets`).
+
+Two other simulations remain, which answer questions that fixed orders cannot. `SimWorld` runs the strategies' own code.
+Under a parameter server's policy, the arrivals themselves decide which step begins when (`param_server.simulation`);
+a test holds the start and end times of BSP and SSP, where the order is known, against this function.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+
+class Played(NamedTuple):
+    """When each task ran, and where the queues stopped."""
+
+    times: dict[Hashable, tuple[float, float]]
+    """Start and end of every task that ran [s]."""
+    stopped: list[int]
+    """By queue: position of the first task that never ran; the queue's length if all of them did."""
+
+
+def play_queues(
+    queues: Sequence[Sequence[Hashable]],
+    seconds: Callable[[Hashable], float],
+    needs: Callable[[Hashable], Iterable[tuple[Hashable, float]]] = lambda task: (),
+) -> Played:
+    """Run the tasks of all queues, each as soon as its queues are free and what it needs has ended.
+
+    Parameters
+    ----------
+    queues : sequence of sequence of task
+        A task is anything hashable, at most once in a queue. One that is in several queues occupies all of them at
+        once, such as a message that blocks its sender until it is received.
+    seconds : callable
+        How long a task takes.
+    needs : callable
+        `needs(task)` yields (task before, delay): the earliest start is so many seconds after the end of the other.
+
+    Returns
+    -------
+    played : Played
+
+    Examples
+    --------
+    >>> play_queues([["a", "b"], ["c"]], lambda task: 1.0, lambda task: [("a", 0.5)] if task == "c" else []).times
+    {'a': (0.0, 1.0), 'b': (1.0, 2.0), 'c': (1.5, 2.5)}
+    """
+    queues_of = defaultdict(list)
+    for i, queue in enumerate(queues):
+        for task in queue:
+            queues_of[task].append(i)
+    times: dict[Hashable, tuple[float, float]] = {}
+    at, free = [0] * len(queues), [0.0] * len(queues)
+    waiting = defaultdict(list)  # task that has not ended -> queues whose next task needs it
+    ready = deque(range(len(queues)))
+    while ready:
+        i = ready.popleft()
+        while at[i] < len(queues[i]):
+            task = queues[i][at[i]]
+            mine = queues_of[task]
+            if len(mine) > 1 and any(queues[j][at[j] : at[j] + 1] != [task] for j in mine):
+                break  # whichever of its queues comes to it last runs it
+            start = max([free[j] for j in mine])
+            missing = None
+            for before, delay in needs(task):
+                if before not in times:
+                    missing = before
+                    break
+                start = max(start, times[before][1] + delay)
+            if missing is not None:
+                waiting[missing].append(i)
+                break
+            times[task] = start, start + seconds(task)
+            for j in mine:
+                free[j] = times[task][1]
+                at[j] += 1
+            ready.extend(j for j in mine if j != i)
+            ready.extend(waiting.pop(task, ()))
+    return Played(times, at)

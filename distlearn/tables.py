@@ -1,0 +1,195 @@
+"""Results as text: numbers with their units, and tables that read well in a terminal and in a notebook.
+
+Own code and not rich, which the command line prints with: a notebook gets a real HTML table, and `import distlearn.nn`
+stays light.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Mapping
+from numbers import Number
+
+import numpy as np
+
+
+def quantity(value: float, unit: str = "", base: int = 1000) -> str:
+    """Return a number to three digits with a prefix: 61000000 as "61 M", with base 1024 as "58.1 Mi".
+
+    Examples
+    --------
+    >>> quantity(7.5e9, "B"), quantity(64 << 10, "B", 1024), quantity(12)
+    ('7.5 GB', '64 KiB', '12')
+    """
+    prefixes = ["", "k", "M", "G", "T", "P"]
+    step, size = 0, float(value)
+    while abs(size) >= 999.5 and step < len(prefixes) - 1:
+        size, step = size / base, step + 1
+    prefix = prefixes[step].upper() + "i" if base == 1024 and step else prefixes[step]
+    return f"{size:.3g} {prefix}{unit}".rstrip()
+
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit in which a time is written, as (seconds in it, name).
+
+    Examples
+    --------
+    >>> time_unit(0.02), time_unit(90)
+    ((0.001, 'ms'), (1.0, 's'))
+    """
+    return next(((unit, name) for unit, name in _TIMES if abs(seconds) >= unit), _TIMES[0 if seconds == 0 else -1])
+
+
+def format_time(seconds: float) -> str:
+    """Return a time to three digits in s, ms, µs or ns.
+
+    Examples
+    --------
+    >>> format_time(0.0123456)
+    '12.3 ms'
+    """
+    unit, name = time_unit(seconds)
+    return f"{seconds / unit:.3g} {name}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a long time to two digits, in seconds, minutes, hours or days.
+
+    Examples
+    --------
+    >>> format_duration(30), format_duration(1700), format_duration(5 * 3600), format_duration(3 * 86400)
+    ('30 s', '28 min', '5 h', '3 days')
+    """
+    units = (
+        (2 * 86400, 86400, "days"),
+        (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
+        (60, 60, "min"),
+        (0, 1, "s"),
+    )
+    unit, name = next((u, n) for least, u, n in units if seconds >= least)
+    return f"{float(f'{seconds / unit:.2g}'):g} {name}"
+
+
+def format_number(value: float) -> str:
+    """Return a number to four digits, without an exponent where it is of a common size.
+
+    Examples
+    --------
+    >>> format_number(1 / 3), format_number(2e7), format_number(3.14159e12)
+    ('0.3333', '20,000,000', '3.142e+12')
+    """
+    if value == 0 or 1e-4 <= abs(value) < 1e4:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3e}"
+
+
+class Table:
+    """Rows of text below a header.
+
+    Parameters
+    ----------
+    header : list of str
+    rows : list of list of str
+    title : str
+    right : list of bool, optional
+        Which columns are aligned to the right; by default all but the first.
+    """
+
+    def __init__(self, header, rows, title: str = "", right=None):
+        self.header, self.rows, self.title = list(header), [list(row) for row in rows], title
+        self.right = [i > 0 for i in range(len(self.header))] if right is None else list(right)
+
+    def __str__(self):
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
+        text = [
+            "  ".join(
+                cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, self.right, strict=True)
+            )
+            for line in lines
+        ]
+        head, *body = (line.rstrip() for line in text)
+        return "\n".join([*([self.title] if self.title else []), head, "─" * len(text[0]), *body])
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        sides = ["right" if r else "left" for r in self.right]
+
+        def row(cells, tag):
+            made = (
+                f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+                for cell, side in zip(cells, sides, strict=True)
+            )
+            return f"<tr>{''.join(made)}</tr>"
+
+        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        body = "".join(row(cells, "td") for cells in self.rows)
+        return f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+class Tabular:
+    """Base of results that `print` and a notebook show as their `table()`."""
+
+    def __repr__(self):
+        return str(self.table())
+
+    def _repr_html_(self):
+        return self.table()._repr_html_()
+
+
+def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
+    """Make a table of records; a notebook shows it as HTML, `print` as text.
+
+    Parameters
+    ----------
+    rows : list of dict
+        A column for every key, in the order in which keys first appear. Numbers are aligned to the right, with four
+        digits; what is missing, None or NaN is a dash.
+    title : str
+
+    Returns
+    -------
+    table : Table
+
+    Raises
+    ------
+    ValueError
+        If there are no rows.
+
+    Examples
+    --------
+    >>> print(table([{"ranks": 1, "time [s]": 2.0}, {"ranks": 2, "time [s]": 1.23456}]))
+    ranks  time [s]
+    ───────────────
+        1         2
+        2     1.235
+    """
+    rows = [dict(row) for row in rows]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    if not columns:
+        raise ValueError("table: there are no rows, or only empty ones")
+    right = [all(row.get(key) is None or _is_number(row[key]) for row in rows) for key in columns]
+    return Table(
+        [str(key) for key in columns], [[_cell(row.get(key)) for key in columns] for row in rows], title, right
+    )
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, Number) and not isinstance(value, (bool, np.bool_))
+
+
+def _cell(value) -> str:
+    if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
+        return "–"
+    if isinstance(value, (bool, np.bool_)):
+        return "✓ yes" if value else "✗ no"
+    if isinstance(value, (float, np.floating)):
+        return format_number(float(value))
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    return str(value)

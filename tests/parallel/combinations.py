@@ -1,0 +1,327 @@
+"""Random combinations of model, optimizer, strategy and world: trained in parallel and serially, for comparison.
+
+Every choice is made by `pick(options)`, so hypothesis can choose and shrink, and ranks of a real world can choose alike
+from a seed. Run by itself under mpiexec, this module compares some of them there.
+"""
+
+import random
+import sys
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from distlearn.data import Batch
+from distlearn.nn import (
+    GRU,
+    RNN,
+    AvgPool,
+    Conv2d,
+    Flatten,
+    GlobalAvgPool,
+    LayerNorm,
+    Linear,
+    LocalResponseNorm,
+    MaxPool,
+    Parallel,
+    Recompute,
+    ReLU,
+    Reshape,
+    Residual,
+    Sequential,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Tanh,
+)
+from distlearn.optim import RULES, Constant, Cosine, Optimizer, StepDecay, WarmUp
+from distlearn.parallel import (
+    DataParallel,
+    ElasticDataParallel,
+    Hybrid,
+    LocalSGD,
+    NaiveDataParallel,
+    OneWeirdTrick,
+    PipeDream,
+    Pipeline,
+    Serial,
+    TensorParallel,
+    ZeRO,
+)
+from distlearn.sim import SimWorld
+
+STEPS, CLASSES = 3, 3
+
+
+class Signs(Optimizer):
+    """Adds the sign of a gradient to it: a subclass that works element by element."""
+
+    scope = "element"
+
+    def step(self):
+        for p in self.params:
+            p.grad += np.sign(np.round(p.grad, 6)) * p.grad.dtype.type(0.01)  # rounded: a sum of zeros is no sign
+        super().step()
+
+
+class Total(Optimizer):
+    """Divides by the largest gradient of all: a subclass that must see the whole model."""
+
+    def step(self):
+        largest = max((float(abs(p.grad).max(initial=0.0)) for p in self.params), default=0.0)
+        for p in self.params:
+            p.grad /= p.grad.dtype.type(1 + largest)
+        super().step()
+
+
+@dataclass
+class Combination:
+    """What one comparison is about; printed where it fails."""
+
+    kind: str
+    layers: list
+    tied: bool
+    frozen: list
+    dtype: str
+    rule: str
+    options: dict
+    lr: object
+    clip_norm: float | None
+    optimizer: str
+    strategy: str
+    size: int
+    parallel: dict
+    batches: list
+    seed: int
+    extra: dict = field(default_factory=dict)
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+def choose_layers(pick, kind):
+    """Choose what lies between input and classifier, as (name, numbers)."""
+    layers = []
+    for _ in range(pick([0, 1, 2, 3])):
+        if kind == "image":
+            layers.append((pick(["conv", "conv", "groups", "max", "avg", "relu", "response", "paths"]), pick([2, 4])))
+        elif kind == "sequence":
+            layers.append((pick(["gru", "rnn", "linear", "tanh", "norm"]), pick([3, 5])))
+        else:
+            names = ["linear", "linear", "relu", "tanh", "sigmoid", "residual", "recompute", "norm", "paths"]
+            layers.append((pick(names), pick([3, 4, 7])))
+    return layers
+
+
+def make_model(c: Combination) -> Sequential:
+    rng, dtype = np.random.default_rng(c.seed), {"dtype": c.dtype}
+    width, side, layers = 5, 6, []
+    if c.kind == "image":
+        width, layers = 2, [Reshape(6, 6, 2)]
+    for name, n in c.layers:
+        if name == "conv":
+            layers.append(Conv2d(width, n, 3, rng, padding=1, **dtype))
+            width = n
+        elif name == "groups":
+            layers.append(Conv2d(width, n, 3, rng, padding=1, groups=2, **dtype))
+            width = n
+        elif name == "max" and side > 2:
+            layers.append(MaxPool(2))
+            side //= 2
+        elif name == "avg" and side > 2:
+            layers.append(AvgPool(2))
+            side //= 2
+        elif name == "response":
+            layers.append(LocalResponseNorm())
+        elif name == "paths" and c.kind == "image":
+            layers.append(
+                Parallel(Conv2d(width, n, 1, rng, **dtype), Sequential(Conv2d(width, 2, 1, rng, **dtype), ReLU()))
+            )
+            width = n + 2
+        elif name == "paths":
+            layers.append(Parallel(Linear(width, n, rng, **dtype), Sequential(Linear(width, 2, rng, **dtype), Tanh())))
+            width = n + 2
+        elif name in ("gru", "rnn"):
+            layers.append((GRU if name == "gru" else RNN)(width, n, rng, **dtype))
+            width = n
+        elif name == "linear":
+            layers.append(Linear(width, n, rng, **dtype))
+            width = n
+        elif name == "residual":
+            layers.append(Residual(Sequential(Linear(width, n, rng, **dtype), Tanh(), Linear(n, width, rng, **dtype))))
+        elif name == "recompute":
+            layers.append(Recompute(Sequential(Linear(width, n, rng, **dtype), Tanh())))
+            width = n
+        elif name == "norm":
+            layers.append(LayerNorm(width, **dtype))
+        elif name in ("relu", "tanh", "sigmoid"):
+            layers.append({"relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid}[name]())
+    if c.kind == "image":
+        layers.append(GlobalAvgPool() if c.seed % 2 else Flatten())
+        width *= 1 if c.seed % 2 else side * side
+    if c.tied:
+        shared = Linear(width, width, rng, **dtype)
+        layers += [shared, Tanh(), shared]
+    model = Sequential(*layers, Linear(width, CLASSES, rng, **dtype))
+    for i in c.frozen:
+        if i < len(model.params):
+            model.params[i].frozen = True
+    if all(p.frozen for p in model.params):
+        model.params[-1].frozen = False
+    return model
+
+
+# -- optimizers --------------------------------------------------------------------------------------------------------
+
+
+def make_optimizer(c: Combination, model) -> Optimizer:
+    eps = {"eps": 1e-3} if any(f.name == "eps" for f in fields(RULES[c.rule])) else {}  # 0 / 0 would show rounding
+    rule, params = RULES[c.rule](**{**c.options, **eps}), model.params
+    learned = [p for p in params if not p.frozen]
+    if c.extra.get("subset"):
+        learned = learned[len(learned) // 2 :]
+    kind = {"plain": Optimizer, "signs": Signs, "total": Total}[c.optimizer]
+    if not c.extra.get("groups"):
+        return kind(learned, rule, c.lr, clip_norm=c.clip_norm)
+    groups = [{"params": learned[1::2], "lr": 0.02, "weight_decay": 0.05}, {"params": learned[::2]}]
+    return kind(groups, rule, c.lr, clip_norm=c.clip_norm)
+
+
+WHOLE = ("data", "naive", "elastic", "local")
+STAGED = ("pipeline", "pipedream")
+SCHEDULES = [lambda: Constant(0.05), lambda: StepDecay(0.05, [1], 0.5), lambda: Cosine(0.05, 4),
+             lambda: WarmUp(0.05, 2)]  # fmt: skip
+
+
+def choose(pick) -> Combination:
+    """Choose a combination that every part of can take."""
+    strategy = pick(["data", "naive", "elastic", "local", "zero", "tensor", "trick", "pipeline", "pipedream", "hybrid"])
+    size = pick([1, 2, 3, 4])
+    kind = pick(["vector", "vector", "image", "sequence"])
+    if strategy == "trick":
+        kind = "image"
+    parallel, stages = {}, 1
+    if strategy == "data":
+        parallel = {"cap_bytes": pick([1, 200, 1 << 20]), "overlap": pick([True, False]), "accumulate": pick([1, 2, 3])}
+    elif strategy == "local":
+        parallel = {"every": 1}
+    elif strategy == "zero":
+        parallel = {"stage": pick([1, 2, 3]), "cap_bytes": pick([1, 200, 1 << 20]), "overlap": pick([True, False])}
+    elif strategy == "trick":
+        parallel = {"cap_bytes": pick([1, 1 << 20]), "overlap": pick([True, False])}
+    elif strategy == "pipeline":
+        schedule = pick(["gpipe", "1f1b"])
+        parallel, stages = {"schedule": schedule, "n_microbatches": pick([1, 2, 3, 5])}, size
+    elif strategy == "pipedream":
+        parallel, stages = {"n_microbatches": 1}, size
+    elif strategy == "hybrid":
+        dp, pp, tp = pick([(1, 1, 2), (2, 1, 1), (1, 2, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (2, 2, 2), (3, 1, 1)])
+        size, stages = dp * pp * tp, pp
+        parallel = {"dp": dp, "pp": pp, "tp": tp, "cap_bytes": pick([1, 1 << 20]), "overlap": pick([True, False])}
+    layers = choose_layers(pick, kind)
+    while len(layers) < stages:  # a stage needs a layer
+        layers.append(("linear", 4) if kind == "vector" else ("relu", 4) if kind == "image" else ("tanh", 3))
+    if strategy == "trick":
+        layers.insert(0, ("conv", 4))
+    optimizer = pick(["plain", "plain", "signs", "total"])
+    rule = pick(sorted(RULES))
+    parts = size > 1 and strategy not in WHOLE
+    if rule == "lars" and ((parts and strategy not in STAGED) or strategy == "zero"):
+        rule = "momentum"  # refused, and tested elsewhere
+    if optimizer == "total" and (parts or strategy == "zero"):
+        optimizer = "signs"
+    clip_norm = pick([None, None, 0.05, 10.0])
+    options = pick([{}, {"weight_decay": 0.01}])
+    if strategy == "pipedream":
+        clip_norm = None
+    if strategy == "local" and size > 1:  # an average of parameters is that of the gradients in plain steps alone
+        optimizer, rule, clip_norm = "plain", "sgd", None
+    return Combination(
+        kind=kind,
+        layers=layers,
+        tied=strategy not in ("pipedream", "trick") and pick([False, False, True]),
+        frozen=pick([[], [], [0], [1, 2]]),
+        dtype=pick(["float64", "float64", "float32"]),
+        rule=rule,
+        options=options,
+        lr=pick(SCHEDULES)(),
+        clip_norm=clip_norm,
+        optimizer=optimizer,
+        strategy=strategy,
+        size=size,
+        parallel=parallel,
+        batches=[pick([1, 2, 3, 5, 8, 13]) for _ in range(STEPS)],
+        seed=pick(range(1000)),
+        extra={"groups": pick([False, True]), "subset": pick([False, False, True])},
+    )
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+MAKE = {
+    "data": DataParallel,
+    "naive": NaiveDataParallel,
+    "elastic": ElasticDataParallel,
+    "local": LocalSGD,
+    "zero": ZeRO,
+    "tensor": TensorParallel,
+    "trick": OneWeirdTrick,
+    "pipeline": Pipeline,
+    "pipedream": PipeDream,
+    "hybrid": Hybrid,
+}
+
+
+def train(comm, c: Combination, serial: bool):
+    """Train; return parameters (on rank 0), losses, and outputs."""
+    model = make_model(c)
+    optimizer = make_optimizer(c, model)
+    if serial:
+        strategy = Serial(model, SoftmaxCrossEntropy(), optimizer, comm.clock)
+    else:
+        strategy = MAKE[c.strategy](comm, model, SoftmaxCrossEntropy(), optimizer, **c.parallel)
+    rng, cuts = np.random.default_rng(c.seed), np.random.default_rng(c.seed)
+    shape = {"vector": (5,), "image": (72,), "sequence": (3, 5)}[c.kind]
+    losses = []
+    for n in c.batches:
+        x = rng.normal(size=(n, *shape)).astype(c.dtype)
+        y = rng.integers(0, CLASSES, (n, 3) if c.kind == "sequence" else n)
+        bounds = np.sort(cuts.integers(0, n + 1, strategy.size - 1)) if c.seed % 3 else None  # uneven, even empty
+        parts = np.split(np.arange(n), bounds) if bounds is not None else np.array_split(np.arange(n), strategy.size)
+        part = parts[strategy.rank]
+        losses.append(strategy.step(Batch(x[part], y[part], n)))
+    strategy.finish() if hasattr(strategy, "finish") else None
+    probe = np.random.default_rng(c.seed + 1).normal(size=(4, *shape)).astype(c.dtype)
+    return strategy.gather_params(), losses, strategy.predict(probe)
+
+
+def compare(c: Combination, run) -> None:
+    """Raise unless `run(c)`, every rank's result, is what serial training gives."""
+    want, losses, output = SimWorld(1).run(train, replace(c, size=1), True)[0]
+    tol = 1e-10 if c.dtype == "float64" else 2e-3
+    results = run(c)
+    found = results[0][0]
+    assert list(found) == list(want), c
+    for name in want:
+        np.testing.assert_allclose(found[name], want[name], rtol=tol, atol=tol, err_msg=f"{name} of {c}")
+    for _, told, out in results:
+        np.testing.assert_allclose(told, losses, rtol=tol, atol=tol, err_msg=f"losses of {c}")
+        np.testing.assert_allclose(out, output, rtol=10 * tol, atol=10 * tol, err_msg=f"output of {c}")
+
+
+def of_seed(seed: int, size: int) -> Combination:
+    """Choose a combination for a world of a given size, alike on every rank."""
+    rng = random.Random(f"{seed} of {size}")
+    while True:
+        c = choose(rng.choice)
+        if c.size == size:
+            return c
+
+
+if __name__ == "__main__":
+    from distlearn.world import MPIWorld
+
+    world = MPIWorld()
+    for seed in range(int(sys.argv[1])):
+        c = of_seed(seed, world.size)
+        results = world.run(train, c, False)
+        if world.rank == 0:
+            compare(c, lambda c, results=results: results)
