@@ -18,6 +18,7 @@ import numpy as np
 from ..comm import Network, RankError
 from ..sim import Roofline, SimWorld
 from ..trace import Trace
+from ..nn import keep_memory
 from ..train import DivergedError, History, Result, Settings, train
 from .output import PARTIAL, write_json
 from .progress import make_progress
@@ -128,6 +129,7 @@ def train_recorded(
     **saving
         For `train`: `checkpoints`, `every`, `resume`.
     """
+    keep_memory()  # the processes of this command are its own
     spans = Kept(SPANS // comm.size)
     if trace is None:
         comm.clock.trace.spans = spans

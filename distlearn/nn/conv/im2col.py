@@ -48,7 +48,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 def _window_rows(x, geometry):
     """Yield (images, rows): some of the padded images, and their windows, one a row of a matrix."""
     xp, every = get_xp(x), windows(x, geometry.size, geometry.stride, geometry.dilation)
-    width = every[:1].size // (every.shape[1] * every.shape[2]) if len(x) else 0
+    width = x.shape[-1] * geometry.size[0] * geometry.size[1]
     step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))
     for start in range(0, len(x), step):
         images = slice(start, start + step)

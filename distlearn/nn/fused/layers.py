@@ -32,26 +32,30 @@ class Fused(Layer):
         self.name = "+".join([layers[0].name, *(type(layer).__name__ for layer in layers[1:])])
 
     @property
+    def children(self):
+        return self.layers
+
+    @property
     def input_gradient(self) -> bool:
         """Whether `backward` returns one."""
         return getattr(self.layers[0], "input_gradient", True)
 
-    def output_shape(self, shape):
+    def parts(self, shape):
+        parts = []
         for layer in self.layers:
+            parts.append((layer, shape))
             shape = layer.output_shape(shape)
-        return shape
+        return parts
+
+    def output_shape(self, shape):
+        last, shape = self.parts(shape)[-1]
+        return last.output_shape(shape)
 
     def flops(self, shape):
-        return self._sum("flops", shape)
+        return sum(layer.flops(s) for layer, s in self.parts(shape))
 
     def backward_flops(self, shape):
-        return self._sum("backward_flops", shape)
-
-    def _sum(self, what, shape):
-        total = 0
-        for layer in self.layers:
-            total, shape = total + getattr(layer, what)(shape), layer.output_shape(shape)
-        return total
+        return sum(layer.backward_flops(s) for layer, s in self.parts(shape))
 
     def __repr__(self):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
