@@ -83,6 +83,8 @@ _NAMES = {
     "Settings": "train",
     "evaluate": "train",
     "fit": "train",
+    "load": "train",
+    "load_weights": "train",
     "Span": "trace",
     "Trace": "trace",
 }

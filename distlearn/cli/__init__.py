@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, run, bench, profile, labs.
+"""The `distlearn` command: doctor, train, predict, run, bench, profile, labs.
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -15,6 +15,7 @@ from .. import __version__
 COMMANDS = {
     "doctor": "Check this machine, and say how to fix what is wrong.",
     "train": "Train a network on images, on one rank or many.",
+    "predict": "Say what a trained network takes images for.",
     "run": "Run a function of yours on every rank.",
     "bench": "Measure the library against its goals and its peers.",
     "profile": "Profile networks layer by layer at several batch sizes.",

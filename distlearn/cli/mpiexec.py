@@ -47,7 +47,7 @@ def mpi_rank() -> int:
 def train_as_rank(place, settings, folder, report) -> None:
     """Train as one of the ranks that are there already; rank 0, which alone has a folder, calls `report([run])`."""
     from ..world import MPIWorld
-    from .progress import make_progress
+    from .console import make_progress
     from .ranks import Run, blas_threads, train_recorded
 
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from .console import plain_errors, say
+from .console import make_progress, plain_errors, say
 from .options import parse_numbers
 from .output import results_folder, write_json
-from .progress import make_progress
 
 
 def _batches(ctx, param, value) -> tuple[int, ...]:

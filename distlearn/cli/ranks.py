@@ -20,8 +20,8 @@ from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..nn import keep_memory
 from ..train import DivergedError, History, Result, Settings, train
+from .console import make_progress
 from .output import PARTIAL, write_json
-from .progress import make_progress
 
 SPANS = 100_000
 """Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""

@@ -7,113 +7,22 @@ from pathlib import Path
 
 import click
 
-from ..nn.activation import ACTIVATIONS
-from ..optim import RULES
-from ..parallel.pipeline.schedule import SCHEDULES
-from ..train import MODELS, STRATEGIES, Settings
+from ..comm.network import Network
+from ..train import Settings
+from ..train.settings import SETTINGS
 from .console import plain_errors, say
-from .options import WORLDS, parse_numbers, parse_sizes, require_positive
+from .options import PRESETS, WORLDS, check_needs, note_of, parse_sizes, set_preset, setting_options
 from .output import check_writable, results_folder
-from .presets import PRESETS, note_of
-from .request import check_data, folder_of, place_under_mpi, places_of, settings_of
 
-DEFAULT = Settings()
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as of shells."""
 
 
-def _preset(ctx, param, value):
-    """Make the preset's options the defaults of the others."""
-    if value is not None:
-        ctx.default_map = {**(ctx.default_map or {}), **PRESETS[value].options}
-    return value
-
-
 @click.command()
-@click.option("--preset", type=click.Choice(list(PRESETS)), is_eager=True, callback=_preset, help="A whole experiment.")
 @click.option(
-    "--data", default=DEFAULT.data, show_default=True, help="digits, mnist, fashion-mnist, or a folder's name."
+    "--preset", type=click.Choice(list(PRESETS)), is_eager=True, callback=set_preset, help="A whole experiment."
 )
-@click.option(
-    "--model",
-    type=click.Choice(MODELS),
-    default=DEFAULT.model,
-    show_default=True,
-    help="All but mlp take 28 x 28 pixels.",
-)
-@click.option(
-    "--hidden", default="256,128", show_default=True, callback=parse_numbers, help="mlp: widths of the hidden layers."
-)
-@click.option(
-    "--activation",
-    type=click.Choice(list(ACTIVATIONS)),
-    default=DEFAULT.activation,
-    show_default=True,
-    help="mlp: between its layers.",
-)
-@click.option("--optimizer", type=click.Choice(list(RULES)), default=DEFAULT.optimizer, show_default=True)
-@click.option("--lr", type=float, default=DEFAULT.lr, show_default=True, help="Learning rate.")
-@click.option(
-    "--batch-size", type=click.IntRange(1), default=DEFAULT.batch_size, show_default=True, help="Of all ranks."
-)
-@click.option(
-    "--reference-batch",
-    type=click.IntRange(1),
-    help="Batch size that --lr is right for: the rate grows with the batch.",
-)
-@click.option(
-    "--warmup-epochs", type=click.FloatRange(0), default=0.0, show_default=True, help="Epochs in which the rate rises."
-)
-@click.option(
-    "--epochs", type=click.IntRange(1), default=DEFAULT.epochs, show_default=True, help="Passes over the data."
-)
-@click.option("--seed", type=click.IntRange(0), default=DEFAULT.seed, show_default=True, help="Of weights and order.")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), default=DEFAULT.dtype, show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "gpu"]), default="cpu", show_default=True)
-@click.option("--n-train", type=click.IntRange(1), help="Use only so many training samples.")
-@click.option(
-    "--evaluate-every",
-    type=click.IntRange(0),
-    default=1,
-    show_default=True,
-    help="Epochs between two looks at the accuracies; 0 for the end only.",
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(list(STRATEGIES)),
-    default=DEFAULT.strategy,
-    show_default=True,
-    help="What ranks share: samples, layers, optimizer, ...",
-)
-@click.option("--pp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: stages of a pipeline.")
-@click.option("--tp", type=click.IntRange(1), default=1, show_default=True, help="hybrid: ranks that share layers.")
-@click.option(
-    "--accumulate", type=click.IntRange(1), default=1, show_default=True, help="data: micro-batches, one after another."
-)
-@click.option(
-    "--schedule",
-    type=click.Choice(list(SCHEDULES)),
-    default="1f1b",
-    show_default=True,
-    help="pipeline, hybrid: who runs what when.",
-)
-@click.option("--n-microbatches", type=click.IntRange(1), help="pipeline, hybrid.  [default: 4 a rank]")
-@click.option(
-    "--average-every",
-    type=click.IntRange(1),
-    default=DEFAULT.average_every,
-    show_default=True,
-    help="local_sgd: steps between averages.",
-)
-@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Communicate while backward goes on.")
-@click.option(
-    "--bucket-kib",
-    type=float,
-    default=1024.0,
-    show_default=True,
-    callback=require_positive,
-    help="Size of a bucket of gradients [KiB].",
-)
+@setting_options
 @click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks, mpi under mpiexec.")
 @click.option("--size", type=click.IntRange(1), help="Number of ranks.  [default: 1]")
 @click.option("--sizes", default="", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
@@ -136,13 +45,15 @@ def _preset(ctx, param, value):
     help="Steps between two; and after the last one.",
 )
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint.")
+@click.option("--resume-anyway", is_flag=True, help="Also from one of another run: other optimizer, data, ...")
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
 
-    Writes history.json, trace.json (opens in ui.perfetto.dev), curves.png and timeline.png into --out; of a pipeline
-    also schedule.png, and with --sizes speedup.png. Every rank has --threads BLAS threads, and so has the sequential
-    run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that are done.
+    Writes history.json, model.safetensors (for `distlearn predict`), trace.json (opens in ui.perfetto.dev), curves.png
+    and timeline.png into --out; of a pipeline also schedule.png, and with --sizes speedup.png. Every rank has --threads
+    BLAS threads, and so has the sequential run that speed-ups refer to. Ctrl-C ends a run, and keeps the epochs that
+    are done.
 
     With --checkpoint a run that was interrupted goes on with --resume, on any number of ranks, to the same result
     (local_sgd and pipedream, which depend on that number: from the same state); and engines that die are started anew
@@ -154,28 +65,28 @@ def train(preset, size, sizes, out, force, **options):
     distlearn train --preset fashion-sigmoid
     distlearn train --preset large-batch --world sim --size 8
     distlearn train --strategy zero3 --world engines --size 4
+    distlearn train --strategy param_server --policy "ssp(4)" --world sim --size 5
     distlearn train --data mnist --world engines --size 4 --checkpoint state --resume
     mpiexec -n 4 distlearn train --data mnist
     """  # noqa: D301  (click wants the control character, not its name)
     from ..world.launching import busy_cores
-    from .applies import check_applies
     from .mpiexec import mpi_rank, mpi_size, train_as_rank
+    from .output import Experiment, report
     from .ranks import run_training
-    from .report import Experiment, report
 
-    check_applies(click.get_current_context())
+    check_needs(click.get_current_context())
     note = note_of(click.get_current_context())
     with plain_errors(ValueError, OSError):
-        settings = settings_of(options)
+        settings = Settings(**{name: options[name] for name in SETTINGS})
         ranks = mpi_size()
-        places = [place_under_mpi(options, size, sizes, ranks)] if ranks else places_of(options, size, sizes)
+        places = [_place_under_mpi(options, size, sizes, ranks)] if ranks else _places(options, size, sizes)
         if mpi_rank() > 0:  # one of many under mpiexec: rank 0 looks at everything first and tells
             train_as_rank(places[0], settings, None, None)
             return
-        dataset = check_data(settings, places)
+        dataset = _load_data(settings, places)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
-    folder = click.get_current_context().with_resource(results_folder(folder_of(out, settings, places), force))
+    folder = click.get_current_context().with_resource(results_folder(_folder(out, settings, places), force))
     load = 0.0 if ranks else busy_cores()  # ranks that wait for this one are no other programs
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
@@ -193,3 +104,78 @@ def train(preset, size, sizes, out, force, **options):
         say("interrupted in the first epoch: there is nothing to keep", err=True)
     if len(done) < len(runs) or done[-1].interrupted:
         sys.exit(INTERRUPTED)
+
+
+def _places(options, size, sizes) -> list:
+    """Say where each of the runs happens."""
+    from ..sim import Roofline
+    from .ranks import Place
+
+    if sizes and size is not None:
+        raise click.UsageError("--size and --sizes: give one of them")
+    sizes = sizes or (size or 1,)
+    world = options["world"] or ("local" if sizes == (1,) else "engines")
+    if world == "local" and sizes != (1,):
+        raise click.UsageError(f"--world local is one rank, not {sizes[-1]}; use sim, mpi or engines")
+    _check_elastic(options, world)
+    network = Network(options["alpha"], options["beta"])
+    compute = Roofline(options["peak"], options["bandwidth"])
+    saving = _saving(options, len(sizes))
+    return [Place(world, n, options["threads"], network, compute, saving) for n in sizes]
+
+
+def _saving(options, n_runs: int) -> dict:
+    """Say where a run's state is saved, as `train` wants it."""
+    folder = options["checkpoint"]
+    if folder is None:
+        if options["resume"] or options["resume_anyway"]:
+            raise click.UsageError("--resume needs --checkpoint, the folder in which the run's state was saved")
+        return {}
+    if n_runs > 1:
+        raise click.UsageError("--checkpoint keeps the state of one run; leave --sizes out")
+    resume = "anyway" if options["resume_anyway"] else options["resume"]
+    return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": resume}
+
+
+def _check_elastic(options, world: str) -> None:
+    """Raise where no rank can outlive another."""
+    if options["strategy"] == "elastic" and world == "mpi":
+        raise click.UsageError(
+            "--strategy elastic: mpiexec ends all ranks with the first that dies; use --world engines or sim, or "
+            "--strategy data with --checkpoint, and --resume after a failure"
+        )
+
+
+def _place_under_mpi(options, size, sizes, ranks):
+    """Under mpiexec the ranks are there already; say so where the options want others."""
+    from .ranks import Place
+
+    if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
+        raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world, --size and --sizes out")
+    _check_elastic(options, "mpi")
+    return Place("mpi", ranks, options["threads"], saving=_saving(options, 1))
+
+
+def _load_data(settings: Settings, places):
+    """Load the data here first: what is wrong with it shows before any rank is started, and a download happens once."""
+    from .. import backend, data
+
+    if settings.device != "cpu" and not backend.has_gpu():
+        raise ValueError(
+            f"--device {settings.device}, but no usable GPU was found (see `distlearn doctor`); "
+            "leave it out for the CPU"
+        )
+    dataset = data.load(settings.data, dtype=settings.dtype)
+    dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
+    most = max(place.size for place in places)
+    if most > len(dataset.x_train):
+        raise ValueError(f"{most} ranks, but {dataset.name!r} has only {len(dataset.x_train)} training samples")
+    return dataset
+
+
+def _folder(out, settings, places) -> Path:
+    """Name the folder of the results."""
+    if out is not None:
+        return out
+    sizes = "-".join(str(place.size) for place in places)
+    return Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"

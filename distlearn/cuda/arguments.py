@@ -7,8 +7,11 @@ The kernel's own parameter types are known here (the compiler spelled them out),
 from __future__ import annotations
 
 import operator
+from typing import NamedTuple
 
 import numpy as np
+
+from distlearn.cuda import pointers
 
 KINDS = {"f": "f", "i": "iu", "u": "iu", "b": "b", "h": "f", "c": "c", "w": "u"}
 WORDS = {"f4": "float", "f8": "double", "i1": "char", "u1": "unsigned char", "i2": "short", "u2": "unsigned short",
@@ -57,6 +60,21 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
     return grid, block, shared_mem
 
 
+def block_number(index, grid: tuple[int, int, int]) -> int:
+    """Return the number of a block of the grid, x running fastest.
+
+    Raises
+    ------
+    ValueError
+        If the grid has no such block.
+    """
+    parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
+    parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
+    if len(parts) != 3 or not all(0 <= p < n for p, n in zip(parts, grid, strict=True)):
+        raise ValueError(f"record is {index!r}: the grid {grid} has no such block")
+    return parts[0] + grid[0] * (parts[1] + grid[1] * parts[2])
+
+
 def spell(code: str) -> str:
     """Return how CUDA C writes a type code: '*kf4' is 'const float*'."""
     const = code.startswith("*k")
@@ -73,8 +91,19 @@ def as_tuple(kernel: str, args) -> tuple:
     return tuple(args)
 
 
-def bind(kernel: str, signature: list[str], names: list[str], args) -> list:
-    """Return the arguments as arrays (for pointers) and bytes (for everything else).
+class Bound(NamedTuple):
+    """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names.
+
+    Behind the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
+    """
+
+    values: list
+    signature: list[str]
+    names: list[str]
+
+
+def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
+    """Check the arguments of a launch, and return them as the kernel takes them.
 
     Parameters
     ----------
@@ -94,7 +123,35 @@ def bind(kernel: str, signature: list[str], names: list[str], args) -> list:
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
         raise TypeError(f"{kernel} takes {len(signature)} arguments ({wanted}), got {len(args)}")
-    return [_bind(kernel, code, name, arg) for code, name, arg in zip(signature, names, args, strict=True)]
+    table = pointers.Table(len(args))
+    bound = []
+    for i, (code, name, arg) in enumerate(zip(signature, names, args, strict=True)):
+        if pointers.holds_pointers(arg) and code.removeprefix("*").lstrip("k")[0] in "s*":
+            arg = _with_pointers(kernel, code, name, arg, i, table)
+        bound.append(_bind(kernel, code, name, arg))
+    signature = [*signature, "s8", *("*v0" if a.flags.writeable else "*kv0" for a in table.arrays)]
+    return Bound([*bound, table.packed(), *table.arrays], signature, [*names, "pointers", *table.names])
+
+
+def _with_pointers(kernel, code, name, arg, index, table):
+    """Put the arrays that an argument holds into the table; return the argument without them."""
+    where = f"{kernel}: argument {name!r} is {spell(code)}"
+    dtype = pointers.without_objects(arg.dtype)
+    in_memory = code.startswith("*")
+    if not in_memory and dtype.itemsize != int(code[1:]):
+        raise TypeError(
+            f"{where}; got a struct of {dtype.itemsize} bytes: {arg.dtype}. Pass align=True to np.dtype(...)?"
+        )
+    for place, array in pointers.arrays_in(arg):
+        if array is None:
+            continue
+        if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+            raise TypeError(f"{where} with a pointer at byte {place}, an array; got {_describe(array)}")
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise ValueError(f"{where}; the array at byte {place} has gaps; pass np.ascontiguousarray(...)")
+        table.add(name, index, in_memory, place, array)
+    packed = pointers.with_addresses(arg, lambda array: 0)
+    return packed if in_memory else packed[()]
 
 
 def _bind(kernel, code, name, arg):
@@ -131,7 +188,9 @@ def _bind(kernel, code, name, arg):
 def _check_array(where, code, array):
     pointee = code[1:].lstrip("k")
     if pointee.startswith("*"):
-        raise TypeError(f"{where}: pointers to pointers cannot be passed; use one flat array")
+        if array.dtype == np.uint64:  # addresses, put there by `_with_pointers`
+            return array
+        raise TypeError(f"{where}; got {_describe(array)}, expected an array of dtype object that holds arrays")
     letter, size = pointee[0], int(pointee[1:])
     dtype = array.dtype
     if dtype.hasobject or not dtype.isnative:

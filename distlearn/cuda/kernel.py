@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments
+from distlearn.cuda import arguments, pointers
 from distlearn.cuda.emulator import fast, program, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
@@ -143,7 +143,9 @@ class RawKernel:
         TypeError, ValueError
             If the arguments or the geometry do not suit the kernel.
         """
-        xp = get_xp(*args)
+        args = arguments.as_tuple(self.name, args)
+        held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
+        xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         if not self.checked:
@@ -153,13 +155,13 @@ class RawKernel:
             self._check_constants(made)
             for name, value in self._constants.items():
                 fast.set_constant(made.path, name, value)
-            return fast.run(made.path, grid, block, shared_mem, bound)
+            return fast.run(made.path, grid, block, shared_mem, bound.values)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
         return None
 
-    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0) -> Report:
+    def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
         """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
 
         The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run for ever.
@@ -170,6 +172,9 @@ class RawKernel:
             As for a launch.
         time_limit : float
             Seconds after which the kernel counts as an infinite loop.
+        record : tuple of 1 to 3 int, optional
+            A block (blockIdx) whose first accesses are kept, to be drawn by `distlearn.viz.plot_accesses` and
+            `distlearn.viz.plot_sectors`.
 
         Returns
         -------
@@ -177,7 +182,9 @@ class RawKernel:
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
-        report = self._emulate(grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit)
+        report = self._emulate(
+            grid, block, host, shared_mem, statistics=True, races=True, time_limit=time_limit, record=record
+        )
         for given, copy in zip(args, host, strict=True):
             if given is not copy:
                 given.set(copy)
@@ -186,14 +193,16 @@ class RawKernel:
     def _geometry(self, grid, block, shared_mem):
         return arguments.geometry(grid, block, shared_mem, self.device.most_threads)
 
-    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit) -> Report:
+    def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
         grid, block, shared_mem = self._geometry(grid, block, shared_mem)
+        recorded_block = -1 if record is None else arguments.block_number(record, grid)
         made = self._build(True)
         bound = arguments.bind(self.name, made.signature, self._names(made), args)
         self._check_constants(made)
         raw, printed, code = program.run(
-            made.path, grid, block, shared_mem, bound, made.signature, self._names(made),
+            made.path, grid, block, shared_mem, *bound,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
+            recorded_block=recorded_block,
         )  # fmt: skip
         if printed and raw is not None:
             sys.stdout.write(printed)
@@ -203,19 +212,25 @@ class RawKernel:
         )  # fmt: skip
 
     def _launch_on_gpu(self, xp, grid, block, args, shared_mem):
-        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim]
+        strangers = [i for i, a in enumerate(args) if isinstance(a, np.ndarray) and a.ndim and not a.dtype.hasobject]
         if strangers:
             raise TypeError(
                 f"{self.name}: arguments {strangers} are NumPy arrays and others are on the GPU; move them first"
             )
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
+        args = [self._with_addresses(xp, a) if pointers.holds_pointers(a) else a for a in args]
         kernel = self._gpu_kernel(xp)
         for name, value in self._constants.items():
             memory = self._gpu_module(xp).get_global(name)
             memory.copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
+
+    @staticmethod
+    def _with_addresses(xp, arg):
+        packed = pointers.with_addresses(arg, lambda array: array.data.ptr)
+        return packed if isinstance(arg, np.generic) or not arg.ndim else xp.asarray(packed)  # a struct goes by value
 
     @functools.cached_property
     def _on_gpu(self) -> dict:
@@ -231,7 +246,7 @@ class RawKernel:
         """Return the array module's (RawModule, function), compiled at the first launch."""
         if id(xp) not in self._on_gpu:
             names = (self.name,) if "<" in self.name or "::" in self.name else None
-            code = without_host_code(self.code, self.options, [self.name])
+            code = without_host_code(self.code, self.options, [self.name]).text
             options = ("--std=c++17", *self.options, *card_options(self.code))
             module = xp.RawModule(code=code, options=options, name_expressions=names)
             self._on_gpu[id(xp)] = module, module.get_function(self.name)

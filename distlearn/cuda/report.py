@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from distlearn.cuda.findings import Finding, describe, line_of, merge
 
@@ -85,6 +86,25 @@ class Site:
         return self.space != "global" or self.sectors <= 1.5 * self.ideal_sectors
 
 
+class Access(NamedTuple):
+    """One access of one thread of the block that was recorded.
+
+    `interval` counts the barriers of the block so far, `thread` is the thread's number in the block, `offset` and
+    `size` are bytes of the array, whose items have `item` bytes; `kind` is "read", "write" or "atomic".
+    """
+
+    interval: int
+    thread: int
+    array: str
+    space: str
+    offset: int
+    size: int
+    item: int
+    kind: str
+    line: int
+    file: str
+
+
 @dataclass
 class Report:
     """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
@@ -114,6 +134,8 @@ class Report:
     truncated : bool
         Whether a thread did so much between two barriers (more than 2**18 blocks and accesses) that the counts of
         `sites` cover only the beginning. Errors and `flops` are complete all the same.
+    recorded : list of Access
+        The first accesses of the block that `check(record=...)` named.
     """
 
     kernel: str
@@ -129,6 +151,7 @@ class Report:
     seconds: float = 0.0
     printed: str = ""
     truncated: bool = False
+    recorded: list[Access] = field(default_factory=list, repr=False)
     source: str = field(default="", repr=False)
 
     @property
@@ -203,12 +226,22 @@ def make_report(
     report.warnings = [*(_uninitialised(code_of, *w) for w in warned), *(f for f in found if f.is_warning)]
     report.sites = _sites(raw, regions, build_sites, code_of)
     report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
+    report.recorded = [_access(r, regions, build_sites, code_of.flat) for r in raw["recorded"]]
     issued = sum(n for _, n, _, _ in raw["blocks"])
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
     report.truncated = raw["not_replayed"] > 0
     report.accesses, report.seconds = raw["accesses"], raw["seconds"]
     report.errors += _too_much_shared(sum(r["bytes"] for r in regions if r["space"] == 1), shared_mem)
     return report
+
+
+def _access(raw, regions, build_sites, flat) -> Access:
+    interval, thread, region, offset, size, kind, site = raw
+    file, line = flat.place(build_sites[site].line)
+    r = regions[region]
+    return Access(
+        interval, thread, r["name"], SPACES[r["space"]], offset, size, max(r["item"], 1), ACCESSES[kind], line, file
+    )
 
 
 def _uninitialised(code, line, column, message) -> Finding:

@@ -54,9 +54,10 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
     if is_good(path, sha256):
         return path
     import pooch
+    from filelock import FileLock
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _one_at_a_time(path.with_name(f"{file}.lock")), _quiet(pooch.get_logger()):
+    with FileLock(path.with_name(f"{file}.lock")), _quiet(pooch.get_logger()):
         downloader = _Downloader(path, tuple(mirrors), sha256)
         pooch.retrieve(mirrors[0] + file, f"sha256:{sha256}", file, path.parent, downloader=downloader)
     return path
@@ -193,20 +194,6 @@ def _short(error: Exception) -> str:
     if isinstance(inner, Exception):
         return _short(inner)
     return (str(error) or type(error).__name__).splitlines()[0].partition(" for url:")[0]
-
-
-@contextlib.contextmanager
-def _one_at_a_time(path: Path):
-    """Hold a lock that dies with the process. Where there is none (Windows), the checksum alone guards the file."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with open(path, "a", encoding="utf-8") as lock:
-        with contextlib.suppress(OSError):  # a file system without locks: as on Windows
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ._checks import whole
+from .checks import whole
 from .dataset import Dataset
 from .raw import Raw, digits, from_files
 from .sources import find
@@ -106,6 +106,7 @@ def _dataset(name: str, raw: Raw, dtype: np.dtype, flat: bool, val_fraction: flo
         classes=raw.classes,
         source=raw.source,
         image_shape=image_shape,
+        value_range=(float(raw.low), float(raw.high)),
     )
 
 

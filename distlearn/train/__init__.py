@@ -5,6 +5,7 @@ from .history import Epoch, History
 from .program import Result, build, train
 from .settings import MODELS, Settings
 from .strategies import STRATEGIES, Recipe
+from .weights import Trained, WeightsError, load, load_weights, save_weights
 
 __all__ = [
     "MODELS",
@@ -15,8 +16,13 @@ __all__ = [
     "Recipe",
     "Result",
     "Settings",
+    "Trained",
+    "WeightsError",
     "build",
     "evaluate",
     "fit",
+    "load",
+    "load_weights",
+    "save_weights",
     "train",
 ]

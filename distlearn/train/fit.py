@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
+from ..data.checks import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.fingerprint import data_fingerprint
 from .history import History, Progress
@@ -34,6 +35,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
         Over all samples, equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two
         numbers.
     """
+    check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
         raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected as many of both")
     if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
@@ -65,7 +67,7 @@ def fit(
     on_epoch=None,
     checkpoints=None,
     every: int = 0,
-    resume: bool = False,
+    resume: bool | str = False,
 ) -> History:
     """Train for some epochs over a data set.
 
@@ -91,10 +93,12 @@ def fit(
         Where to save the run's state.
     every : int
         Save after every so many steps, and after the last one; 0 for the last one alone.
-    resume : bool
-        Go on from the newest checkpoint, if there is one: the result is that of a run that was never interrupted, bit
-        for bit on as many ranks, to rounding on others. Where the number of ranks decides what is computed (`LocalSGD`,
-        `PipeDream`, compressed gradients), others go on from the same state to results of their own.
+    resume : bool or "anyway"
+        Go on from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning rate,
+        clipping, data, ...) is refused with what differs, unless "anyway". Of the same run the result is that of a run
+        that was never interrupted, bit for bit on as many ranks, to rounding on others. Where the number of ranks
+        decides what is computed (`LocalSGD`, `PipeDream`, compressed gradients), others go on from the same state to
+        results of their own.
 
     Returns
     -------

@@ -17,6 +17,7 @@ from ..nn import build as build_model
 from ..nn.layer import move
 from ..optim import RULES, WarmUp, scaled_lr
 from ..parallel import CheckpointStore
+from .asynchronous import ASYNCHRONOUS, train_asynchronously
 from .fit import History, fit
 from .settings import Settings
 from .strategies import STRATEGIES, Recipe
@@ -41,13 +42,25 @@ class Result:
         return f"Result({self.history!r}, params={params})"
 
 
-def _model(settings: Settings, dataset):
-    """Make the network on its device; raise if the data do not fit it."""
+def make_model(settings: Settings, n_features: int, n_classes: int):
+    """Make the network that the settings name, on the CPU.
+
+    Parameters
+    ----------
+    settings : Settings
+    n_features : int
+        Numbers in a sample.
+    n_classes : int
+    """
     options = {"seed": settings.seed, "dtype": settings.dtype}
     if settings.model == "mlp":
-        model = MLP((dataset.n_features, *settings.hidden, dataset.n_classes), settings.activation, **options)
-    else:
-        model = build_model(settings.model, n_classes=dataset.n_classes, **options)
+        return MLP((n_features, *settings.hidden, n_classes), settings.activation, **options)
+    return build_model(settings.model, n_classes=n_classes, **options)
+
+
+def _model(settings: Settings, dataset):
+    """Make the network on its device; raise if the data do not fit it."""
+    model = make_model(settings, dataset.n_features, dataset.n_classes)
     try:
         model.output_shape((1, dataset.n_features))
     except ValueError as error:
@@ -86,6 +99,24 @@ def learning_rate(settings: Settings, n_train: int):
     return WarmUp(rate, steps, start)
 
 
+def make_rule(settings: Settings):
+    """Make the update rule."""
+    decay = {} if settings.weight_decay is None else {"weight_decay": settings.weight_decay}
+    return RULES[settings.optimizer](**decay)
+
+
+def _recipe(comm, settings: Settings, dataset) -> Recipe:
+    return Recipe(
+        comm,
+        _model(settings, dataset),
+        SoftmaxCrossEntropy(),
+        make_rule(settings),
+        learning_rate(settings, len(dataset.x_train)),
+        settings,
+        (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
+    )
+
+
 def build(comm, settings: Settings, dataset):
     """Make model, optimizer and strategy of a run.
 
@@ -99,20 +130,11 @@ def build(comm, settings: Settings, dataset):
     -------
     strategy : Strategy
     """
-    recipe = Recipe(
-        comm,
-        _model(settings, dataset),
-        SoftmaxCrossEntropy(),
-        RULES[settings.optimizer](),
-        learning_rate(settings, len(dataset.x_train)),
-        settings,
-        (min(settings.batch_size, len(dataset.x_train)), *dataset.x_train.shape[1:]),
-    )
-    return STRATEGIES[settings.strategy](recipe)
+    return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset))
 
 
 def train(
-    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool = False, on_epoch=None
+    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool | str = False, on_epoch=None
 ) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
@@ -124,8 +146,8 @@ def train(
         Folder in which rank 0 saves the run's state (see `CheckpointStore`).
     every : int
         Save after every so many steps, and after the last one.
-    resume : bool
-        Go on from the newest checkpoint, if there is one.
+    resume : bool or "anyway"
+        Go on from the newest checkpoint, if there is one (see `fit`).
     on_epoch : callable, optional
         `on_epoch(history)` on every rank after every epoch.
 
@@ -140,6 +162,10 @@ def train(
         dataset = dataset.take(settings.n_train)
     if settings.device != "cpu":
         dataset = dataset.on(settings.device)
+    if settings.strategy in ASYNCHRONOUS:
+        if store is not None:
+            raise ValueError(f"strategy {settings.strategy!r} saves no checkpoints: leave them out")
+        return Result(*train_asynchronously(_recipe(comm, settings, dataset), dataset))
     try:
         strategy = build(comm, settings, dataset)
         history = fit(

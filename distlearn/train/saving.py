@@ -14,6 +14,8 @@ from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
 from .history import Progress
 
 _LOSSES = "history/losses"
+_STEPS = ("samples", "batch_size")
+"""What says which samples a step of an epoch takes."""
 
 
 class Saving:
@@ -54,8 +56,10 @@ class Saving:
         return self.comm is None or self.comm.rank == 0
 
     # -- reading -------------------------------------------------------------------------------------------------------
-    def begin(self, resume: bool) -> Progress:
+    def begin(self, resume: bool | str) -> Progress:
         """Return where the run stands: at the beginning, or at the newest checkpoint, which is put into the strategy.
+
+        With "anyway" a run that differs in what it trains, not in where its steps lie, is only warned of.
 
         Raises
         ------
@@ -92,8 +96,13 @@ class Saving:
         found = self.store.latest()
         if found is not None:
             other = differences(found.meta["run"], self.run)
+            text = f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}"
+            if other and resume != "anyway":
+                raise ValueError(f'{text}; resume="anyway" (--resume-anyway) goes on from them with what is now')
+            if any(found.meta["run"].get(name) != self.run[name] for name in _STEPS):
+                raise ValueError(f"{text}; where the steps of an epoch lie must be the same to go on")
             if other:
-                raise ValueError(f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}")
+                warnings.warn(f"{text}; going on with what is now", CheckpointWarning, stacklevel=2)
         return found
 
     def _own_generators(self, found: Checkpoint) -> list:

@@ -1,130 +1,213 @@
-"""What decides a training run, with every name checked before any work is done."""
+"""What decides a training run: declared once, checked before any work is done.
+
+`distlearn train` offers the same settings as options (`cli.options`), with their help, defaults and checks.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..nn.activation import ACTIVATIONS
 from ..optim import RULES
 from ..parallel.pipeline.schedule import SCHEDULES, make_schedule
-from .strategies import STRATEGIES
+from .asynchronous import ASYNCHRONOUS, POLICIES, STALENESS_RATES, make_policy
+from .strategies import CODECS, STRATEGIES
 
 MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")
 """Classifiers of images; all but the MLP take 28 x 28 pixels."""
 
 
+class Setting(NamedTuple):
+    """What is known of one setting: whoever checks it, explains it, or makes an option of it looks here."""
+
+    kind: type
+    help: str
+    """In a sentence."""
+    default: Any = None
+    """None: may be left open."""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    above: float | None = None
+    needs: tuple[str, tuple[str, ...]] | None = None
+    """Another setting, and its values with which this one is looked at; with others it would change nothing."""
+    check: Callable | None = None
+    """Returns what was expected where a value is wrong, else None."""
+
+    def expected(self, value) -> str | None:
+        """Return what was expected in the place of a value that is wrong; None if it is right."""
+        if value is None and self.default is None:
+            return None
+        if self.check is not None:
+            return self.check(value)
+        if self.choices:
+            return None if value in self.choices else f"one of {', '.join(self.choices)}"
+        if self.kind is tuple:
+            whole = isinstance(value, (tuple, list)) and all(_is_whole(n) and n >= 1 for n in value)
+            return None if whole else "whole numbers from 1 on, such as (256, 128)"
+        if self.kind is bool:
+            return None if isinstance(value, (bool, np.bool_)) else "True or False"
+        return self._expected_number(value)
+
+    def _expected_number(self, value) -> str | None:
+        whole = self.kind is int
+        right = _is_whole(value) if whole else isinstance(value, (int, float, np.number)) and math.isfinite(value)
+        if right and (self.least is None or value >= self.least) and (self.above is None or value > self.above):
+            return None
+        span = "" if self.least is None else f", {self.least} or more"
+        return f"a {'whole ' if whole else ''}number{span if self.above is None else f' above {self.above}'}"
+
+
+def _is_whole(value) -> bool:
+    return hasattr(value, "__index__") and not isinstance(value, (bool, np.bool_))
+
+
+def _setting(kind: type, help: str, default=None, **rest):
+    return field(default=default, metadata={"setting": Setting(kind, help, default, **rest)})
+
+
+def _check_name(value) -> str | None:
+    return None if isinstance(value, str) else "the name of a data set"
+
+
+def _check_dtype(value) -> str | None:
+    try:
+        return None if np.dtype(value).kind == "f" else "a floating-point type, such as float32"
+    except TypeError:
+        return "a floating-point type, such as float32"
+
+
+def _check_device(value) -> str | None:
+    known = value in ("cpu", "gpu") if isinstance(value, str) else _is_whole(value) and value >= 0
+    return None if known else "'cpu', 'gpu' or the index of a GPU"
+
+
+def _check_schedule(value) -> str | None:
+    if callable(value) or (isinstance(value, str) and value.strip() in SCHEDULES):
+        return None
+    try:
+        make_schedule(value)
+    except (TypeError, ValueError) as error:
+        return f"one of {', '.join(SCHEDULES)}, or a text: {error}"
+    return None
+
+
+def _check_policy(value) -> str | None:
+    try:
+        make_policy(value)
+    except (TypeError, ValueError) as error:
+        return f"one of {', '.join(POLICIES)}, such as ssp(4) ({error})"
+    return None
+
+
+_PIPELINES = ("pipeline", "hybrid")
+_REPLICAS = ("data", "elastic")
+_BUCKETS = ("data", "elastic", "hybrid", "one_weird_trick")
+_CLIPPED = tuple(name for name in STRATEGIES if name != "local_sgd")
+
+
+def _with(*strategies: str):
+    return ("strategy", strategies)
+
+
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides a training run, and nothing about where it runs.
+    """Everything that decides a training run, and nothing about where it runs."""
 
-    Parameters
-    ----------
-    data : str
-        Name of a data set.
-    model : str
-        One of `MODELS`.
-    hidden : tuple of int
-        Widths of the MLP's hidden layers.
-    activation : {"relu", "sigmoid", "tanh"}
-        The MLP's.
-    optimizer : str
-        One of `optim.RULES`.
-    lr : float
-        Learning rate.
-    reference_batch : int, optional
-        Batch size for which `lr` is right: with another one the rate changes in proportion (linear scaling).
-    warmup_epochs : float
-        Passes over the data in which the rate rises to its full value, from `lr` where it is scaled, else from 0.
-    batch_size : int
-        Of the global batch.
-    epochs : int
-    seed : int
-        Of the weights and of the order of samples.
-    dtype : str
-    device : "cpu", "gpu" or int
-        Where every rank keeps model and data; a number is the index of a GPU.
-    strategy : str
-        One of `STRATEGIES`.
-    cap_bytes : int
-        Size of a gradient bucket [bytes].
-    overlap : bool
-        Communicate while backward goes on.
-    accumulate : int
-        Micro-batches that a rank's part of a batch goes through in ("data").
-    check_every : int, optional
-        Compare the ranks' parameters every so many steps ("data").
-    average_every : int, optional
-        Steps between two averages ("local_sgd"); None for one at the end.
-    dp, pp, tp : int
-        Ranks along the axes of a "hybrid" (data, pipeline, tensor); -1 is what is left.
-    schedule : str
-        In which order the stages of a pipeline run micro-batches ("pipeline", "hybrid"): "gpipe", "1f1b",
-        "interleaved", "pipedream" (not "hybrid"), or a text of your own.
-    n_microbatches : int, optional
-        Micro-batches of a global batch ("pipeline", "hybrid"); 4 a rank by default.
-    n_train : int, optional
-        Use only so many training samples.
-    evaluate_every : int
-    """
-
-    data: str = "digits"
-    model: str = "mlp"
-    hidden: tuple[int, ...] = (256, 128)
-    activation: str = "relu"
-    optimizer: str = "momentum"
-    lr: float = 0.05
-    reference_batch: int | None = None
-    warmup_epochs: float = 0.0
-    batch_size: int = 128
-    epochs: int = 5
-    seed: int = 0
-    dtype: str = "float32"
-    device: str | int = "cpu"
-    strategy: str = "data"
-    cap_bytes: int = 1 << 20
-    overlap: bool = True
-    accumulate: int = 1
-    check_every: int | None = None
-    average_every: int | None = 8
-    dp: int = -1
-    pp: int = 1
-    tp: int = 1
-    schedule: str = "1f1b"
-    n_microbatches: int | None = None
-    n_train: int | None = None
-    evaluate_every: int = 1
+    data: str = _setting(str, "Name of a data set, or of a folder of IDX files.", "digits", check=_check_name)
+    model: str = _setting(str, "All but mlp take 28 x 28 pixels.", "mlp", choices=MODELS)
+    hidden: tuple[int, ...] = _setting(tuple, "Widths of the hidden layers.", (256, 128), needs=("model", ("mlp",)))
+    activation: str = _setting(
+        str, "Between the layers.", "relu", choices=tuple(ACTIVATIONS), needs=("model", ("mlp",))
+    )
+    optimizer: str = _setting(str, "Update rule.", "momentum", choices=tuple(RULES))
+    lr: float = _setting(float, "Learning rate.", 0.05, least=0)
+    weight_decay: float | None = _setting(float, "Of the update rule; by default what the rule has.", least=0)
+    clip_norm: float | None = _setting(float, "Shorten the gradient to this length.", above=0, needs=_with(*_CLIPPED))
+    reference_batch: int | None = _setting(
+        int, "Batch size that lr is right for: with another one the rate changes in proportion.", least=1
+    )
+    warmup_epochs: float = _setting(
+        float, "Epochs in which the rate rises, from lr where it is scaled, else from 0.", 0.0, least=0
+    )
+    batch_size: int = _setting(int, "Samples of a global batch, over all ranks.", 128, least=1)
+    epochs: int = _setting(int, "Passes over the data.", 5, least=1)
+    seed: int = _setting(int, "Of the weights and of the order of samples.", 0, least=0)
+    dtype: str = _setting(str, "Floating-point type.", "float32", check=_check_dtype)
+    device: str | int = _setting(
+        str, "Where every rank keeps model and data: cpu, gpu, or the index of a GPU.", "cpu", check=_check_device
+    )
+    strategy: str = _setting(
+        str, "How ranks share the work.", "data", choices=tuple(sorted((*STRATEGIES, *ASYNCHRONOUS)))
+    )
+    cap_bytes: int = _setting(
+        int, "Size of a gradient bucket [bytes].", 1 << 20, least=1, needs=_with(*_BUCKETS, "zero1", "zero2", "zero3")
+    )
+    overlap: bool = _setting(
+        bool, "Communicate while backward goes on.", True, needs=_with(*_BUCKETS, "zero1", "zero2")
+    )
+    compress: str | None = _setting(
+        str, "Send gradients in fewer bytes.", choices=tuple(CODECS), needs=_with(*_REPLICAS)
+    )
+    keep_ratio: float = _setting(
+        float, "Share of the gradient's elements that is sent.", 0.01, above=0, needs=("compress", ("top_k",))
+    )
+    accumulate: int = _setting(
+        int, "Micro-batches that a rank's part of a batch goes through in.", 1, least=1, needs=_with("data")
+    )
+    check_every: int | None = _setting(
+        int, "Compare the ranks' parameters every so many steps.", least=1, needs=_with("data")
+    )
+    average_every: int | None = _setting(int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd"))
+    dp: int = _setting(int, "Replicas; -1 is what is left.", -1, least=-1, needs=_with("hybrid"))
+    pp: int = _setting(int, "Stages of a pipeline.", 1, least=-1, needs=_with("hybrid"))
+    tp: int = _setting(int, "Ranks that share layers.", 1, least=-1, needs=_with("hybrid"))
+    schedule: str = _setting(
+        str,
+        f"In which order stages run micro-batches: {', '.join(SCHEDULES)}, or a text of your own.",
+        "1f1b",
+        check=_check_schedule,
+        needs=_with(*_PIPELINES),
+    )
+    n_microbatches: int | None = _setting(
+        int, "Micro-batches of a global batch; 4 a rank by default.", least=1, needs=_with(*_PIPELINES)
+    )
+    policy: str = _setting(
+        str,
+        f"Who waits for whom: {', '.join(POLICIES)}.",
+        "bsp()",
+        check=_check_policy,
+        needs=_with("param_server"),
+    )
+    servers: int = _setting(int, "Ranks that hold the parameters.", 1, least=1, needs=_with("param_server"))
+    staleness_rate: str = _setting(
+        str,
+        "What staleness does to the learning rate.",
+        "constant",
+        choices=STALENESS_RATES,
+        needs=_with("param_server"),
+    )
+    period: int = _setting(int, "Steps between two exchanges with the centre.", 10, least=1, needs=_with("easgd"))
+    n_train: int | None = _setting(int, "Use only so many training samples.", least=1)
+    evaluate_every: int = _setting(int, "Epochs between two evaluations, and one at the end; 0 for none.", 1, least=0)
 
     def __post_init__(self):
-        wrong = list(self._wrong_names())
+        wrong = [
+            f"{name} is {value!r}, expected {expected}"
+            for name, setting in SETTINGS.items()
+            if (expected := setting.expected(value := getattr(self, name))) is not None
+        ]
         if wrong:
             raise ValueError(f"Settings: {'; '.join(wrong)}")
-        if not self.warmup_epochs >= 0:
-            raise ValueError(f"Settings: warmup_epochs is {self.warmup_epochs!r}, expected 0 or more")
-
-    def _wrong_names(self):
-        """Yield what is wrong with names, all of them; that of the data is looked up where the run is."""
-        known = {"strategy": STRATEGIES, "model": MODELS, "optimizer": RULES, "activation": ACTIVATIONS}
-        for name, names in known.items():
-            if getattr(self, name) not in names:
-                yield f"{name} is {getattr(self, name)!r}, expected one of {', '.join(names)}"
-        if not isinstance(self.data, str):
-            yield f"data is {self.data!r}, expected the name of a data set"
-        if not _is_float(self.dtype):
-            yield f"dtype is {self.dtype!r}, expected a floating-point type, such as float32"
-        if self.device not in ("cpu", "gpu") and not (hasattr(self.device, "__index__") and self.device >= 0):
-            yield f"device is {self.device!r}, expected 'cpu', 'gpu' or the index of a GPU"
-        named = isinstance(self.schedule, str) and self.schedule.strip() in SCHEDULES
-        if not (named or callable(self.schedule)):
-            try:
-                make_schedule(self.schedule)
-            except (TypeError, ValueError) as error:
-                yield f"schedule is {self.schedule!r}, expected one of {', '.join(SCHEDULES)}, or a text: {error}"
+        object.__setattr__(self, "hidden", tuple(self.hidden))
 
     def but(self, **changes) -> Settings:
         """Return the same settings with some changed."""
-        unknown = set(changes) - {f.name for f in fields(self)}
+        unknown = set(changes) - SETTINGS.keys()
         if unknown:
             raise ValueError(f"Settings: there is no setting {', '.join(sorted(unknown))}")
         return replace(self, **changes)
@@ -134,9 +217,19 @@ class Settings:
         return asdict(self)
 
 
-def _is_float(dtype) -> bool:
-    """Say whether something names a floating-point type."""
-    try:
-        return np.dtype(dtype).kind == "f"
-    except TypeError:
-        return False
+SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(Settings)}
+"""What is known of every setting, by name."""
+
+
+def _parameters() -> str:
+    """The docstring's list of parameters, from the same declarations."""
+    lines = []
+    for f in fields(Settings):
+        setting = SETTINGS[f.name]
+        kind = "{" + ", ".join(setting.choices) + "}" if setting.choices else f.type
+        only = f" Only with {setting.needs[0]} {', '.join(setting.needs[1])}." if setting.needs else ""
+        lines.append(f"    {f.name} : {kind}, by default {setting.default!r}\n        {setting.help}{only}")
+    return "\n".join(lines)
+
+
+Settings.__doc__ = f"{Settings.__doc__}\n\n    Parameters\n    ----------\n{_parameters()}\n    "

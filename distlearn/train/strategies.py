@@ -7,19 +7,31 @@ from typing import NamedTuple
 
 from ..optim import Optimizer, Rule
 from ..parallel import (
+    FP16,
     DataParallel,
     ElasticDataParallel,
     Hybrid,
+    Int8,
     LocalSGD,
     NaiveDataParallel,
+    OneBit,
     OneWeirdTrick,
     PipeDream,
     Pipeline,
     Serial,
     Strategy,
     TensorParallel,
+    TopK,
     ZeRO,
 )
+
+CODECS: dict[str, Callable] = {
+    "fp16": lambda settings: FP16(),
+    "int8": lambda settings: Int8(),
+    "one_bit": lambda settings: OneBit(),
+    "top_k": lambda settings: TopK(settings.keep_ratio),
+}
+"""Codecs of gradients by name, from the settings."""
 
 
 class Recipe(NamedTuple):
@@ -39,7 +51,12 @@ class Recipe(NamedTuple):
 
     def optimizer(self) -> Optimizer:
         """Make an optimizer of all the model's parameters."""
-        return Optimizer(self.model.params, self.rule, self.lr)
+        return Optimizer(self.model.params, self.rule, self.lr, clip_norm=self.settings.clip_norm)
+
+    def codec(self):
+        """Make the codec of the gradients; None to send them as they are."""
+        name = self.settings.compress
+        return None if name is None else CODECS[name](self.settings)
 
 
 def _serial(recipe: Recipe) -> Strategy:
@@ -50,7 +67,7 @@ def _serial(recipe: Recipe) -> Strategy:
 
 def _data(recipe: Recipe) -> Strategy:
     names = ("cap_bytes", "overlap", "accumulate", "check_every")
-    options = {name: getattr(recipe.settings, name) for name in names}
+    options = {name: getattr(recipe.settings, name) for name in names} | {"compress": recipe.codec()}
     return DataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
 
 
@@ -59,7 +76,8 @@ def _data_naive(recipe: Recipe) -> Strategy:
 
 
 def _elastic(recipe: Recipe) -> Strategy:
-    options = {"cap_bytes": recipe.settings.cap_bytes, "overlap": recipe.settings.overlap}
+    names = ("cap_bytes", "overlap")
+    options = {name: getattr(recipe.settings, name) for name in names} | {"compress": recipe.codec()}
     return ElasticDataParallel(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
 
 

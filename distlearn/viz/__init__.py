@@ -26,6 +26,8 @@ _NAMES = {
     "plot_timeline": "timeline",
     "plot_speedup": "scaling",
     "plot_roofline": "roofline",
+    "plot_accesses": "accesses",
+    "plot_sectors": "accesses",
     "describe_schedule": "pipeline",
     "plot_bubble": "bubble",
     "plot_schedule": "pipeline",

@@ -11,11 +11,11 @@ from __future__ import annotations
 import importlib
 
 _NAMES = {
-    "World": "base",
+    "World": "local",
     "LocalWorld": "local",
     "ElasticRun": "elastic",
     "EngineWorld": "engines",
-    "Hosts": "hosts",
+    "Hosts": "cluster",
     "RankDeadlockError": "outcome",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",

@@ -21,8 +21,7 @@ from .cluster import Cluster
 from .group import Group
 from .interrupts import held
 from .outcome import blame, surface, where
-from .patience import PATIENCE_SECONDS
-from .progress import Bar
+from .progress import PATIENCE_SECONDS, Bar
 from .watch import ControllerDied, Deadlock, NoProgress, TimeIsUp, Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()

@@ -21,6 +21,8 @@ import sys
 import threading
 import time
 
+from .outcome import frames_of_stack
+
 STUBBORN = 1.0
 
 
@@ -80,3 +82,36 @@ def let_through() -> None:
     """Raise KeyboardInterrupt if an interrupt was held back."""
     if _state.came is not None and threading.current_thread() is threading.main_thread():
         _state.obey(sys._getframe(1))
+
+
+class Interrupts:
+    """SIGINT while a launch runs: remembers where it struck, and raises KeyboardInterrupt where that is safe."""
+
+    def __init__(self):
+        self.frames: list | None = None
+        self._armed, self._held = True, False
+        signal.signal(signal.SIGINT, self._handle)
+
+    @property
+    def struck(self) -> bool:
+        """Whether there was one."""
+        return self.frames is not None
+
+    def _handle(self, signum, frame):
+        if self.frames is None:
+            self.frames = frames_of_stack(frame)
+        if self._armed and not self._held:
+            raise KeyboardInterrupt
+
+    def disarm(self) -> None:
+        """From now on the launch is over, and an interrupt comes too late."""
+        self._armed = False
+
+    def __enter__(self):
+        """Hold interrupts back until the block is done."""
+        self._held = True
+
+    def __exit__(self, *exc):
+        self._held = False
+        if self.struck and self._armed:
+            raise KeyboardInterrupt

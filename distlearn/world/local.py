@@ -1,10 +1,37 @@
-"""LocalWorld: one rank, in this process, in real time."""
+"""What every world offers, and the simplest: one rank, in this process, in real time."""
 
 from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
 
 from ..comm.local import LocalComm
 from ..comm.protocol import RankError
 from ..trace import Trace, WallClock
+
+
+@runtime_checkable
+class World(Protocol):
+    """A number of ranks that run one function together.
+
+    Attributes
+    ----------
+    size : int
+        Number of ranks.
+    trace : Trace
+        What happened when on which rank, in the last run.
+    """
+
+    size: int
+    trace: Trace
+
+    def run(self, fn, *args, **kwargs) -> list:
+        """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank.
+
+        Raises
+        ------
+        RankError
+            If a rank raised, died or hung; the other ranks are ended.
+        """
 
 
 class LocalWorld:

@@ -21,8 +21,7 @@ from ..comm.select_backend import best
 from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import Outcome, text_of_error, where
-from .patience import GRACE_SECONDS, PATIENCE_SECONDS, Patience
-from .progress import Bar, Reporter
+from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
 
 FAILED, WAITS = 32_000, 32_001
 """Tags of the run's own messages: MPI grants at least 32,767."""

@@ -16,45 +16,12 @@ import time
 
 from ..comm.local import NoComm
 from ..comm.waiting import RankClock, poll
-from .outcome import Outcome, frames_of_error, frames_of_stack, pickled, text_of_error
-from .patience import Patience
-from .progress import Reporter
+from .interrupts import Interrupts
+from .outcome import Outcome, frames_of_error, pickled, text_of_error
+from .progress import Patience, Reporter
 
 _worlds: dict = {}
 """What `join` left for `launch`, by the world's key."""
-
-
-class Interrupts:
-    """SIGINT while a launch runs: remembers where it struck, and raises KeyboardInterrupt where that is safe."""
-
-    def __init__(self):
-        self.frames: list | None = None
-        self._armed, self._held = True, False
-        signal.signal(signal.SIGINT, self._handle)
-
-    @property
-    def struck(self) -> bool:
-        """Whether there was one."""
-        return self.frames is not None
-
-    def _handle(self, signum, frame):
-        if self.frames is None:
-            self.frames = frames_of_stack(frame)
-        if self._armed and not self._held:
-            raise KeyboardInterrupt
-
-    def disarm(self) -> None:
-        """From now on the launch is over, and an interrupt comes too late."""
-        self._armed = False
-
-    def __enter__(self):
-        """Hold interrupts back until the block is done."""
-        self._held = True
-
-    def __exit__(self, *exc):
-        self._held = False
-        if self.struck and self._armed:
-            raise KeyboardInterrupt
 
 
 class Copies:

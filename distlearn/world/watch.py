@@ -16,8 +16,7 @@ from ..comm.protocol import CommError
 from .cluster import died
 from .interrupts import let_through
 from .outcome import Outcome, text_of_error, where
-from .patience import GRACE_SECONDS, stop_button
-from .progress import Output
+from .progress import GRACE_SECONDS, Output, stop_button
 
 TICK = 0.05
 PAUSE = 0.05

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from distlearn import data
 from distlearn.cli import main, output
 from distlearn.cli.ranks import Kept, communication_share
-from distlearn.cli.report import title
+from distlearn.parallel import CheckpointWarning
 from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
 from distlearn.trace import Message, Span, Trace
@@ -54,6 +54,7 @@ def test_local(call, tmp_path):
     folder = tmp_path / "runs" / "digits-mlp-local1"
     assert files(folder) == {
         "history.json",
+        "model.safetensors",
         "trace.json",
         "curves.png",
         "timeline.png",
@@ -112,7 +113,7 @@ def test_network_options_reach_the_simulator(call, tmp_path):
 
 
 def test_overlap_is_faster_and_the_same(call, tmp_path):
-    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--bucket-kib", 2, "--beta", "1e8")
+    base = (*SMALL, "--hidden", "64,64,64", "--world", "sim", "--size", 4, "--cap-bytes", 2048, "--beta", "1e8")
     call(*base, "--out", "yes", "--overlap")
     call(*base, "--out", "no", "--no-overlap")
     yes, no = (read(tmp_path / name)["runs"][0] for name in ("yes", "no"))
@@ -158,8 +159,8 @@ def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
 
 def test_only_an_mlp_has_widths():
     digits = data.load("digits")
-    assert title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
-    assert title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
+    assert output.title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
+    assert output.title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
 
 
 def test_a_preset_can_be_changed(call, tmp_path):
@@ -321,6 +322,40 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        (("--clip-norm", 0.5), "clip_norm None (now 0.5)"),
+        (("--lr", 0.1), "lr"),
+        (("--warmup-epochs", 1), "lr"),
+        (("--optimizer", "sgd"), "rule"),
+        (("--weight-decay", 0.1), "weight_decay=0.1"),
+        (("--seed", 3), "seed 0 (now 3)"),
+    ],
+)
+def test_another_run_is_not_resumed_unasked(call, tmp_path, changes, differs):
+    words = (*SMALL, "--checkpoint", "state", "--out", "out")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, *changes, "--resume")
+    assert refused.exit_code == 1
+    assert differs in refused.output
+    assert "--resume-anyway" in refused.output
+    assert not (tmp_path / "out-2" / "history.json").exists()
+    if "--clip-norm" in changes:
+        with pytest.warns(CheckpointWarning, match="clip_norm"):
+            anyway = call(*words, *changes, "--resume-anyway")
+        assert anyway.exit_code == 0, anyway.output
+        assert len(read(tmp_path / "out-2")["runs"][0]["losses"]) == 8
+
+
+def test_steps_that_lie_elsewhere_are_never_resumed(call):
+    words = (*SMALL, "--checkpoint", "state")
+    assert call(*words, "--epochs", 1).exit_code == 0
+    refused = call(*words, "--batch-size", 40, "--resume-anyway")
+    assert refused.exit_code == 1
+    assert "batch_size 50 (now 40); where the steps of an epoch lie must be the same" in refused.output
+
+
 @pytest.mark.mpi
 def test_mpi_goes_on_too(call, tmp_path):
     words = (*SMALL, "--dtype", "float64", "--checkpoint", "state", "--world")
@@ -345,16 +380,16 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--sizes", "4,2"], "rising numbers of ranks"),
         (["--sizes", "1,2", "--size", "2"], "give one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
-        (["--lr", "-1"], "--lr is -1.0"),
-        (["--lr", "nan"], "--lr is nan"),
+        (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
+        (["--lr", "nan"], "'--lr': nan, expected a number"),
         (["--n-train", "99999999"], "n_train is 99999999"),
         (["--activation", "selu"], "'selu' is not one of"),
-        (["--bucket-kib", "0"], "expected a number above 0"),
+        (["--cap-bytes", "0"], "Invalid value for '--cap-bytes': 0, expected a whole number, 1 or more"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
-        (["--pp", "2"], "--pp does nothing with --strategy data, but with hybrid"),
-        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing with --strategy zero3, but with data"),
-        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing with --model lenet, but with mlp"),
+        (["--pp", "2"], "--pp does nothing where --strategy is data, but with hybrid"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing where --strategy is zero3, but with data"),
+        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing where --model is lenet, but with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
@@ -586,7 +621,7 @@ def test_a_long_run_keeps_a_bounded_trace(call, tmp_path, monkeypatch):
 
 
 def test_progress_lines(capsys):
-    from distlearn.cli.progress import Lines
+    from distlearn.cli.console import Lines
 
     lines = Lines("2 ranks")
     for step in range(1, 101):

@@ -3,6 +3,7 @@
 import pytest
 
 from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc
+from distlearn.cuda.emulator.includes import flatten
 from distlearn.cuda.gpu import nvrtc
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
@@ -76,15 +77,21 @@ def test_places_in_odd_sources():
 
 
 @needs_nvrtc
-def test_headers_of_the_host_are_put_aside_and_their_types_missed():
-    (problem,) = compile_check("#include <cstdint>\n__global__ void f(float* x) { x[0] = uint8_t(3); }", 80).problems
-    assert (problem.line, "uint8_t" in problem.message) == (2, True)
+def test_headers_of_the_library_are_cudas_own():
+    source = """#include <cstdint>
+#include <algorithm>
+#include <iostream>
+__global__ void f(float* x) { x[0] = std::max(uint8_t(3), uint8_t(x[1])); }
+int main() { std::cout << 1; }"""
+    assert compile_check(source, 80).ok
+    (problem,) = compile_check("#include <string>\n__global__ void f(float* x) { std::string s; }", 80).problems[:1]
+    assert problem.line == 2
 
 
 def test_missing_headers_of_cuda_are_said_to_be_installed(monkeypatch):
     monkeypatch.setattr(nvrtc, "_headers", list)
     log = 'kernel.cu(1): catastrophic error: cannot open source file "cuda_fp16.h"\n'
-    (problem,) = nvrtc._problems(log, 80, "#include <cuda_fp16.h>")
+    (problem,) = nvrtc._problems(log, 80, flatten("#include <cuda_fp16.h>"))
     assert "pip install" in problem.message
 
 

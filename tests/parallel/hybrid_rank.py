@@ -8,7 +8,7 @@ import numpy as np
 from distlearn.parallel import Hybrid, OneWeirdTrick, TensorParallel
 from distlearn.world import MPIWorld
 
-from .tensor_cases import own_part, train
+from .tensor.cases import own_part, train
 
 WAYS = {
     "tensor-mlp": ("mlp", TensorParallel, {}),

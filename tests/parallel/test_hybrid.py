@@ -19,8 +19,8 @@ from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
-from .tensor_cases import IMAGES, Batch, F, batches, own_part, serial, train
-from .test_tensor import COLLECTIVES, assert_equal
+from .tensor.cases import IMAGES, Batch, F, batches, own_part, serial, train
+from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
 

@@ -64,5 +64,5 @@ def test_on_ranks_it_is_the_same():
 
 @pytest.mark.parametrize("value", [-1, float("nan")])
 def test_a_bad_warm_up_is_named(value):
-    with pytest.raises(ValueError, match=f"warmup_epochs is {value}, expected 0 or more"):
+    with pytest.raises(ValueError, match=f"warmup_epochs is {value}, expected a number, 0 or more"):
         Settings(warmup_epochs=value)

@@ -179,7 +179,7 @@ def test_bad_settings_are_named(changes, message):
 
 
 def test_all_names_that_are_wrong_are_told_at_once():
-    with pytest.raises(ValueError, match=r"strategy is 'x'.*; model is 'y'.*; activation is 'z', expected one of relu"):
+    with pytest.raises(ValueError, match=r"model is 'y'.*; activation is 'z', expected one of relu.*; strategy is 'x'"):
         Settings(strategy="x", model="y", activation="z")
 
 

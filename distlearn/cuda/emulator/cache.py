@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock
 
 
 @functools.cache
@@ -48,18 +49,9 @@ def scratch_directory():
         yield Path(scratch)
 
 
-@contextlib.contextmanager
-def one_at_a_time(name: str):
-    """Let one process at a time build the checker: the others find it when their turn comes."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: they all build it
-        yield
-        return
-    with open(cache_directory() / name, "w") as file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def one_at_a_time(name: str) -> FileLock:
+    """Return a lock with which one process at a time builds: the others find what was built when their turn comes."""
+    return FileLock(cache_directory() / name)
 
 
 def put(made: Path, path: Path) -> None:

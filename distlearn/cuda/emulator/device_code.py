@@ -22,7 +22,7 @@ from distlearn.cuda.emulator.declarations import (
     parameter_list,
     split,
 )
-from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_cuda_header
+from distlearn.cuda.emulator.includes import INCLUDE, Flat, flatten, is_device_header
 from distlearn.cuda.emulator.source import (
     GRID_GROUP,
     UNSUPPORTED,
@@ -41,6 +41,11 @@ HOST_ONLY = re.compile(
     r"|ifstream|ofstream|stringstream|thread|mutex|chrono|random_device|mt19937\w*|uniform_\w+_distribution)\s*[<\s&]"
     r"|cuda(?:Stream|Event|Error|Graph\w*|DeviceProp)_?t?|cublas\w+|cudnn\w+|thrust\s*::\s*\w+_vector)\b"
 )
+
+# What CUDA has of the C++ library for device code.
+CUDA_STD = {"algorithm", "array", "bit", "cfloat", "climits", "cmath", "complex", "cstddef", "cstdint", "functional",
+            "limits", "numeric", "tuple", "type_traits", "utility"}  # fmt: skip
+C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
 
 
 @dataclass(frozen=True)
@@ -103,26 +108,41 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
-def without_host_code(source: str, options=(), names=()) -> str:
+def without_host_code(source: str, options=(), names=()) -> Flat:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
 
-    All kernels stay with what they need, and what `names` (name expressions of templates) need. So do all branches of
-    `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the first of each.
-    What has nothing of the host's comes back as it is.
+    Headers of its own are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
+    do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from
+    the first of each. What has nothing of the host's comes back as it is.
     """
-    code = _first_branches(without_comments(source))
+    flat = flatten(source, options)
+    code = _first_branches(without_comments(flat.text))
     if unbalanced(code):
-        return source
+        return flat
     declarations = split(code)
     roots = [d for d in declarations if d.on_device or d.kind in ("using namespace", "instance", "static_assert")]
     kept = _closure(declarations, roots, macros_of(code), re.findall(r"[A-Za-z_]\w*", " ".join(names)))
-    text = _blank(source, [d for d in declarations if id(d) not in kept or HOST_ONLY.search(code[d.begin : d.end])])
-    missing = flatten(source, options).missing
+    text = _blank(flat.text, [d for d in declarations if id(d) not in kept])
+    return flat._replace(text=_with_device_headers(text))
 
-    def without_host_header(match):
-        return match[0] if is_cuda_header(match[1] or match[2]) or (match[2] and match[2] not in missing) else ""
 
-    return INCLUDE.sub(without_host_header, text)
+def _with_device_headers(text: str) -> str:
+    """Take out the headers of the host; those of the C++ library that kernels need are CUDA's own, in cuda::std."""
+    code = without_comments(INCLUDE.sub("", text))
+    uses_std = re.search(r"(?<!cuda::)\bstd::|\busing namespace std\b", code)
+
+    def header(match):
+        name = match[1] or match[2]
+        name = "c" + name.removesuffix(".h") if name in C_HEADERS else name
+        needed = re.search(r"\bu?int(8|16|32|64|ptr)_t\b", code) if name == "cstdint" else uses_std
+        if name in CUDA_STD and needed:
+            return f"#include <cuda/std/{name}>"
+        return match[0] if is_device_header(match[1] or match[2]) else ""
+
+    with_headers = INCLUDE.sub(header, text)
+    if "<cuda/std/" in with_headers:
+        return re.sub(r"(?<![\w:])std::|(?<=using namespace )std\b", lambda m: "cuda::" + m[0], with_headers)
+    return re.sub(r"\busing namespace std\s*;", lambda m: _spaces(m[0]), with_headers)
 
 
 def _first_branches(code: str) -> str:
@@ -181,13 +201,14 @@ def _spaces(text: str) -> str:
 
 
 def _blank(text: str, declarations) -> str:
-    """Blank declarations, except the directives between their lines: those count for what follows."""
+    """Blank declarations, except macros and conditions between their lines: those count for what follows."""
     out, at = [], 0
     for d in declarations:
         out.append(text[at : d.begin])
         part, last = text[d.begin : d.end], 0
         for match in DIRECTIVE.finditer(part):
-            out += [_spaces(part[last : match.start()]), match[0]]
+            pragma = re.match(r"[ \t]*#[ \t]*pragma\b", match[0])
+            out += [_spaces(part[last : match.start()]), _spaces(match[0]) if pragma else match[0]]
             last = match.end()
         out.append(_spaces(part[last:]))
         at = d.end

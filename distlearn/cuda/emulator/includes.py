@@ -16,6 +16,7 @@ CUDA_HEADER = re.compile(
     r"|vector_types\.h|vector_functions\.h|cooperative_groups(/\w+)?\.h|cuComplex\.h|sm_\w+\.h|mma\.h|crt/.*"
     r"|curand_kernel\.h|cub/.*|thrust/.*|nv/.*)$"
 )
+HOST_API = re.compile(r"(cuda|cuda_runtime(_api)?|cuda_profiler_api|device_launch_parameters|device_functions)\.h$")
 DEEPEST = 50  # headers within headers
 
 
@@ -37,6 +38,11 @@ class Flat(NamedTuple):
 def is_cuda_header(name: str) -> bool:
     """Say whether a header comes with CUDA."""
     return bool(CUDA_HEADER.match(name))
+
+
+def is_device_header(name: str) -> bool:
+    """Say whether a header comes with CUDA and has something for kernels: NVRTC finds those, not the runtime's."""
+    return is_cuda_header(name) and not HOST_API.match(name)
 
 
 def include_folders(options) -> list[Path]:

@@ -97,6 +97,7 @@ def run(
     statistics,
     races,
     time_limit,
+    recorded_block=-1,
 ):
     """Run one launch.
 
@@ -107,7 +108,7 @@ def run(
     """
     place = Placement(bound, signature, names)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
-    header += [len(place.ranges), len(bound), len(constants), 0, 0]
+    header += [len(place.ranges), len(bound), len(constants), recorded_block, 0]
     parts = [struct.pack("<16q", *header), *place.describe()]
     for value, (index, offset) in zip(bound, place.of_argument, strict=True):
         data = b"\0" * 8 if index >= 0 else value

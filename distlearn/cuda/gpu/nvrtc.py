@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distlearn.cuda.emulator.device_code import card_options, without_host_code
+from distlearn.cuda.emulator.includes import Flat
 from distlearn.cuda.emulator.source import lines_of, unbalanced
 from distlearn.cuda.errors import CompilerNotFound
 
@@ -90,7 +91,8 @@ def _installed() -> list[Path]:
 
 def _headers() -> list[Path]:
     """Return where CUDA's headers lie, if they are installed."""
-    return [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
+    found = [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
+    return [*found, *(d / "cccl" for d in found if (d / "cccl").exists())]  # cuda/std and thrust
 
 
 @functools.cache
@@ -160,16 +162,16 @@ def compile_check(
         have = ", ".join(f"sm_{a}" for a in known)
         raise ValueError(f"this NVRTC does not compile for {', '.join(f'sm_{a}' for a in strangers)}, only for {have}")
     result = CompileCheck(tuple(_library().getVersion()), wanted, {}, [])
-    text, options = without_host_code(source, options, names), (*options, *card_options(source))
+    code, options = without_host_code(source, options, names), (*options, *card_options(source))
     for arch in wanted:
-        size, log = _compile(text, arch, names, options)
+        size, log = _compile(code.text, arch, names, options)
         if size is not None:
             result.sizes[arch] = size
         seen = {p[1:] for p in result.problems}
-        result.problems += [p for p in _problems(log, arch, source) if p[1:] not in seen]
-        if size is None and not result.problems and (bracket := unbalanced(source)):
+        result.problems += [p for p in _problems(log, arch, code) if p[1:] not in seen]
+        if size is None and not result.problems and (bracket := unbalanced(code.text)):
             line, column, message = bracket  # NVRTC notices at the end of the source
-            result.problems.append(Problem(arch, "error", line, column, message, lines_of(source)[line - 1]))
+            result.problems.append(Problem(arch, "error", line, column, message, lines_of(code.text)[line - 1]))
         if size is None and not any(p.severity == "error" for p in result.problems):
             message = re.sub(r"^ptxas error\s*: ", "", log.strip())
             result.problems.append(Problem(arch, "error", 0, 0, message, ""))
@@ -200,8 +202,8 @@ def _compile(source, arch, names, options):
         nvrtc.destroyProgram(program)
 
 
-def _problems(log: str, arch: int, source: str) -> list[Problem]:
-    lines, text, found = lines_of(log), lines_of(source), []
+def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
+    lines, text, found = lines_of(log), lines_of(code.text), []
     for i, line in enumerate(lines):
         if not (match := MESSAGE.match(line)):
             continue
@@ -215,5 +217,7 @@ def _problems(log: str, arch: int, source: str) -> list[Problem]:
             column = len(shown) - len(shown.lstrip()) + len(before) + 1 if at >= 0 else 0
         if re.search("(cannot|could not) open source file", message) and not _headers():
             message += ". " + HEADER_HINT
-        found.append(Problem(arch, match[2], number, column, message, shown))
+        file, place = code.place(number)
+        message += f" (in {file})" if file else ""
+        found.append(Problem(arch, match[2], place, column, message, shown))
     return found

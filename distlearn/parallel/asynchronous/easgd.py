@@ -17,15 +17,14 @@ import numpy as np
 from ...comm.protocol import ANY
 from ...optim.rule import apply, check_rule
 from ...optim.schedules import as_schedule
-from .param_server.curve import finish
-from .param_server.flat import FlatModel
+from .param_server.coordinator import Coordinator
+from .param_server.learning_rate import constant
 from .param_server.messages import Leave, Push, Reply
 from .param_server.policy import ASP
-from .param_server.rate import constant
-from .param_server.record import Run
-from .param_server.server import Lead, Link
-from .param_server.shard import Shard
-from .param_server.stream import check_end, endless
+from .param_server.run import Run, make_run
+from .param_server.server import ParamShard, ServerComm
+from .param_server.training import check_end
+from .param_server.worker import FlatModel, endless_batches
 
 
 class _Centre:
@@ -113,31 +112,31 @@ class EASGD:
         """
         check_end("EASGD.train", steps, seconds)
         if self.comm.rank:
-            self._work(endless(dataset, batch_size, self.rank, self.size, seed))
+            self._work(endless_batches(dataset, batch_size, self.rank, self.size, seed))
             return None
-        tickets = None if steps is None else max(1, math.ceil(steps / self.period)) * self.size
-        shard = Shard(self.flat.data, _Centre(self.alpha), lambda step: 1.0, self.every)
-        shard.snap(0, self.clock.now())
-        head = Lead(self.clock, self.comm.report, self.size, _Elastic(), constant, tickets, seconds)
-        self._hold(shard, head)
-        return finish(head, self.flat, [(shard.share.copy(), shard.snapshots)], dataset, self.loss, probe)
+        exchanges = None if steps is None else max(1, math.ceil(steps / self.period)) * self.size
+        shard = ParamShard(self.flat.data, _Centre(self.alpha), lambda step: 1.0, self.every)
+        shard.take_snapshot(0, self.clock.now())
+        coordinator = Coordinator(self.clock, self.comm.report, self.size, _Elastic(), constant, exchanges, seconds)
+        self._serve(shard, coordinator)
+        return make_run(coordinator, self.flat, [(shard.share.copy(), shard.snapshots)], dataset, self.loss, probe)
 
-    def _hold(self, shard: Shard, head: Lead) -> None:
+    def _serve(self, shard: ParamShard, coordinator: Coordinator) -> None:
         """Be the centre until every worker has left: answer with the centre as it was, then move it."""
-        link = Link(self.comm, 1, shard)
-        while head.ledger.active:
+        server_comm = ServerComm(self.comm, 1, shard)
+        while coordinator.policy_state.active:
             message = self.comm.recv_obj(ANY)
             if isinstance(message, Leave):
-                head.let_go(message.worker)
+                coordinator.handle_leave(message.worker)
                 continue
-            values = link.gradient(message)
-            order = head.decide(message)
-            link.answer(order)
-            shard.obey(order, values, self.clock)
-        link.close()
+            values = server_comm.recv_gradient(message)
+            command = coordinator.handle_push(message)
+            server_comm.reply(command)
+            shard.apply(command, values, self.clock)
+        server_comm.finish()
 
     def _work(self, batches) -> None:
-        """Train, and meet the centre every `period` steps, until it gives no leave to go on."""
+        """Train, and meet the centre every `period` steps, until it allows no other step."""
         flat, reply = self.flat, Reply(self.flat.data.size, self.flat.data.dtype)
         state, losses, rows, version = self.rule.init(flat.data), 0.0, 0, 0
         for step, batch in enumerate(batches):

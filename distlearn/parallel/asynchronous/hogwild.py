@@ -18,11 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...optim.schedules import as_schedule
-from .param_server.curve import measure
-from .param_server.flat import FlatModel
-from .param_server.record import CURVE, GRADIENT, Run
-from .param_server.shard import Snapshot
-from .param_server.stream import check_end, endless
+from .param_server.run import CURVE, GRADIENT, Run, measure_curve
+from .param_server.server import Snapshot
+from .param_server.training import check_end
+from .param_server.worker import FlatModel, endless_batches
 
 
 def share_array(comm, n: int, dtype) -> np.ndarray:
@@ -117,7 +116,7 @@ class Hogwild:
         shared = share_array(comm, self.flat.data.size, self.flat.data.dtype)
         if comm.rank == 0:
             shared[:] = self.flat.data
-        self.flat.live_in(shared)
+        self.flat.rebind(shared)
         self._done = share_array(comm, comm.size, np.int64)  # steps of each rank: each writes its own
         comm.barrier()
 
@@ -139,10 +138,10 @@ class Hogwild:
         check_end("Hogwild.train", steps, seconds)
         snapshots = [Snapshot(0, 0.0, self.flat.data.copy())] if self.every else []
         self.comm.barrier()  # before the first snapshot is there, nobody may write
-        began, tickets = self.clock.now(), math.inf if steps is None else steps * self.size
+        began, total_steps = self.clock.now(), math.inf if steps is None else steps * self.size
         rows: list[tuple] = []
-        for step, batch in enumerate(endless(dataset, batch_size, self.rank, self.size, seed)):
-            if self._done.sum() >= tickets or self.clock.now() - began >= seconds:
+        for step, batch in enumerate(endless_batches(dataset, batch_size, self.rank, self.size, seed)):
+            if self._done.sum() >= total_steps or self.clock.now() - began >= seconds:
                 break
             rows.append(self._step(batch, step, began))
             if not math.isfinite(rows[-1][8]):
@@ -156,8 +155,8 @@ class Hogwild:
         flat, used = self.flat, int(self._done.sum())
         with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
             loss = flat.gradient(batch.x, batch.y, self.loss)
-            if self.pace is not None:
-                self.clock.sleep(self.pace(self.rank, step))
+            # even for no time: on simulated ranks this is where the others read and write in between
+            self.clock.sleep(0.0 if self.pace is None else self.pace(self.rank, step))
         staleness = int(self._done.sum()) - used
         self._write(self.lr(step))
         self._done[self.rank] += 1
@@ -187,8 +186,8 @@ class Hogwild:
         if self.every:
             if snapshots[-1].version < len(gradients):  # the others may have gone on after rank 0's last step
                 snapshots.append(Snapshot(len(gradients), seconds, self.flat.data.copy()))
-            self.flat.live_in(self.flat.data.copy())  # measuring must not disturb what is shared
-            curve = measure(self.flat, snapshots, dataset, self.loss, probe)
+            self.flat.rebind(self.flat.data.copy())  # measuring must not disturb what is shared
+            curve = measure_curve(self.flat, snapshots, dataset, self.loss, probe)
         return Run(
             policy="Hogwild, sparse" if self.sparse else "Hogwild",
             workers=self.size,

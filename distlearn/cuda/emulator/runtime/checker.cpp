@@ -134,6 +134,8 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
     const Region& r = regions[traffic[t].region];
     uint64_t offset = a - r.begin;
     accesses++;
+    if (__builtin_expect(blocks_done == recorded_block, 0) && recorded.n < MOST_RECORDED)
+        recorded.add() = {interval - block_interval, site, f->linear, traffic[t].region, size, (int64_t)offset, access};
     if (size <= 16 && (a & (size - 1))) {  // a power of two: `on_pieces` does not come here with others
         Finding* n = report(MISALIGNED, site, 0, traffic[t].region, access);
         if (n) n->offset = (int64_t)offset, n->size = size;

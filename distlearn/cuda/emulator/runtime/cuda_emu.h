@@ -41,6 +41,12 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #include "fast.h"
 #endif
 
+#ifndef __CUDACC__
+#define __CUDACC__ 1
+#endif
+#ifndef __CUDA_ARCH__
+#define __CUDA_ARCH__ 800
+#endif
 #define __global__
 #define __host__
 #define __device__
@@ -74,6 +80,21 @@ template <class T> struct DynamicShared {
     template <class U> __attribute__((always_inline)) explicit operator U*() const { return (U*)emu_dynamic_shared(); }
 };
 }  // namespace emu
+
+namespace std {  // the compiler itself makes objects of this name: `for (int i : {1, 2})`
+template <class E> class initializer_list {
+    const E* first;
+    size_t n;
+    constexpr initializer_list(const E* p, size_t size) : first(p), n(size) {}
+
+public:
+    typedef E value_type;
+    constexpr initializer_list() : first(nullptr), n(0) {}
+    constexpr size_t size() const { return n; }
+    constexpr const E* begin() const { return first; }
+    constexpr const E* end() const { return first + n; }
+};
+}  // namespace std
 
 namespace emu_kernel {
 #include "vectors.h"
@@ -145,6 +166,20 @@ template <int... i> struct Indices {};
 template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
+// Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
+// value goes to which place (pointers.py). Every thread writes the same.
+struct PointerIn {
+    int64_t in_memory, argument, place, value;
+};
+static inline EMU_UNCHECKED void put_pointers(void** a, int n) {
+    const int64_t* table = (const int64_t*)a[n];
+    const PointerIn* each = (const PointerIn*)(table + 1);
+    for (int64_t i = 0; i < *table; i++) {
+        char* to = each[i].in_memory ? *(char**)a[each[i].argument] : (char*)a[each[i].argument];
+        *(void**)(to + each[i].place) = *(void**)a[each[i].value];
+    }
+}
+
 template <auto kernel> struct Kernel {
     static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
     static constexpr void (*run)(void**) = nullptr;
@@ -154,7 +189,7 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
     }
-    static EMU_UNCHECKED void run(void** a) { call(a, typename Count<sizeof...(A)>::type()); }
+    static EMU_UNCHECKED void run(void** a) { put_pointers(a, (int)sizeof...(A)), call(a, typename Count<sizeof...(A)>::type()); }
     static EMU_UNCHECKED const char* signature() {
         static char text[2048];
         int k = 0;

@@ -1,7 +1,7 @@
 // launch_io.h -- what comes in on standard input and goes out on the original standard output; program.py is the other end.
 //
 //     in   header of 16 numbers (8 bytes each): version, grid[3], block[3], shared bytes, statistics?, races?,
-//          time limit in ms, arrays, arguments, globals, 0, 0
+//          time limit in ms, arrays, arguments, globals, block whose accesses are recorded (or -1), 0
 //          per array:    bytes, item size, alignment, read only?, offset of its first byte modulo 512, name (64 bytes)
 //          per argument: array number or -1, offset in bytes, size, then its bytes padded to 8
 //          per global:   name (64 bytes), size, bytes padded to 8
@@ -32,6 +32,17 @@ struct Argument {
 
 static bool want_statistics, want_races;
 static int64_t time_limit_ms;
+
+// Accesses of one block as they came, for pictures; no more than can be drawn.
+struct Recorded {
+    uint32_t interval, site;
+    int thread, region, size;
+    int64_t offset;
+    Access access;
+};
+constexpr size_t MOST_RECORDED = 1 << 15;
+static int64_t recorded_block = -1;
+static Vec<Recorded> recorded;
 static Launch the_launch;
 static Vec<void*> argument_pointers;
 static size_t first_array;
@@ -93,6 +104,7 @@ static void read_launch() {
     want_races = h[9];
     time_limit_ms = h[10];
     n_arrays = (int)h[11];
+    recorded_block = h[14];
     the_launch.first = 0;
     the_launch.last = (int64_t)h[1] * h[2] * h[3];
     first_array = regions.n;
@@ -171,6 +183,12 @@ static void write_report(uint64_t accesses, double seconds) {
         put("%s[%d,%llu,%llu,%llu]", comma ? "," : "", (int)i, (unsigned long long)x.issued, (unsigned long long)x.active,
             (unsigned long long)x.untraced);
         comma = true;
+    }
+    put("],\"recorded\":[");
+    for (size_t i = 0; i < recorded.n; i++) {
+        Recorded& x = recorded[i];
+        put("%s[%u,%d,%d,%lld,%d,%d,%u]", i ? "," : "", x.interval, x.thread, x.region, (long long)x.offset, x.size,
+            (int)x.access, x.site);
     }
     put("],\"findings\":[");
     for (size_t i = 0; i < findings.n; i++) {

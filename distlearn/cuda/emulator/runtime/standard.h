@@ -17,6 +17,7 @@ using ::uint64_t;
 using ::uintptr_t;
 using ::memcpy;
 using ::memset;
+using ::std::initializer_list;
 
 template <class T, T v> struct integral_constant {
     static constexpr T value = v;

@@ -21,17 +21,16 @@ the same code under MPI and on engines::
     run.staleness.mean(), run.updates, run.dropped, run.throughput             # run.gradients has every single one
     run.curve["version"], run.curve["time"], run.curve["loss"], run.curve["test_accuracy"]
 
-The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `Ledger` is the
-server's bookkeeping alone, for thought experiments: `Ledger(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` plays whole runs for ten thousand workers. `train_on_futures` does the same training
-on workers that nothing connects: plain engines, threads, processes.
+The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
+server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
+`simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers. `train_on_futures` trains in
+the same way on workers that nothing connects: plain engines, threads, processes.
 """
 
-from .events import Events, play, simulate
+from .coordinator import Decision, Pending, PolicyError, PolicyState
+from .events import Events, play
 from .futures import train_on_futures
-from .ledger import Held, Ledger, PolicyError, Verdict
-from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
-from .rate import (
+from .learning_rate import (
     RATES,
     Average,
     Exponential,
@@ -43,7 +42,9 @@ from .rate import (
     implicit_momentum,
     inverse,
 )
-from .record import CURVE, GRADIENT, Run
+from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
+from .run import CURVE, GRADIENT, Run
+from .simulation import simulate
 from .speeds import Speeds
 from .training import ParameterServer
 
@@ -56,20 +57,20 @@ __all__ = [
     "SSP",
     "Average",
     "Backup",
+    "Decision",
     "Events",
     "Exponential",
-    "Held",
     "Hinge",
-    "Ledger",
     "ParameterServer",
+    "Pending",
     "Policy",
     "PolicyError",
+    "PolicyState",
     "Polynomial",
     "Rate",
     "Run",
     "SoftSync",
     "Speeds",
-    "Verdict",
     "adadelay",
     "asp",
     "backup",

@@ -1,6 +1,6 @@
 """Whole runs without arrays: who pushed when, of which version, and who waited. For up to tens of thousands of workers.
 
-`play` asks the ledger about one arrival after another, in the order of time: slow, for any policy, the reference.
+`play` asks `PolicyState` about one arrival after another, in the order of time: slow, for any policy, the reference.
 `simulate` gives the same events, to the last bit, from a few operations on arrays of workers (`waves`), wherever the
 policy is of a kind that allows it.
 """
@@ -12,8 +12,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from .ledger import Ledger
-from .policy import check_policy
+from .coordinator import PolicyState
 from .speeds import Speeds
 
 
@@ -92,7 +91,7 @@ class Events:
 
 
 @dataclass
-class Flight:
+class RunState:
     """Where a run stands just after an event: everybody computes.
 
     Attributes
@@ -119,19 +118,19 @@ class _Log:
     rows: list[list] = field(default_factory=list)
     open: dict[tuple[int, int], list] = field(default_factory=dict)
 
-    def add(self, now, worker, step, used, verdict, version) -> None:
+    def add(self, now, worker, step, used, decision, version) -> None:
         """Write an arrival down, and the update that it completes."""
-        row = [worker, step, used, 0, verdict.staleness, now]
+        row = [worker, step, used, 0, decision.staleness, now]
         self.rows.append(row)
-        if verdict.taken:
+        if decision.taken:
             self.open[worker, step] = row
-        self.close(verdict.merged, version)
+        self.close(decision.merged, version)
 
     def close(self, merged, version: int) -> None:
         """Fill in which version gradients have made."""
-        for held in merged:
-            row = self.open.pop((held.worker, held.step))
-            row[3], row[4] = version, version - 1 - held.used
+        for gradient in merged:
+            row = self.open.pop((gradient.worker, gradient.step))
+            row[3], row[4] = version, version - 1 - gradient.used
 
     def events(self, policy, workers: int) -> Events:
         """Return them as arrays."""
@@ -139,7 +138,7 @@ class _Log:
         return Events(str(policy), workers, *columns)
 
 
-def play(policy, speeds: Speeds, steps: int, *, flight: Flight | None = None) -> Events:
+def play(policy, speeds: Speeds, steps: int, *, state: RunState | None = None) -> Events:
     """Play a run, arrival by arrival, without a network and without gradients.
 
     Parameters
@@ -150,7 +149,7 @@ def play(policy, speeds: Speeds, steps: int, *, flight: Flight | None = None) ->
         How long steps take.
     steps : int
         Gradients to compute, per worker, on average.
-    flight : Flight, optional
+    state : RunState, optional
         Go on from there.
 
     Returns
@@ -163,68 +162,33 @@ def play(policy, speeds: Speeds, steps: int, *, flight: Flight | None = None) ->
     >>> play(asp(), Speeds(2, law="constant", slow={1: 3.0}), steps=4).worker.tolist()
     [0, 0, 0, 1, 0, 0, 0, 1]
     """
-    n, tickets = speeds.workers, steps * speeds.workers
-    flight = flight or start(speeds)
-    ledger, log = Ledger(policy, n, flight.version, flight.step.tolist()), _Log()
-    used, given = flight.used.tolist(), flight.given
-    calendar = list(zip(flight.finish.tolist(), range(n), strict=True))
+    n, total_steps = speeds.workers, steps * speeds.workers
+    state = state or initial_state(speeds)
+    policy_state, log = PolicyState(policy, n, state.version, state.step.tolist()), _Log()
+    used, given = state.used.tolist(), state.given
+    calendar = list(zip(state.finish.tolist(), range(n), strict=True))
     heapify(calendar)
     while calendar:
         now, worker = heappop(calendar)
-        step = ledger.clocks[worker]
-        verdict = ledger.arrive(worker, used[worker])
-        log.add(now, worker, step, used[worker], verdict, ledger.version)
-        ready = list(verdict.released)
+        step = policy_state.clocks[worker]
+        decision = policy_state.arrive(worker, used[worker])
+        log.add(now, worker, step, used[worker], decision, policy_state.version)
+        ready = list(decision.released)
         while ready:
             w = ready.pop(0)
-            if given < tickets:
+            if given < total_steps:
                 given += 1
-                used[w] = ledger.version
-                heappush(calendar, (now + speeds(w, ledger.clocks[w]), w))
+                used[w] = policy_state.version
+                heappush(calendar, (now + speeds(w, policy_state.clocks[w]), w))
             else:
-                farewell = ledger.leave(w)
-                log.close(farewell.merged, ledger.version)
+                farewell = policy_state.leave(w)
+                log.close(farewell.merged, policy_state.version)
                 ready += farewell.released
     return log.events(policy, n)
 
 
-def start(speeds: Speeds) -> Flight:
+def initial_state(speeds: Speeds) -> RunState:
     """Return a run's beginning: everybody computes at version 0."""
     n = speeds.workers
     zeros = np.zeros(n, np.int64)
-    return Flight(speeds.wave(0).copy(), zeros, zeros.copy(), 0, n)
-
-
-def simulate(policy, speeds: Speeds, steps: int) -> Events:
-    """Simulate a run: the same events as `play`, at millions of them per second.
-
-    Parameters
-    ----------
-    policy : Policy
-        Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
-        that waits for updates and lets everybody start then; others are played one by one.
-    speeds : Speeds
-    steps : int
-        Gradients to compute, per worker, on average.
-
-    Returns
-    -------
-    events : Events
-
-    Examples
-    --------
-    >>> from distlearn.parallel.asynchronous.param_server import ssp
-    >>> simulate(ssp(2), Speeds(10_000, law="pareto"), steps=10)
-    Events(SSP(2), 10000 workers: 100000 updates in 3.89e+03 s, mean staleness 6.59e+03, 0 dropped)
-    """
-    from .waves import free_running, rounds  # which needs what is above
-
-    check_policy("simulate", policy)
-    if not (hasattr(steps, "__index__") and steps >= 1):
-        raise ValueError(f"simulate: steps is {steps!r}, expected a whole number, 1 or more")
-    far = 1 << 40
-    if policy.waits and policy.may_start(far):
-        return rounds(policy, speeds, steps)
-    if not policy.waits and policy.takes(far):
-        return free_running(policy, speeds, steps)
-    return play(policy, speeds, steps)
+    return RunState(speeds.wave(0).copy(), zeros, zeros.copy(), 0, n)

@@ -18,14 +18,13 @@ import numpy as np
 from ....comm.protocol import CommError, RankError, ignore_report
 from ....optim.schedules import as_schedule
 from ....trace import WallClock
-from .curve import finish
-from .flat import FlatModel
+from .coordinator import Coordinator
+from .learning_rate import constant
 from .messages import Push
-from .rate import constant
-from .record import Run
-from .server import Lead
-from .shard import Shard
-from .stream import check_end, check_parts, endless
+from .run import Run, make_run
+from .server import ParamShard
+from .training import check_end, check_parts
+from .worker import FlatModel, endless_batches
 
 
 def train_on_futures(
@@ -62,8 +61,8 @@ def train_on_futures(
     batch_size, steps, seconds, seed, probe
         See `ParameterServer.train`.
     lost : callable, optional
-        `lost(exception) -> bool`: whether a call failed because its worker is gone. Training then goes on without it,
-        and `run.notes["lost"]` names it. Any other failure ends the training.
+        `lost(exception) -> bool`: whether a call failed because its worker is lost. Training then goes on without
+        it, and `run.notes["lost"]` names it. Any other failure ends the training.
     report : callable, optional
         Gets `report(gradients so far, gradients in all, loss=, version=)`.
 
@@ -96,26 +95,28 @@ def train_on_futures(
     check_parts("train_on_futures", policy, rate, every)
     model, loss, dataset = setup()
     flat = FlatModel(model)
-    shard = Shard(flat.data, rule, as_schedule(lr, "train_on_futures"), every)
-    tickets = None if steps is None else steps * workers
+    shard = ParamShard(flat.data, rule, as_schedule(lr, "train_on_futures"), every)
+    total_steps = None if steps is None else steps * workers
     clock = WallClock()
-    head = Lead(clock, report or ignore_report, workers, policy, rate, tickets, seconds)
-    shard.snap(0, clock.now())
+    coordinator = Coordinator(clock, report or ignore_report, workers, policy, rate, total_steps, seconds)
+    shard.take_snapshot(0, clock.now())
     job = (uuid.uuid4().hex, setup, workers, batch_size, seed, pace)
     calls = _Calls(submit, job, flat.data)
     for worker in range(workers):
-        calls.start(worker, head.ledger)
-    gone = []
+        calls.start(worker, coordinator.policy_state)
+    lost_workers = []
     while calls.pending:
         for call in calls.ended():
-            orders = _take(call, head, shard, clock, lost, gone)
-            for worker, go in itertools.chain.from_iterable(order.released for order in orders):
+            commands = _account_for(call, coordinator, shard, clock, lost, lost_workers)
+            for worker, go in itertools.chain.from_iterable(command.released for command in commands):
                 if go:
-                    calls.start(worker, head.ledger)
-    if len(gone) == workers:
-        raise CommError(f"train_on_futures: all {workers} workers are lost, after {head.ledger.version} updates")
-    run = finish(head, flat, [(shard.share.copy(), shard.snapshots)], dataset, loss, probe)
-    run.notes["lost"] = gone
+                    calls.start(worker, coordinator.policy_state)
+    if len(lost_workers) == workers:
+        raise CommError(
+            f"train_on_futures: all {workers} workers are lost, after {coordinator.policy_state.version} updates"
+        )
+    run = make_run(coordinator, flat, [(shard.share.copy(), shard.snapshots)], dataset, loss, probe)
+    run.notes["lost"] = lost_workers
     return run
 
 
@@ -126,11 +127,11 @@ class _Calls:
         self._submit, self._job, self._values = submit, job, values
         self.pending = {}  # future -> (worker, step, used)
 
-    def start(self, worker: int, ledger) -> None:
+    def start(self, worker: int, policy_state) -> None:
         """Let a worker do its next step at the parameters of now."""
-        step = ledger.clocks[worker]
+        step = policy_state.clocks[worker]
         future = self._submit(worker, compute, self._job, worker, step, self._values.copy())
-        self.pending[future] = (worker, step, ledger.version)
+        self.pending[future] = (worker, step, policy_state.version)
 
     def ended(self):
         """Wait for one at least; return those that have ended as (worker, step, used, future)."""
@@ -138,26 +139,26 @@ class _Calls:
         return sorted(((*self.pending.pop(future), future) for future in done), key=lambda call: call[0])
 
 
-def _take(call, head: Lead, shard: Shard, clock, lost, gone: list):
-    """Account for a call that has ended; return the orders that follow."""
+def _account_for(call, coordinator: Coordinator, shard: ParamShard, clock, lost, lost_workers: list):
+    """Account for a call that has ended; return the commands that follow."""
     worker, step, used, future = call
     error = future.exception()
     if error is None:
         gradient, rows, loss = future.result()
-        orders = [head.decide(Push(worker, step, used, rows, loss))]
-        shard.obey(orders[0], np.array(gradient), clock)  # what came out of a message may be read-only
+        commands = [coordinator.handle_push(Push(worker, step, used, rows, loss))]
+        shard.apply(commands[0], np.array(gradient), clock)  # what came out of a message may be read-only
     elif lost is not None and lost(error):
-        gone.append(worker)
-        orders = [head.let_go(worker)]
-        shard.obey(orders[0], None, clock)
+        lost_workers.append(worker)
+        commands = [coordinator.handle_leave(worker)]
+        shard.apply(commands[0], None, clock)
     else:
         raise RankError(worker, f"{type(error).__name__}: {error}", original=error) from error
-    for order in orders:  # grows: who may not go on leaves, which may release others
-        for who, go in order.released:
+    for command in commands:  # grows: who may not go on leaves, which may release others
+        for who, go in command.released:
             if not go:
-                orders.append(head.let_go(who))
-                shard.obey(orders[-1], None, clock)
-    return orders
+                commands.append(coordinator.handle_leave(who))
+                shard.apply(commands[-1], None, clock)
+    return commands
 
 
 # -- on the worker ----------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def compute(job, worker: int, step: int, values):
     key, setup, workers, batch_size, seed, pace = job
     if (key, worker) not in _jobs:
         model, loss, dataset = setup()
-        batches = endless(dataset, batch_size, worker, workers, seed)
+        batches = endless_batches(dataset, batch_size, worker, workers, seed)
         for old in [k for k in _jobs if k[0] != key and k[1] == worker]:
             del _jobs[old]
         _jobs[key, worker] = FlatModel(model), loss, batches

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 HEADER_BYTES = 32
-"""A reply begins with a header: version and leave to go on (int64), loss (float64), and 8 bytes to spare."""
+"""A reply begins with a header: version, go on or not (int64), loss (float64), and 8 bytes to spare."""
 
 
 class Push(NamedTuple):
@@ -21,7 +21,7 @@ class Push(NamedTuple):
 
 
 class Leave(NamedTuple):
-    """From a worker to the lead: it will send no more."""
+    """From a worker to the coordinator: it will send no more."""
 
     worker: int
 
@@ -32,8 +32,8 @@ class Lost(NamedTuple):
     workers: tuple[int, ...]
 
 
-class Order(NamedTuple):
-    """From the lead to the other servers: what to do about an arrival. All execute the same orders in the same order.
+class Command(NamedTuple):
+    """From the coordinator to the other servers: what to do about an arrival. All execute the same commands, in order.
 
     Then all shares have the same version at all times, and how many servers there are changes no number.
     """
@@ -45,17 +45,17 @@ class Order(NamedTuple):
     merged: tuple[tuple[int, int, float], ...]
     """(worker, step, weight) of the gradients that make the new version."""
     version: int
-    """After the order."""
+    """After the command."""
     released: tuple[tuple[int, bool], ...]
     """(worker, go on?): who gets the parameters now."""
     loss: float
     """Of the newest update."""
     end: bool
-    """Whether this is the last order."""
+    """Whether this is the last command."""
 
 
 class Reply:
-    """A server's answer to a worker, header and share of the parameters in one message.
+    """A server's reply to a worker: header and share of the parameters in one message.
 
     Parameters
     ----------

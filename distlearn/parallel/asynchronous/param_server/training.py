@@ -8,25 +8,22 @@ import numpy as np
 
 from ....backend import to_numpy
 from ....comm.collectives import shares
-from ....comm.protocol import CutOffError, FaultTolerant, PeerLostError, RevokedError
+from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.rule import check_rule, memory_of
 from ....optim.schedules import as_schedule
-from .curve import finish
-from .flat import FlatModel
-from .policy import BSP
-from .rate import constant
-from .record import Run
-from .server import Lead, follow, lead
-from .shard import Shard
-from .stream import check_end, check_parts, endless
-from .survival import Mirror, Survival, Whole
-from .worker import WorkerLink
+from .coordinator import Coordinator
+from .learning_rate import constant
+from .policy import BSP, check_policy
+from .recovery import GlobalState, Mirror, agree_on_state
+from .run import Run, make_run
+from .server import ParamShard, coordinate, follow
+from .worker import FlatModel, WorkerComm, endless_batches
 
 COLLECT = 9
 """Tag of what servers send to the first one in the end."""
 
 
-class ParameterServer(Survival):
+class ParameterServer:
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
     rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to a value;
@@ -72,14 +69,15 @@ class ParameterServer(Survival):
     Notes
     -----
     Messages per gradient, with s servers and n bytes of parameters: s arrays of n / s bytes and s announcements
-    from the worker, s arrays of n / s bytes back, and s - 1 orders among servers. A worker's gradient is the mean
+    from the worker, s arrays of n / s bytes back, and s - 1 commands among servers. A worker's gradient is the mean
     over its rows; an update of several weighs them by their rows, so that BSP equals serial SGD on the whole batch
-    however uneven the parts are. The first server decides on every arrival and the others obey in the same order:
-    all shares have the same version, and the number of servers changes no number. (Production servers let every
-    shard decide for itself, which saves the orders, and lets a worker read shares of different versions.)
+    however uneven the parts are. The first server decides on every arrival and the others execute its commands in
+    the same order: all shares have the same version, and the number of servers changes no number. (Production
+    servers let every shard decide for itself, which saves the commands, and lets a worker read shares of different
+    versions.)
 
     A rank that is lost while the object is made, ends the run; from then on, training survives.
-    A lost worker is let go as if it had left: nobody waits for it, and the rows it would have trained on are left out.
+    A lost worker is treated as if it had left: nobody waits for it, and the rows it would have trained on are left out.
     After the loss of a server BSP still equals serial SGD: the updates since the last copy are made again. The record
     then begins at that version if the first server was lost, which keeps it, and so does the curve.
 
@@ -108,15 +106,15 @@ class ParameterServer(Survival):
         self._rule, self._lr = rule, as_schedule(lr, "ParameterServer")
         self._every, self._mirror = every, mirror
         self._done, self.recoveries, self._trained = 0, [], False
-        self._head = self._earlier = None
+        self._coordinator = self._earlier = None
         self._workers = comm.size - servers  # in the beginning
         values = to_numpy(self.flat.data)  # a worker's model may live on a GPU; what travels does not
         comm.broadcast(values)
         memory = memory_of(rule.init(values)) if mirror else ()
-        start = Whole(0, np.stack([values, *memory]), 0)
+        start = GlobalState(0, np.stack([values, *memory]), 0)
         self._set_up(servers, start, comm.split(int(comm.rank < servers)))
 
-    def _set_up(self, servers: int, start: Whole, peers) -> None:
+    def _set_up(self, servers: int, start: GlobalState, peers) -> None:
         """Take a role, and the share that goes with it."""
         comm, flat = self.comm, self.flat
         self.servers, self._start, self._peers = servers, start, peers
@@ -127,10 +125,10 @@ class ParameterServer(Survival):
         self.go = True
         parts = shares(flat.data.size, servers)
         if not self.is_server:
-            self._link = WorkerLink(comm, parts, flat, self.rank, start.version)
+            self._worker_comm = WorkerComm(comm, parts, flat, self.rank, start.version)
             return
         own = parts[comm.rank]
-        self._shard = Shard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
+        self._shard = ParamShard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
         for array, row in zip(memory_of(self._shard.state), start.rows[1:], strict=False):
             array[...] = row[own]
         if self._mirror:
@@ -138,22 +136,22 @@ class ParameterServer(Survival):
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
-        """Push the gradient of this worker's rows, wait for leave to go on; return the loss.
+        """Push the gradient of this worker's rows, wait until it may go on; return the loss.
 
         That of the whole update where the policy waits for one (BSP: of the global batch), else of these rows.
         """
         with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
             loss = self.flat.gradient(batch.x, batch.y, self.loss)
             if self.pace is not None:
-                self.clock.sleep(self.pace(self.rank, self._link.steps))
-        reply = self._link.exchange(len(batch.x), loss)
+                self.clock.sleep(self.pace(self.rank, self._worker_comm.steps))
+        reply = self._worker_comm.exchange(len(batch.x), loss)
         self.go = reply.go
         return reply.loss if self.policy.waits else loss
 
     @property
     def version(self) -> int:
         """Version of the parameters that this worker has."""
-        return self._link.version
+        return self._worker_comm.version
 
     def predict(self, x):
         """Run the model forward."""
@@ -165,11 +163,11 @@ class ParameterServer(Survival):
 
     def leave(self) -> None:
         """Tell the servers that this worker has ended; every worker does, in the end."""
-        self._link.leave()
+        self._worker_comm.leave()
 
     # -- a server ----------------------------------------------------------------------------------------------------
-    def serve(self, steps: int | None = None, seconds: float = math.inf) -> Lead | None:
-        """Serve until all workers have left; return the head of the first server on rank 0.
+    def serve(self, steps: int | None = None, seconds: float = math.inf) -> Coordinator | None:
+        """Serve until all workers have left; return the coordinator of the first server on rank 0.
 
         Parameters
         ----------
@@ -178,21 +176,23 @@ class ParameterServer(Survival):
         seconds : float
             Let no step begin later than that [s].
         """
-        self._shard.snap(self._start.version, self.clock.now())
+        self._shard.take_snapshot(self._start.version, self.clock.now())
         left = self._left(steps)
         if self.comm.rank:
             if left:
                 follow(self.comm, self.servers, self._shard)
             return None
         version = self._start.version
-        head = Lead(self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds, version)
+        coordinator = Coordinator(
+            self.clock, self.comm.report, self.size, self.policy, self.rate, left, seconds, version
+        )
         if self._earlier is not None:
-            head.take_over(self._earlier)
-        self._head, self._earlier = head, None
+            coordinator.resume(self._earlier)
+        self._coordinator, self._earlier = coordinator, None
         if left:
-            lead(self.comm, self.servers, self._shard, head)
-            head.check_ended("ParameterServer")
-        return head
+            coordinate(self.comm, self.servers, self._shard, coordinator)
+            coordinator.check_ended("ParameterServer")
+        return coordinator
 
     def _left(self, steps: int | None) -> float:
         """Return how many gradients are still to be computed; infinity for as many as the workers like."""
@@ -246,14 +246,14 @@ class ParameterServer(Survival):
 
     def _attempt(self, dataset, steps, seconds, deal, probe: int) -> tuple[bool, Run | None]:
         """Train until the end, or until a server is lost; say which, and return what happened on rank 0."""
-        head = None
+        coordinator = None
         try:
             if self.is_server:
-                head = self.serve(steps, seconds)
+                coordinator = self.serve(steps, seconds)
             elif self._left(steps):
                 start = self._start.version if self.policy.waits else self._done
-                self._work(endless(dataset, rank=self.rank, size=self.size, start=start, **deal))
-            return True, self._run(head, dataset, probe)
+                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **deal))
+            return True, self._run(coordinator, dataset, probe)
         except (PeerLostError, RevokedError):
             if not self._mirror:
                 raise
@@ -261,16 +261,16 @@ class ParameterServer(Survival):
             return False, None
 
     def _work(self, batches) -> None:
-        """Do steps until the servers give no leave for another."""
+        """Do steps until the servers allow no other."""
         while self.go:
             self.step(next(batches))
             self._done += 1
         self.leave()
 
-    def _run(self, head, dataset, probe: int) -> Run | None:
+    def _run(self, coordinator, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""
         found = self._from_servers(lambda: (self._shard.share, self._shard.snapshots))
-        return None if found is None else finish(head, self.flat, found, dataset, self.loss, probe)
+        return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss, probe)
 
     def _from_servers(self, get) -> list | None:
         """Return what every server gets by `get()`, on rank 0; workers have no part in it, some may be lost."""
@@ -284,3 +284,50 @@ class ParameterServer(Survival):
         """Return the trained parameters by name on rank 0, and None elsewhere. Every server calls it."""
         found = self._from_servers(lambda: self._shard.share)
         return None if found is None else self.flat.named(np.concatenate(found))
+
+    # -- after the loss of a server ------------------------------------------------------------------------------------
+    def _recover(self) -> None:
+        """Go back to the newest version that all shares are left of, on the ranks that are left."""
+        while True:
+            self.comm = self.comm.shrink()
+            arrangement = None
+            try:
+                arrangement = self._arrange()
+            except (PeerLostError, RevokedError):
+                self.comm.revoke()
+            if self.comm.agree(arrangement is not None):
+                break
+        self._set_up(*arrangement)
+        self._earlier = self._coordinator
+        self.recoveries.append((self.clock.now(), self._start.version, self.servers))
+
+    def _arrange(self) -> tuple:
+        """Find out who is left, and what of the shares; change nothing yet."""
+        comm = self.comm
+        places = comm.all_gather(np.array([self._place])).ravel().tolist()
+        lost = sorted(set(range(self.servers)) - set(places))
+        servers = self.servers - len(lost)
+        if not 0 < servers < comm.size:
+            raise CommError(
+                f"of {self.servers} servers and {self.size} workers, no {'worker' if servers else 'server'} is left"
+            )
+        versions = self._shard.mirror.versions if self.is_server else None
+        whole = agree_on_state(comm, versions, self.servers, lost)
+        return servers, whole, comm.split(int(comm.rank < servers))
+
+
+def check_parts(what: str, policy, rate, every) -> None:
+    """Raise unless these are what a parameter server works with."""
+    check_policy(what, policy)
+    if not callable(rate):
+        raise TypeError(f"{what}: rate is {rate!r}, expected a function of staleness and step, such as `inverse`")
+    if not (hasattr(every, "__index__") and every >= 0):
+        raise ValueError(f"{what}: every is {every!r}, expected a number of updates, 0 or more")
+
+
+def check_end(what: str, steps: int | None, seconds: float) -> None:
+    """Raise unless training ends: after some steps, after some seconds, or after whichever comes first."""
+    if steps is None and seconds == math.inf:
+        raise ValueError(f"{what}: give steps, seconds, or both; else training would never end")
+    if steps is not None and not (hasattr(steps, "__index__") and steps >= 1):
+        raise ValueError(f"{what}: steps is {steps!r}, expected a whole number, 1 or more")

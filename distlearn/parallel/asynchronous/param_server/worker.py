@@ -1,14 +1,95 @@
-"""The workers' side: push a gradient, get the parameters back when the policy allows the next step."""
+"""The workers' side: compute a gradient, push it, get the parameters back when the policy allows the next step."""
 
 from __future__ import annotations
 
-from ....backend import to_numpy
-from .flat import FlatModel
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....backend import get_xp, to_numpy
+from ....data import Batches
+from ....data.batches import Batch
+from ....nn.container import check_unique_names
+from ...data.bucket import Bucket
 from .messages import Leave, Push, Reply
 
 
-class WorkerLink:
-    """A worker's connection to all servers.
+class FlatModel:
+    """A model whose learned parameters lie in one array, in the order of construction.
+
+    Parameters
+    ----------
+    model : Sequential
+        Its learned parameters become views; frozen ones stay where they are, and are never sent.
+
+    Attributes
+    ----------
+    data : (n,) array
+        All learned parameters.
+    grad : (n,) array
+        Their gradients, whole after `gradient`.
+    """
+
+    def __init__(self, model):
+        check_unique_names(model)
+        self.model = model
+        self.params = [p for p in model.params if not p.frozen]
+        if not self.params:
+            raise ValueError(f"parameter server: {model!r} has no parameters to learn")
+        dtypes = {str(p.data.dtype) for p in self.params}
+        if len(dtypes) > 1:
+            raise ValueError(f"parameter server: parameters are {', '.join(sorted(dtypes))}, expected one dtype")
+        xp = get_xp(self.params[0].data)
+        self._bucket = Bucket(self.params)
+        self.grad = self._bucket.flat
+        self.data = xp.concatenate([p.data.reshape(-1) for p in self.params])
+        self.rebind(self.data)
+        self._costs: dict[tuple, float] = {}
+
+    def rebind(self, data) -> None:
+        """Make the parameters views of another flat array, and take its values."""
+        self.data, start = data, 0
+        for p in self.params:
+            p.data = data[start : start + p.size].reshape(p.data.shape)
+            start += p.size
+
+    def gradient(self, x, y, loss) -> float:
+        """Compute the mean gradient over the rows of `x` into `grad`; return their mean loss. No rows: zeros."""
+        self._bucket.clear()
+        value = 0.0
+        if len(x):
+            logits, saved = self.model.forward(x)
+            value, dy = loss(logits, y, len(x))
+            self.model.backward(dy, saved)
+        self._bucket.settle()
+        return float(value)
+
+    def flops(self, shape) -> float:
+        """Operations of a gradient on an input of `shape`."""
+        if shape not in self._costs:
+            self._costs[shape] = self.model.flops(shape) + self.model.backward_flops(shape) if shape[0] else 0
+        return self._costs[shape]
+
+    def load(self, values, part: slice = slice(None)) -> None:
+        """Overwrite the learned parameters, or a part of them, by a flat array."""
+        self.data[part] = get_xp(self.data).asarray(values)
+
+    def named(self, values=None) -> dict[str, np.ndarray]:
+        """Return copies of all parameters by name; of the learned ones those in the flat array `values`, if given."""
+        flat = to_numpy(self.data) if values is None else values
+        found, start = {}, 0
+        for p in self.model.params:
+            if p.frozen:
+                found[p.name] = to_numpy(p.data).copy()
+                continue
+            found[p.name] = flat[start : start + p.size].reshape(p.data.shape).copy()
+            start += p.size
+        return found
+
+
+class WorkerComm:
+    """A worker's messages to and from all servers.
 
     Parameters
     ----------
@@ -23,11 +104,11 @@ class WorkerLink:
 
     def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int, version: int = 0):
         self.comm, self.shares, self.flat, self.worker = comm, shares, flat, worker
-        self.version = self.steps = version  # the ledger counts steps from there, too
+        self.version = self.steps = version  # `PolicyState` counts steps from there, too
         self._replies = [Reply(part.stop - part.start, flat.data.dtype) for part in shares]
 
     def exchange(self, rows: int, loss: float) -> Reply:
-        """Push the gradient, wait for leave to go on, and take over the newest parameters; return the lead's reply."""
+        """Push the gradient, wait until this worker may go on, load the newest parameters; return the first reply."""
         comm, replies = self.comm, self._replies
         with comm.clock.span("exchange", lane="comm"):
             received = [comm.irecv(reply.buffer, server) for server, reply in enumerate(replies)]
@@ -47,3 +128,25 @@ class WorkerLink:
     def leave(self) -> None:
         """Say that there will be no more."""
         self.comm.send_obj(Leave(self.worker), 0)
+
+
+def endless_batches(dataset, batch_size: int, rank: int, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
+    """Yield a worker's part of one global batch after another, epoch after epoch.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its training set.
+    batch_size : int
+        Of the global batch.
+    rank, size : int
+        Which part of how many.
+    seed : int
+        Of the order.
+    start : int
+        Leave out so many batches.
+    """
+    batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
+    epoch, first = divmod(start, len(batches))
+    later = itertools.chain.from_iterable(map(batches.epoch, itertools.count(epoch + 1)))
+    return itertools.chain(batches.epoch(epoch, first), later)

@@ -1,0 +1,301 @@
+"""Who decides: the first server counts versions and steps, applies the policy, and tells every server what to do.
+
+gradient arrives --> taken or dropped? --> enough for an update? --> who may start now?
+
+`PolicyState` is a parameter server without parameters: apart from any array, so that one piece of code decides in the
+real server, in the client that serves engines, and in the reference event simulation; and so that it can be tested a
+million times. `Coordinator` adds what a run needs: how long it lasts, the weights of gradients, the log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import NamedTuple
+
+from ....comm.protocol import CommError
+from .messages import Command, Push
+from .policy import check_policy
+from .run import GradientLog
+
+
+class Pending(NamedTuple):
+    """A gradient that was taken and waits for its update."""
+
+    worker: int
+    step: int
+    """Which of the worker's steps gave it, from 0."""
+    used: int
+    """The version that it was computed at."""
+
+
+class Decision(NamedTuple):
+    """What the server does because of one arrival."""
+
+    taken: bool
+    """False: the gradient is dropped."""
+    staleness: int
+    """Server version - version used, on arrival."""
+    merged: tuple[Pending, ...]
+    """The gradients that make the new version; empty if there is none yet."""
+    released: tuple[int, ...]
+    """Workers that may start their next step now."""
+
+
+class PolicyError(RuntimeError):
+    """A policy lets nobody go on."""
+
+
+class PolicyState:
+    """Versions, steps, and who waits.
+
+    Staleness is the server's version when a gradient is applied, less the version that it was computed at. While the
+    server is at version 100, a gradient of version 97 has staleness 3, and the update makes version 101:
+    W(101) = W(100) - lr dW(97).
+
+    Parameters
+    ----------
+    policy : Policy
+    workers : int
+        All of them are computing.
+    version : int
+        To begin with.
+    clocks : list of int, optional
+        By worker: steps done before.
+
+    Attributes
+    ----------
+    version : int
+        Updates so far.
+    clocks : list of int
+        By worker: steps done.
+    active : set of int
+        Workers that have not left.
+    slowest : int
+        Steps done by the slowest active worker.
+    dropped : int
+        Gradients not taken so far.
+
+    Examples
+    --------
+    >>> from distlearn.parallel.asynchronous.param_server import ssp
+    >>> state = PolicyState(ssp(1), 2)
+    >>> state.arrive(0, used=0).released, state.arrive(0, used=1).released       # worker 0 is 2 steps ahead: waits
+    ((0,), ())
+    >>> state.arrive(1, used=0)
+    Decision(taken=True, staleness=2, merged=(Pending(worker=1, step=0, used=0),), released=(0, 1))
+    """
+
+    def __init__(self, policy, workers: int, version: int = 0, clocks: list[int] | None = None):
+        if not (hasattr(workers, "__index__") and workers >= 1):
+            raise ValueError(f"PolicyState: workers is {workers!r}, expected a whole number, 1 or more")
+        check_policy("PolicyState", policy)
+        self.policy = policy
+        self.version, self.dropped = version, 0
+        self.clocks = [0] * workers if clocks is None else list(clocks)
+        self.slowest = min(self.clocks)
+        self.active = set(range(workers))
+        self._workers_at = dict(Counter(self.clocks))  # how many active workers have done so many steps
+        self._pending: list[Pending] = []
+        self._bound: set[int] = set()  # workers that wait for the update their gradient will be in
+        self._waiting: dict[int, None] = {}  # in command of arrival
+
+    @property
+    def quorum(self) -> int:
+        """How many gradients make an update now.
+
+        Where workers wait for updates, those that have left are not waited for; what is held when the last one leaves
+        makes a last, smaller update.
+        """
+        if not self.active:
+            return 1
+        return self.policy.quorum(len(self.active) if self.policy.waits else len(self.clocks))
+
+    def arrive(self, worker: int, used: int) -> Decision:
+        """Account for a gradient that `worker` computed at version `used`.
+
+        Returns
+        -------
+        decision : Decision
+
+        Raises
+        ------
+        ValueError
+            If the worker has left, may not be computing, or used a version that does not exist yet.
+        PolicyError
+            If now everybody waits, and the policy lets nobody go on.
+        """
+        if worker not in self.active or worker in self._waiting:
+            raise ValueError(f"PolicyState: a gradient from worker {worker}, which may not be computing one")
+        if not 0 <= used <= self.version:
+            raise ValueError(f"PolicyState: worker {worker} used version {used}, but the server is at {self.version}")
+        staleness, step, slowest = self.version - used, self.clocks[worker], self.slowest
+        self._move(worker, step + 1)
+        self._waiting[worker] = None
+        taken = bool(self.policy.takes(staleness))
+        if taken:
+            self._pending.append(Pending(worker, step, used))
+            if self.policy.waits:
+                self._bound.add(worker)
+        else:
+            self.dropped += 1
+        merged = self._merge()
+        candidates = self._waiting if merged or self.slowest > slowest else (worker,)
+        return Decision(taken, staleness, merged, self._release(candidates))
+
+    def waits(self, worker: int) -> bool:
+        """Whether the worker waits until it may start, rather than computes."""
+        return worker in self._waiting
+
+    def leave(self, worker: int) -> Decision:
+        """Account for a worker that ended, or died: nobody waits for it; a gradient that it gave still counts."""
+        if worker not in self.active:
+            raise ValueError(f"PolicyState: worker {worker} has left already")
+        slowest = self.slowest
+        self._move(worker, None)
+        self.active.discard(worker)
+        self._waiting.pop(worker, None)
+        merged = self._merge()
+        candidates = self._waiting if merged or self.slowest > slowest else ()
+        return Decision(True, 0, merged, self._release(candidates))
+
+    def _move(self, worker: int, clock: int | None) -> None:
+        """Count a step of a worker, or (None) take it out of the count; find out where the slowest stands."""
+        workers_at, old = self._workers_at, self.clocks[worker]
+        workers_at[old] -= 1
+        if clock is not None:
+            self.clocks[worker] = clock
+            workers_at[clock] = workers_at.get(clock, 0) + 1
+        while self.slowest in workers_at and not workers_at[self.slowest]:
+            del workers_at[self.slowest]
+            if workers_at:
+                self.slowest = min(workers_at) if self.slowest + 1 not in workers_at else self.slowest + 1
+
+    def _merge(self) -> tuple[Pending, ...]:
+        """Make an update of the gradients held, if they are enough for the workers that are left."""
+        if not self._pending or len(self._pending) < self.quorum:
+            return ()
+        merged, self._pending = tuple(self._pending), []
+        self._bound.clear()
+        self.version += 1
+        return merged
+
+    def _release(self, candidates) -> tuple[int, ...]:
+        """Find who of the waiting may start, in the command in which they came."""
+        policy, bound, clocks, slowest = self.policy, self._bound, self.clocks, self.slowest
+        released = tuple(w for w in candidates if w not in bound and policy.may_start(clocks[w] - slowest))
+        for worker in released:
+            del self._waiting[worker]
+        if self.active and len(self._waiting) == len(self.active):
+            raise PolicyError(
+                f"policy {policy} lets nobody go on: all {len(self.active)} workers wait, "
+                f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
+            )
+        return released
+
+
+class Coordinator:
+    """Decides, on the first server: applies the policy, and turns arrivals into commands.
+
+    Parameters
+    ----------
+    clock : Clock
+    report : callable
+        Gets `report(gradients so far, gradients in all, loss=, version=)` at every update.
+    workers : int
+    policy : Policy
+    rate : Rate
+        Factor of a gradient by its staleness.
+    max_gradients : int or None
+        Gradients to compute in all; None (or infinity) for as many as the workers like.
+    seconds : float
+        No new step begins after that time [s].
+    version : int
+        Of the parameters to begin with.
+
+    Attributes
+    ----------
+    diverged : bool
+        Whether a loss was no longer a finite number: no new step begins after that.
+    """
+
+    def __init__(self, clock, report, workers, policy, rate, max_gradients=None, seconds=math.inf, version=0):
+        self.clock, self.report, self.rate = clock, report, rate
+        self.policy_state, self.log = PolicyState(policy, workers, version, [version] * workers), GradientLog()
+        self.max_gradients = math.inf if max_gradients is None else max_gradients
+        self.began, self._seconds = clock.now(), seconds
+        self._given = workers  # everybody's first step
+        self._stopped: set[int] = set()  # workers that may do no other step
+        self._lost = 0  # workers that were lost before
+        self._loss = math.nan
+        self.diverged = False
+
+    def resume(self, earlier: Coordinator) -> None:
+        """Continue the record of a coordinator that had to stop, as far as its updates are not made again."""
+        self.log, self.began = earlier.log, earlier.began
+        self.log.rewind(self.policy_state.version)
+
+    def handle_push(self, push: Push) -> Command:
+        """Turn a gradient that has arrived into a command."""
+        now, log = self.clock.now(), self.log
+        decision = self.policy_state.arrive(push.worker, push.used)
+        if not math.isfinite(push.loss):
+            self.diverged = True
+        if decision.taken:
+            log.add_taken(push, now)
+        else:
+            log.add_dropped(push, decision.staleness, now)
+        return self._command(push.worker, push.step, decision, now)
+
+    def handle_leave(self, worker: int) -> Command:
+        """Turn the end of a worker into a command."""
+        decision = self.policy_state.leave(worker)
+        return self._command(None, 0, decision._replace(taken=False), self.clock.now())
+
+    def handle_loss(self, worker: int) -> Command:
+        """Turn the loss of a worker into a command; another worker may do the step that it was at."""
+        if worker not in self._stopped:
+            self._lost += 1
+            self._given -= not self.policy_state.waits(worker)
+        return self.handle_leave(worker)
+
+    def check_ended(self, what: str) -> None:
+        """Raise if training ended because the last worker was lost, and not because it was time."""
+        if self._lost == len(self.policy_state.clocks):
+            raise CommError(
+                f"{what}: all {self._lost} workers are lost, after {self.policy_state.version} updates; "
+                "nobody is left to train"
+            )
+
+    def _command(self, arrived, step, decision, now: float) -> Command:
+        """Say what the servers shall do."""
+        version = self.policy_state.version
+        merged = self._weigh(decision.merged, version, now)
+        released = tuple((worker, self._may_go_on(now)) for worker in decision.released)
+        self._stopped.update(worker for worker, go in released if not go)
+        end = not self.policy_state.active
+        return Command(arrived, step, decision.taken, merged, version, released, self._loss, end)
+
+    def _weigh(self, merged, version: int, now: float):
+        """Weigh the gradients of an update by their samples, and by their staleness."""
+        if not merged:
+            return ()
+        pushes = [self.log.push_of(gradient) for gradient in merged]
+        factors = [self.rate(version - 1 - push.used, version - 1) for push in pushes]
+        rows = sum(push.rows for push in pushes)
+        weights = [
+            f * (p.rows / max(1, rows) if len(pushes) > 1 else 1.0) for f, p in zip(factors, pushes, strict=True)
+        ]
+        self._loss = sum(p.rows * p.loss for p in pushes) / rows if rows else math.nan
+        for gradient, factor in zip(merged, factors, strict=True):
+            self.log.set_applied(gradient, version, factor, now)
+        total = len(self.log) if self.max_gradients == math.inf else self.max_gradients
+        self.report(len(self.log), total, loss=self._loss, version=version)
+        return tuple((gradient.worker, gradient.step, weight) for gradient, weight in zip(merged, weights, strict=True))
+
+    def _may_go_on(self, now: float) -> bool:
+        """Whether a worker may do one more step: the run is not over, and gradients are left to compute."""
+        if self.diverged or now >= self.began + self._seconds or self._given >= self.max_gradients:
+            return False
+        self._given += 1
+        return True

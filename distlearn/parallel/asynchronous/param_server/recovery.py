@@ -1,0 +1,132 @@
+"""When a server is lost: its share comes back from its mirror, and training goes on from the last whole version.
+
+Every so many updates each server sends its share, with the optimizer's memory of it, to the next server. All servers
+execute the same commands, so they do that at the same versions, and need no agreement. After the loss of a server the
+others shrink the communicator, put together the newest version of which all shares are left, shard it among the servers
+that are left, and the workers go on from there. What came after that version is done again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....comm.protocol import CommError
+from ....optim.rule import memory_of
+from .messages import Command
+
+KEPT = 2
+"""Versions that a mirror keeps: a server can be lost while the newest is exchanged, and some have it and some not."""
+_TAG = 7
+
+
+class ShardState(NamedTuple):
+    """One server's share at some version: rows are the parameters and the arrays of the optimizer's memory."""
+
+    rows: np.ndarray
+    gradients: int
+    """Gradients that went into updates so far, on all workers."""
+
+
+class GlobalState(NamedTuple):
+    """All shares together."""
+
+    version: int
+    rows: np.ndarray
+    gradients: int
+
+
+class Mirror:
+    """A server's copies of its own share and of its neighbour's, at the newest versions.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Servers are the first ranks.
+    parts : list of slice
+        By server: its share of the flat parameters.
+    every : int
+        Copy every so many updates.
+    start : GlobalState
+        What training begins with: everybody knows that.
+
+    Notes
+    -----
+    Per copy and server one message of n / s values and as many for each array of the optimizer's memory.
+    """
+
+    def __init__(self, comm, parts: list[slice], every: int, start: GlobalState):
+        self.comm, self.parts, self.every = comm, parts, every
+        pieces = {k: ShardState(start.rows[:, part], start.gradients) for k, part in enumerate(parts)}
+        self.versions: dict[int, dict[int, ShardState]] = {start.version: pieces}
+        self._gradients = start.gradients
+
+    def keep(self, shard, command: Command) -> None:
+        """Count an update; copy the shares if it is time."""
+        self._gradients += len(command.merged)
+        if command.version % self.every:
+            return
+        comm, servers = self.comm, len(self.parts)
+        own = np.stack([shard.share, *memory_of(shard.state)])
+        pieces = {comm.rank: ShardState(own, self._gradients)}
+        if servers > 1:
+            before = (comm.rank - 1) % servers
+            part = self.parts[before]
+            theirs = np.empty((len(own), part.stop - part.start), own.dtype)
+            comm.send_recv(own, (comm.rank + 1) % servers, theirs, before, _TAG)
+            pieces[before] = ShardState(theirs, self._gradients)
+        self.versions[command.version] = pieces
+        for old in sorted(self.versions)[:-KEPT]:
+            del self.versions[old]
+
+
+def newest_complete(kept: list[dict[int, dict[int, ShardState]]], servers: int) -> GlobalState | None:
+    """Put the newest version together that all pieces are left of.
+
+    Parameters
+    ----------
+    kept : list of dict
+        `Mirror.versions` of the servers that are left.
+    servers : int
+        How many there were.
+
+    Returns
+    -------
+    whole : GlobalState or None
+    """
+    for version in sorted({v for versions in kept for v in versions}, reverse=True):
+        pieces: dict[int, ShardState] = {}
+        for versions in kept:
+            pieces |= versions.get(version, {})
+        if len(pieces) == servers:
+            rows = np.concatenate([pieces[k].rows for k in range(servers)], axis=1)
+            return GlobalState(version, rows, pieces[0].gradients)
+    return None
+
+
+def agree_on_state(comm, versions: dict | None, servers: int, lost: list[int]) -> GlobalState:
+    """Find what the servers that are left can put together, and tell everybody. All ranks that are left call.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Of the ranks that are left, the servers first.
+    versions : dict or None
+        `Mirror.versions` on a server, None on a worker.
+    servers : int
+        How many there were.
+    lost : list of int
+        Servers that are lost.
+
+    Raises
+    ------
+    CommError
+        On all ranks, if a share is lost with its mirror.
+    """
+    found = comm.gather_obj(versions)
+    whole = None if found is None else newest_complete([v for v in found if v is not None], servers)
+    whole = comm.broadcast_obj(whole)
+    if whole is None:
+        raise CommError(f"servers {lost} are lost: a share is gone together with its mirror, training cannot go on")
+    return whole

@@ -1,0 +1,124 @@
+"""Methods whose ranks do not wait for one another: they train by themselves, and their record becomes a history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from ..data import Batches
+from ..parallel import EASGD, Hogwild, ParameterServer, asp, backup, bsp, softsync, ssp
+from ..parallel.asynchronous.param_server import RATES, Policy, Run
+from .fit import DivergedError
+from .history import Epoch, History
+from .strategies import Recipe
+
+_POLICIES = {"bsp": bsp, "asp": asp, "ssp": ssp, "softsync": softsync, "backup": backup}
+POLICIES = ("bsp()", "asp()", "ssp(bound)", "softsync(splits)", "backup(share)")
+"""How the policies of a parameter server are written."""
+STALENESS_RATES = tuple(RATES)
+"""What staleness may do to the learning rate, by name."""
+
+
+def make_policy(text: str) -> Policy:
+    """Return the policy that a text names.
+
+    Examples
+    --------
+    >>> make_policy("ssp(4)"), make_policy("asp")
+    (SSP(bound=4), ASP())
+    """
+    found = re.fullmatch(r"(\w+)(?:\(([\d.]*)\))?", text.strip()) if isinstance(text, str) else None
+    if found is None or found[1] not in _POLICIES:
+        raise ValueError(f"{text!r} names no policy")
+    number = found[2] or ""
+    arguments = [float(number) if "." in number else int(number)] if number else []
+    return _POLICIES[found[1]](*arguments)
+
+
+def _param_server(recipe: Recipe, every: int):
+    settings = recipe.settings
+    policy = make_policy(settings.policy)
+    workers = recipe.comm.size - settings.servers
+    if workers < 1:
+        raise ValueError(
+            f"strategy 'param_server': {settings.servers} servers on {recipe.comm.size} ranks leave no worker"
+        )
+    return ParameterServer(
+        recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, policy,
+        servers=settings.servers, rate=RATES[settings.staleness_rate],
+        every=max(1, every * workers // policy.quorum(workers)),
+    )  # fmt: skip
+
+
+def _easgd(recipe: Recipe, every: int):
+    period, workers = recipe.settings.period, recipe.comm.size - 1
+    options = {"period": period, "every": max(1, every * workers // period)}
+    return EASGD(recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, **options)
+
+
+def _hogwild(recipe: Recipe, every: int):
+    settings = recipe.settings
+    if settings.optimizer != "sgd" or settings.weight_decay:
+        raise ValueError(
+            f"strategy 'hogwild' is plain SGD: optimizer is {settings.optimizer!r} with weight_decay "
+            f"{settings.weight_decay or 0:g}, expected 'sgd' without"
+        )
+    return Hogwild(recipe.comm, recipe.model, recipe.loss, recipe.lr, every=every)
+
+
+ASYNCHRONOUS: dict[str, Callable] = {"easgd": _easgd, "hogwild": _hogwild, "param_server": _param_server}
+"""Builders by name: each makes its method from a `Recipe` and the steps of a worker between two points of the curve."""
+
+
+def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
+    """Train by the method that the settings name.
+
+    Every worker takes as many steps as an epoch has batches, times the epochs; one that is quicker takes more.
+
+    Returns
+    -------
+    history : History
+        On rank 0, empty on the others. An epoch ends when its gradients have been applied; `test` is measured at the
+        parameters of that moment, `train` and `val` are not.
+    params : dict of str to array
+        The trained parameters on rank 0, None on the others.
+    """
+    settings = recipe.settings
+    batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
+    stride = min(settings.evaluate_every or settings.epochs, settings.epochs)
+    method = ASYNCHRONOUS[settings.strategy](recipe, stride * batches)
+    run = method.train(dataset, batch_size=settings.batch_size, steps=settings.epochs * batches, seed=settings.seed)
+    if run is None:
+        return History(), None
+    if run.diverged:
+        raise DivergedError(
+            f"the loss is no longer a number after {run.updates} updates: training diverged; "
+            "try a smaller learning rate"
+        )
+    return history_of(run, len(dataset.x_train), recipe.loss.metric.name), run.params
+
+
+def history_of(run: Run, n_train: int, metric: str) -> History:
+    """Return a record as a history, with a row for every point of its curve.
+
+    Parameters
+    ----------
+    run : Run
+    n_train : int
+        Training samples: an epoch is as many samples that went into updates, to the nearest.
+    metric : str
+        Name of the curve's last column, without "test_".
+    """
+    applied, history, before = run.applied, History(), 0
+    history.losses = run.losses.tolist()
+    for point in run.curve[1:]:
+        until = applied["version"] <= point["version"]
+        new = applied[until & (applied["version"] > before)]
+        loss = float(np.average(new["loss"], weights=new["rows"])) if new["rows"].sum() else float("nan")
+        samples, before = int(applied[until]["rows"].sum()), point["version"]
+        value = float(point[f"test_{metric}"])
+        epoch = max(1, round(samples / n_train))
+        history.epochs.append(Epoch(epoch, float(point["time"]), samples, loss, test=value, metric=metric))
+    return history

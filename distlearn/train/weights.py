@@ -1,0 +1,203 @@
+"""Trained weights in a file that other programs read as well (safetensors), and models made from it again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..backend import to_numpy
+from ..data import Dataset
+from ..nn.layer import Layer
+from .program import make_model
+from .settings import Settings
+
+FILE = "model.safetensors"
+"""Name of the weights in a folder of results."""
+
+
+class WeightsError(ValueError):
+    """A file of weights cannot be read, or does not fit the model."""
+
+
+@dataclass
+class Trained:
+    """A trained classifier, and what is needed to use it.
+
+    Attributes
+    ----------
+    model : Layer
+    settings : Settings
+        Of the run that trained it.
+    classes : tuple of str
+    image_shape : tuple of int or None
+        (height, width, channels) of the images that it was trained on.
+    value_range : (float, float)
+        Stored values of a pixel that became 0 and 1.
+    """
+
+    model: Layer
+    settings: Settings
+    classes: tuple[str, ...]
+    image_shape: tuple[int, ...] | None
+    value_range: tuple[float, float]
+
+    def predict(self, x, batch_size: int = 1024) -> np.ndarray:
+        """Return the probability of every class.
+
+        Parameters
+        ----------
+        x : (n, features) or (n, height, width[, channels]) array
+            Scaled as in training, to 0..1 (see `scaled`).
+        batch_size : int
+            Samples of one forward pass.
+
+        Returns
+        -------
+        probabilities : (n, classes) float64 array
+        """
+        x = np.asarray(x)
+        n_features = int(np.prod(self.image_shape or x.shape[1:]))
+        if x.ndim < 2 or int(np.prod(x.shape[1:])) != n_features:
+            raise ValueError(
+                f"predict: x has shape {x.shape}, expected (samples, {n_features}) or images of shape "
+                f"{self.image_shape}"
+            )
+        x, model = x.reshape(len(x), n_features).astype(self.settings.dtype), self.model.eval()
+        parts = [to_numpy(model.forward(x[i : i + batch_size])[0]) for i in range(0, len(x), batch_size)]
+        logits = np.concatenate(parts or [np.zeros((0, len(self.classes)))]).astype(np.float64)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def scaled(self, x) -> np.ndarray:
+        """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are.
+
+        Raises
+        ------
+        ValueError
+            For values outside of what training had: the answers would be meaningless.
+        """
+        x, (low, high) = np.asarray(x), self.value_range
+        if x.dtype.kind in "iu":
+            if x.size and not (x.min() >= low and x.max() <= high):
+                raise ValueError(f"pixels run from {x.min()} to {x.max()}, expected {low:g} to {high:g} as in training")
+            return (x.astype(np.float64) - low) / (high - low)
+        if x.dtype.kind != "f" or (x.size and not (x.min() >= 0 and x.max() <= 1)):
+            found = f"{x.dtype}" if x.dtype.kind != "f" else f"values from {x.min():g} to {x.max():g}"
+            raise ValueError(f"found {found}, expected whole numbers of {low:g} to {high:g}, or fractions of 0 to 1")
+        return x
+
+
+def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
+    """Save trained parameters, and what is needed to make their model again.
+
+    Parameters
+    ----------
+    path : path
+    params : dict of str to array
+        As `Strategy.gather_params` returns them.
+    settings : Settings
+    dataset : Dataset
+        What they were trained on.
+    """
+    from safetensors.numpy import save_file
+
+    about = {
+        "settings": {name: value for name, value in settings.as_dict().items() if not callable(value)},
+        "data": dataset.name,
+        "classes": dataset.classes,
+        "n_features": dataset.n_features,
+        "image_shape": dataset.image_shape,
+        "value_range": dataset.value_range,
+    }
+    arrays = {name: np.ascontiguousarray(to_numpy(value)) for name, value in params.items()}
+    save_file(arrays, Path(path), {"distlearn": json.dumps(about)})
+    return Path(path)
+
+
+def load(path) -> Trained:
+    """Load what `distlearn train` trained.
+
+    Parameters
+    ----------
+    path : path
+        A folder of results, or a file of weights in it.
+
+    Returns
+    -------
+    trained : Trained
+
+    Raises
+    ------
+    WeightsError
+        If the file is no whole one, was not written by `distlearn train`, or does not fit its model.
+    FileNotFoundError
+
+    Examples
+    --------
+    >>> import distlearn as dl
+    >>> trained = dl.load("runs/digits-mlp-local1")                                     # doctest: +SKIP
+    >>> trained.predict(images).argmax(axis=1)                                          # doctest: +SKIP
+    """
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
+    arrays, metadata = _read(path)
+    if "distlearn" not in metadata:
+        raise WeightsError(f"{path}: was not written by `distlearn train`; see `load_weights(model, path)`")
+    about = json.loads(metadata["distlearn"])
+    settings = Settings(**about["settings"] | {"device": "cpu"})
+    model = make_model(settings, about["n_features"], len(about["classes"]))
+    _take(model, arrays, path)
+    shape = about["image_shape"]
+    return Trained(
+        model, settings, tuple(about["classes"]), None if shape is None else tuple(shape), tuple(about["value_range"])
+    )
+
+
+def load_weights(model: Layer, path) -> None:
+    """Give a model the weights of a file, by name.
+
+    Parameters
+    ----------
+    model : Layer
+    path : path
+        A folder of results, or any safetensors file with the model's names and shapes.
+
+    Raises
+    ------
+    WeightsError
+        If a parameter is missing, too many, or has another shape; the model is as it was.
+    """
+    path = Path(path)
+    path = path / FILE if path.is_dir() else path
+    _take(model, _read(path)[0], path)
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file of weights")
+    try:
+        with safe_open(path, "numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except SafetensorError as error:
+        raise WeightsError(f"{path}: is no whole safetensors file: {error}") from None
+
+
+def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Copy arrays into the model's parameters, after seeing that all of them fit."""
+    params = {p.name: p for p in model.params}
+    missing, extra = sorted(params.keys() - arrays), sorted(arrays.keys() - params)
+    wrong = [f"no {name}" for name in missing] + [f"{name}, which the model has not" for name in extra]
+    wrong += [
+        f"{name} of shape {arrays[name].shape}, expected {p.data.shape}"
+        for name, p in params.items()
+        if name in arrays and arrays[name].shape != p.data.shape
+    ]
+    if wrong:
+        raise WeightsError(f"{path}: holds {'; '.join(wrong[:4])}{' ...' if len(wrong) > 4 else ''}")
+    for name, p in params.items():
+        p.data[...] = arrays[name]

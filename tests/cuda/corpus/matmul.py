@@ -1,0 +1,78 @@
+"""Launches of matmul.cu."""
+
+import numpy as np
+
+from . import f32, floats, i32, launch, zeros
+
+FILE = "matmul.cu"
+M, N, K = 64, 96, 32
+A, B, C = floats(M, K), floats(K, N, seed=1), floats(M, N, seed=2)
+SIZES = (i32(M), i32(N), i32(K))
+BLAS = (*SIZES, f32(2), A, B, f32(0.5), C.copy())
+WANT = {7: 2 * A @ B + 0.5 * C}
+
+
+@launch(FILE, atol=1e-4)
+def sgemm_naive():
+    return (5, 7), (16, 16), BLAS, WANT
+
+
+@launch(FILE, "sgemm_coalesced<16>", atol=1e-4)
+def sgemm_coalesced():
+    return (4, 6), (256,), BLAS, WANT
+
+
+@launch(FILE, "sgemm_shared<16>", atol=1e-4)
+def sgemm_shared():
+    return (4, 6), (256,), BLAS, WANT
+
+
+@launch(FILE, atol=1e-4)
+def matmul_guarded():
+    a, b = floats(37, 21), floats(21, 45, seed=1)
+    return (3, 3), (16, 16), (a, b, zeros(37, 45), i32(37), i32(45), i32(21)), {2: a @ b}
+
+
+@launch(FILE, "sgemm_1d_tile<32, 32, 8, 4>", atol=1e-4)
+def sgemm_1d_tile():
+    return (3, 2), (256,), BLAS, WANT
+
+
+@launch(FILE, "sgemm_2d_vectorised<32, 32, 8, 4, 4>", atol=1e-4)
+def sgemm_2d_vectorised():
+    return (3, 2), (64,), BLAS, WANT
+
+
+@launch(FILE, "sgemm_warp_tile<64, 32, 8, 32, 16, 4, 4>", atol=1e-4)
+def sgemm_warp_tile():
+    return (3, 1), (128,), (*SIZES, A, B, zeros(M, N)), {5: A @ B}
+
+
+@launch(FILE, atol=1e-4)
+def batched_matmul():
+    a, b = floats(3, 10, 8), floats(3, 8, 9, seed=1)
+    return (2, 2, 3), (8, 8), (a, b, zeros(3, 10, 9), i32(10), i32(9), i32(8)), {2: a @ b}
+
+
+@launch(FILE, atol=1e-3)
+def matmul_half():
+    a, b = (floats(32, 32, seed=s).astype(np.float16) for s in (0, 1))
+    return (2, 2), (16, 16), (a, b, zeros(32, 32), i32(32)), {2: a.astype(f32) @ b.astype(f32)}
+
+
+@launch(FILE, atol=1e-4)
+def gemv_warp_per_row():
+    a, x = floats(10, 256), floats(256, seed=1)
+    return (3,), (128,), (a, x, zeros(10), i32(10), i32(256)), {2: a @ x}
+
+
+@launch(FILE)
+def outer_product():
+    u, v = floats(20).astype(float), floats(30, seed=1).astype(float)
+    return (1, 1), (16, 8), (u, v, np.zeros((20, 30)), i32(20), i32(30)), {2: np.outer(u, v)}
+
+
+@launch(FILE, shared_mem=2 * 8 * 8 * 4, atol=1e-4)
+def matmul_transposed():
+    a, b = floats(32, 32), floats(32, 32, seed=1)
+    return (4, 4), (8, 8), (a, b, zeros(32, 32), i32(32)), {2: a @ b.T}

@@ -1,0 +1,58 @@
+"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card."""
+
+import copy
+import importlib
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel, compile_check, has_nvrtc
+from distlearn.cuda.pointers import arrays_in, holds_pointers
+
+from .corpus import HERE, LAUNCHES
+
+for module in sorted(HERE.glob("[a-z]*.py")):
+    importlib.import_module(f"{__package__}.corpus.{module.stem}")
+
+
+def fresh(args):
+    """Copy arrays, also those that structs and arrays of pointers hold."""
+    return tuple(copy.deepcopy(a) if isinstance(a, (np.ndarray, np.void)) else a for a in args)
+
+
+def contents(arg):
+    """Return what an argument holds, flat."""
+    return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
+
+
+@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
+def test_kernel(case):
+    """Checked and fast, against NumPy."""
+    grid, block, args, want = case.make()
+    for checked in (True, False):
+        given = fresh(args)
+        kernel = RawKernel(case.source, case.name, case.flags, checked=checked)
+        for name, value in case.constants.items():
+            kernel.set_constant(name, value)
+        if checked:
+            report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
+            assert report.errors == [], str(report)
+            assert [w.kind for w in report.warnings] == case.warnings, str(report)
+        else:
+            kernel(grid, block, given, shared_mem=case.shared_mem)
+        for which, value in want.items():
+            value = np.asarray(value)
+            np.testing.assert_allclose(contents(given[which]), value.ravel(), rtol=case.rtol, atol=case.atol)
+
+
+def test_there_are_enough():
+    assert len({(c.file, c.name) for c in LAUNCHES}) >= 100
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
+@pytest.mark.parametrize("file", sorted({c.file for c in LAUNCHES} - {"nvcc.cu"}))  # which says why
+def test_files_compile_for_a_card(file):
+    cases = [c for c in LAUNCHES if c.file == file]
+    options = dict.fromkeys(o for c in cases for o in c.flags)
+    check = compile_check(cases[0].source, [80], names=[c.name for c in cases if "<" in c.name], options=tuple(options))
+    assert check.ok, str(check)

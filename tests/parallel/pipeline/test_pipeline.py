@@ -1,0 +1,383 @@
+"""Pipeline parallelism equals serial training, whatever the schedule, and costs what its docstring says."""
+
+import gc
+import re
+import weakref
+from functools import partial
+from itertools import chain
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.comm import Network, RankError
+from distlearn.nn import (
+    MLP,
+    BatchNorm,
+    GRULanguageModel,
+    Linear,
+    MeanSquaredError,
+    Sequential,
+    SoftmaxCrossEntropy,
+    Tanh,
+    build,
+)
+from distlearn.optim import RULES, Optimizer
+from distlearn.parallel import Pipeline, Serial, interleaved
+from distlearn.parallel.pipeline.schedule import ideal_bubble, simulate
+from distlearn.sim import Roofline, SimWorld
+from distlearn.testing import assert_same_params
+from distlearn.world import launch
+
+from .cases import PUZZLE, Batch, X, Y, model_of, train
+from .on_ranks import WAYS
+
+NETWORK, COMPUTE = Network(1e-4, 1e7), Roofline(1e8)
+
+
+def assert_equals_serial(world, **options):
+    """Compare parameters, losses and predictions with those of a serial run."""
+    kept = {k: v for k, v in options.items() if k in ("kind", "rule", "steps", "batch", "clip")}
+    want = SimWorld(1).run(train, serial=True, **kept)[0]
+    results = world.run(train, **options)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-12)
+    assert [r.params for r in results[1:]] == [None] * (world.size - 1)
+    return results
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen", "dropout"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_equals_serial(size, kind, schedule):
+    world = SimWorld(size, NETWORK, COMPUTE)
+    assert_equals_serial(world, kind=kind, schedule=schedule)
+
+
+@pytest.mark.parametrize("eager_limit", [0, 10_000])
+def test_a_schedule_of_ones_own_trains_as_well(eager_limit):
+    """As text, as a generator; with micro-batches in any order, that another rank takes in another order."""
+
+    def depth_first(rank, n_ranks, n_microbatches):
+        for i in reversed(range(n_microbatches)):
+            yield f"F{i}"
+            yield ("B", i)
+
+    world = SimWorld(3, NETWORK, COMPUTE, eager_limit=eager_limit)
+    results = assert_equals_serial(world, schedule=PUZZLE)
+    assert results[0].strategy.n_microbatches == 3
+    assert_equals_serial(world, schedule=depth_first, n_microbatches=5)
+
+
+def test_two_stages_need_not_be_neighbours_on_the_ranks():
+    """Stages 0 and 3 on one rank, 1 and 2 on the other: what passes from 1 to 2 stays where it is."""
+    folded = "0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1\n1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"
+    world = SimWorld(2, NETWORK, COMPUTE)
+    results = assert_equals_serial(world, schedule=folded, steps=1)
+    assert [sorted(r.strategy.stages) for r in results] == [[0, 3], [1, 2]]
+
+
+@given(
+    size=st.integers(1, 4),
+    batch=st.integers(1, 23),
+    m=st.integers(1, 9),
+    schedule=st.sampled_from(["gpipe", "1f1b"]),
+    cut=st.data(),
+)
+@settings(max_examples=40, deadline=None)
+def test_equals_serial_for_any_batch_and_any_cut(size, batch, m, schedule, cut):
+    """Micro-batches of unequal size, more of them than samples, stages of unequal size."""
+    inner = sorted(cut.draw(st.sets(st.integers(1, 10), min_size=size - 1, max_size=size - 1)))
+    stages = [slice(a, b) for a, b in zip([0, *inner], [*inner, 11], strict=True)]
+    options = {"schedule": schedule, "n_microbatches": m, "stages": stages, "steps": 2, "batch": batch}
+    assert_equals_serial(SimWorld(size, NETWORK, COMPUTE), **options)
+
+
+@pytest.mark.parametrize("kind", ["plain", "tied"])
+def test_clips_by_the_length_of_the_whole_gradient(kind):
+    results = assert_equals_serial(SimWorld(3), kind=kind, clip=0.05)
+    free = SimWorld(1).run(train, kind)[0]
+    assert not np.allclose(free.params["0.W"], results[0].params["0.W"])
+
+
+@pytest.mark.parametrize("rule", ["adam", "lars"])
+def test_every_rank_keeps_the_states_of_its_own_parameters(rule):
+    results = assert_equals_serial(SimWorld(3), rule=rule)
+    names = [[p.name for p in r.strategy.params] for r in results]
+    assert [*chain(*names)] == [p.name for p in model_of("plain").params]
+    assert [len(r.strategy.optimizer.states) for r in results] == [len(n) for n in names]
+
+
+def test_gradients_are_complete_when_on_grad_says_so():
+    """Once for each parameter, the last layer's first; a shared one after its sum; even if there is no sample."""
+
+    def program(comm, kind, batch):
+        model = model_of(kind)
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        seen = []
+        pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append((p.name, p.grad.copy())))
+        assert sorted(n for n, _ in seen) == sorted(p.name for p in pipeline.params)
+        assert all(np.array_equal(g, p.grad) for n, g in seen for p in pipeline.params if p.name == n)
+        return [name for name, _ in seen]
+
+    for kind, batch in (("plain", 20), ("tied", 20), ("plain", 0), ("plain", 2)):
+        names = SimWorld(3).run(program, kind, batch)
+        assert all(n[-1] in ("1.W", "1.b") for n in names[::2] if kind == "tied")
+        if kind == "plain":
+            assert [*chain(*reversed(names))] == [p.name for p in reversed(model_of(kind).params)]
+
+
+def test_gradients_are_complete_in_the_same_order_however_few_samples_there_are():
+    """Else replicas whose part of a batch is empty would sum other buckets than those that have samples."""
+
+    def program(comm, batch):
+        model, seen = model_of("tied"), []
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=3)
+        pipeline.accumulate(Batch(X[:batch], Y[:batch], 20), on_grad=lambda p: seen.append(p.name))
+        return seen
+
+    want = SimWorld(2).run(program, 20)
+    assert want[0][-1] in ("1.W", "1.b")
+    for batch in (0, 1, 2):
+        assert SimWorld(2).run(program, batch) == want
+
+
+def test_data_parallelism_fits_around_it():
+    """Two pipelines of two stages, gradients summed between them by hand."""
+
+    def program(comm):
+        pp, dp = comm.split(comm.rank // 2), comm.split(comm.rank % 2)
+        model, works = model_of("plain"), []
+        strategy = Pipeline(pp, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.3))
+        for step in range(4):
+            rows = (np.arange(20) + step * 20) % len(X)
+            mine = rows[:13] if dp.rank == 0 else rows[13:]
+            strategy.accumulate(Batch(X[mine], Y[mine], 20), on_grad=lambda p: works.append(dp.iall_reduce(p.grad)))
+            while works:
+                works.pop().wait()
+            strategy.update()
+        return strategy.gather_params()
+
+    want = SimWorld(1).run(train, serial=True)[0].params
+    for params in SimWorld(4, NETWORK, COMPUTE).run(program)[::2]:
+        assert_same_params(params, want)
+
+
+def executed(comm, schedule, m, **options):
+    """One step, and when it began on this rank."""
+    model = MLP((32,) * 9, "relu", seed=1)
+    optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+    options = {"schedule": schedule, "n_microbatches": m, "shape": (8, 32), **options}
+    pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+    x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
+    pipeline._cut_batch(x)  # stages agree on shapes once: those messages are not part of a step
+    comm.barrier()
+    began = comm.clock.now()
+    pipeline.accumulate(Batch(x, y, 64))
+    return SimpleNamespace(began=began, pipeline=pipeline)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved", partial(interleaved, n_virtual=3)])
+@pytest.mark.parametrize(("size", "m"), [(1, 4), (2, 4), (2, 8), (4, 8)])
+def test_the_time_line_is_what_the_schedule_predicts(schedule, size, m):
+    """Stages of unequal cost on a simulated machine: every action starts and ends when `simulate` says."""
+    world = SimWorld(size, Network(alpha=3e-6), Roofline(1e9))
+    results = world.run(executed, schedule, m)
+    trace = world.trace.window(max(r.began for r in results))
+    made = results[0].pipeline.schedule
+    model = MLP((32,) * 9, "relu", seed=1)
+    costs = {"F": [0.0] * made.n_stages, "B": [0.0] * made.n_stages}
+    for s, part in enumerate(results[0].pipeline.slices):
+        for layer, shape in model.parts((64 // m, 32))[part]:
+            costs["F"][s] += layer.flops(shape) / 1e9
+            costs["B"][s] += layer.backward_flops(shape) / 1e9
+    predicted = simulate(made, forward=costs["F"], backward=costs["B"], transfer=3e-6)
+    for rank in range(size):
+        got = trace.select(rank=rank, lane="stage")
+        want = sorted(predicted.trace.select(rank=rank), key=lambda s: s.start)
+        assert [s.name for s in got] == [s.name for s in want]
+        np.testing.assert_allclose([s[3:5] for s in got], [s[3:5] for s in want], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
+def test_the_bubble_is_the_formulas(schedule, v):
+    """Eight equal stages' worth of layers, dealt to four ranks; messages cost nothing."""
+
+    def program(comm):
+        model = Sequential(*(Linear(16, 16, i) for i in range(8)))
+        strategy = Pipeline(
+            comm,
+            model,
+            SoftmaxCrossEntropy(),
+            Optimizer(model.params, RULES["sgd"](), 0.1),
+            schedule=schedule,
+            n_microbatches=8,
+        )
+        strategy.accumulate(Batch(np.ones((32, 16), "float32"), np.zeros(32, int), 32))
+
+    world = SimWorld(4, compute=Roofline(1e9))
+    world.run(program)
+    for rank in range(4):
+        assert 1 - world.trace.total(rank=rank, lane="stage") / world.makespan == pytest.approx(ideal_bubble(4, 8, v))
+
+
+def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
+    def program(comm, schedule):
+        x, y = np.ones((64, 32), "float32"), np.zeros(64, int)
+        model = Sequential(*(Linear(32, 32, i) for i in range(8)))
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.1)
+        options = {"schedule": schedule, "n_microbatches": 8, "track_memory": True}
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+        pipeline.step(Batch(x, y, 64))
+        return pipeline.peak_in_flight, pipeline.peak_bytes
+
+    one = 2 * 4 * 8 * 32  # two layers' inputs, 8 samples of 32 values
+    assert SimWorld(4).run(program, "gpipe") == [(8, 8 * one)] * 4
+    assert SimWorld(4).run(program, "1f1b") == [(n, n * one) for n in (4, 3, 2, 1)]
+
+
+def test_messages_and_bytes_are_those_of_the_docstring():
+    world = SimWorld(4)
+    results = world.run(executed, "1f1b", 8)
+    began = max(r.began for r in results)
+    stages = [m for m in world.trace.messages if m.tag]
+    assert len(stages) == 2 * 3 * 8  # three cuts, there and back, eight micro-batches
+    assert sum(m.nbytes for m in stages) == 2 * 3 * 64 * 32 * 4
+    assert began == 0
+
+
+def test_batch_norm_normalises_micro_batches():
+    """As serial training does that accumulates gradients over the same micro-batches."""
+
+    def model_of_norms():
+        layers = [Linear(7, 6, 1, dtype="float64"), BatchNorm(6, dtype="float64"), Tanh()]
+        return Sequential(
+            *layers, Linear(6, 6, 2, dtype="float64"), BatchNorm(6, dtype="float64"), Linear(6, 4, 3, dtype="float64")
+        )
+
+    def program(comm):
+        model = model_of_norms()
+        options = {"n_microbatches": 3}
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
+        pipeline = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options)
+        pipeline.step(Batch(X[:20], Y[:20], 20))
+        return pipeline.gather_params()
+
+    serial = model_of_norms()
+    for rows in (slice(0, 7), slice(7, 14), slice(14, 20)):
+        y, saved = serial.forward(X[rows])
+        serial.backward(SoftmaxCrossEntropy()(y, Y[rows], 20)[1], saved)
+    Optimizer(serial.params, RULES["sgd"](), 0.3).step()
+    for size in (1, 2, 3):
+        assert_same_params(SimWorld(size).run(program)[0], {p.name: p.data for p in serial.params})
+
+
+def test_a_rank_holds_on_to_nothing_but_its_stages():
+    def program(comm):
+        model = model_of("plain")
+        strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["adam"](), 0.3))
+        others = [weakref.ref(layer) for layer in model.layers]
+        del model
+        gc.collect()
+        kept = [i for i, ref in enumerate(others) if ref() is not None]
+        return kept, strategy.slices[comm.rank]
+
+    for kept, part in SimWorld(3).run(program):
+        assert kept == list(range(part.start, part.stop))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schedule": "F0 B0 F1 B1\nF0 F1 B0 B1"}, "deadlock: rank 0 at position 1 (B0) waits for B0"),
+        ({"schedule": "F0 F1 B0 B1"}, "the schedule's number of ranks is 1, expected 2"),
+        ({"schedule": "zigzag"}, "word 0 is 'zigzag'"),
+        ({"schedule": "interleaved", "n_microbatches": 3}, "expected a multiple of the 2 ranks"),
+        ({"schedule": "pipedream"}, "use PipeDream"),
+        ({"stages": [slice(0, 4)]}, "1 slices, but the schedule has 2 stages"),
+        ({"stages": [slice(0, 4), slice(5, 11)]}, "expected slices that hold the layers 0 to 10 once"),
+        ({"stages": [1.0, 2.0]}, "2 costs for the 11 layers"),
+        ({"stages": []}, "stages: [], expected a list: slices of the layers"),
+        ({"stages": 2}, "stages: 2, expected a list: slices of the layers"),
+        ({"schedule": partial(interleaved, n_virtual=6), "n_microbatches": 2}, "12 stages of 11 layers"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(options, message):
+    with pytest.raises(RankError, match=re.escape(message)):
+        SimWorld(2).run(train, **options)
+
+
+def test_a_stage_that_gives_no_gradient_is_named():
+    def program(comm, cut):
+        model = Sequential(Tanh(), Linear(7, 4, 0, dtype="float64", input_gradient=False))
+        optimizer = Optimizer(model.params, RULES["sgd"](), 0.3)
+        options = {} if cut is None else {"stages": [slice(0, cut), slice(cut, None)]}
+        Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, **options).step(Batch(X, Y, 60))
+
+    with pytest.raises(RankError, match=re.escape("rank 1: ValueError: stage 1: its first layer gives no gradient")):
+        SimWorld(2).run(program, 1)
+    with pytest.raises(RankError, match="2 stages of 2 layers, of which the first 2 stay together, expected 1 to 1"):
+        SimWorld(2).run(program, None)
+
+
+def test_inputs_of_another_shape_are_agreed_on_again():
+    """Sentences of another length, images of another size: whatever the layers take."""
+
+    def program(comm):
+        model = Sequential(*(x for i in range(3) for x in (Linear(4, 4, i, dtype="float64"), Tanh())))
+        strategy = Pipeline(comm, model, MeanSquaredError(), Optimizer(model.params, RULES["sgd"](), 0.1))
+        return [strategy.step(Batch(x, x * 0.5, len(x))) for x in (X[:, :4], X[:, :4].reshape(30, 2, 4), X[:, :4])]
+
+    want = SimWorld(1).run(program)[0]
+    for losses in SimWorld(3).run(program):
+        np.testing.assert_allclose(losses, want, atol=1e-12)
+
+
+@pytest.mark.mpi
+def test_three_ranks_under_mpiexec_with_sends_that_block(tmp_path):
+    done = launch(3, ["python", "-m", "tests.parallel.pipeline.on_ranks", tmp_path], timeout=100, capture=True)
+    assert done.returncode == 0, done.stderr
+    for name, (program, kind, options) in WAYS.items():
+        if program is train:
+            want = SimWorld(1).run(train, kind, serial=True)[0]
+        else:
+            want = SimWorld(3).run(program, kind, **options)[0]
+        with np.load(tmp_path / f"{name}.npz") as got:
+            assert_same_params(dict(got), want.params, what=name)
+
+
+NETWORKS = {
+    "lenet": (lambda: build("lenet", dtype="float64"), (6, 784)),
+    "inception": (lambda: build("googlenet28", dtype="float64"), (4, 784)),
+    "words": (lambda: GRULanguageModel(11, 6, dtype="float64"), (6, 9)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_images_and_words_flow_through_stages_as_well(name):
+    make, shape = NETWORKS[name]
+    rng = np.random.default_rng(3)
+    words = name == "words"
+    x = rng.integers(0, 11, shape) if words else rng.normal(size=shape)
+    y = rng.integers(0, 10, shape if words else shape[0])
+
+    def program(comm, serial=False):
+        model = make()
+        options = {"n_microbatches": 3, "shape": shape, "schedule": "1f1b"}
+        args = model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["momentum"](), 0.1)
+        strategy = Serial(*args) if serial else Pipeline(comm, *args, **options)
+        losses = [strategy.step(Batch(x, y, len(x))) for _ in range(2)]
+        return SimpleNamespace(losses=losses, params=strategy.gather_params(), output=strategy.predict(x))
+
+    want = SimWorld(1).run(program, serial=True)[0]
+    results = SimWorld(3).run(program)
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.output, want.output, atol=1e-12)

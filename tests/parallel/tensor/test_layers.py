@@ -1,0 +1,333 @@
+"""The layers that work on several ranks, one by one: what they compute, hold, send and refuse."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn import nn
+from distlearn.backend import to_numpy
+from distlearn.comm import Network
+from distlearn.comm.protocol import RankError
+from distlearn.nn import StrictArray
+from distlearn.nn.layer import move
+from distlearn.parallel import parallelize
+from distlearn.parallel.tensor import (
+    ColumnLinear,
+    Cut,
+    FilterConv2d,
+    Gather,
+    GroupConv2d,
+    PathParallel,
+    RowLinear,
+    ShardDropout,
+    ShardNorm,
+    SiameseParallel,
+    StackParallel,
+)
+from distlearn.parallel.tensor.cut import gather_last, reduce_scatter_last
+from distlearn.parallel.tensor.paths import deal_by_cost
+from distlearn.sim import Roofline, SimWorld
+
+from .cases import MODELS, F, batches, conv, inception
+
+
+def linear(d_in=7, d_out=5):
+    return nn.Linear(d_in, d_out, 1, **F)
+
+
+def grus(n=4):
+    return [nn.GRU(3 if i == 0 else 4, 4, i, **F) for i in range(n)]
+
+
+# a serial layer, its counterpart on several ranks, and the shape of an input
+WHOLE = {
+    "column": (linear, lambda q, comm: ColumnLinear.of(q, comm, gather_output=True), (6, 7)),
+    "column, in time": (linear, lambda q, comm: ColumnLinear.of(q, comm, gather_output=True), (3, 2, 7)),
+    "filters": (lambda: conv(2, 5, 3, 1), lambda q, comm: FilterConv2d.of(q, comm, gather_output=True), (2, 5, 4, 2)),
+    "groups": (
+        lambda: conv(12, 24, 3, 1, groups=12),
+        lambda q, comm: GroupConv2d.of(q, comm, gather_output=True),
+        (2, 5, 4, 12),
+    ),
+    "paths": (inception, lambda q, comm: PathParallel.of(q, comm, gather_output=True), (2, 6, 5, 5)),
+    "stack": (lambda: nn.Sequential(*grus()), lambda q, comm: StackParallel.of(q, comm, n_blocks=3), (2, 7, 3)),
+    "stack of short sequences": (lambda: nn.Sequential(*grus()), StackParallel.of, (2, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", WHOLE)
+def test_equals_the_serial_layer(name, size):
+    make, of, shape = WHOLE[name]
+    x, serial = np.random.default_rng(1).normal(size=shape), make()
+    y, saved = serial.forward(x)
+    dy = np.random.default_rng(2).normal(size=y.shape)
+    dx = serial.backward(dy.copy(), saved)
+
+    def program(comm):
+        layer = of(make(), comm)
+        y, saved = layer.forward(x)
+        dx = layer.backward(dy.copy(), saved)
+        held = sum(p.size for p in layer.params)
+        weights = layer.gather()
+        for p in layer.params:
+            p.data[...] = p.grad
+        return y, dx, held, weights, layer.gather(), layer.output_shape(shape)
+
+    results = SimWorld(size).run(program)
+    for got in results:
+        np.testing.assert_allclose(got[0], y, atol=1e-12)
+        np.testing.assert_allclose(got[1], dx, atol=1e-12)
+        assert got[5] == y.shape
+    assert sum(got[2] for got in results) == sum(p.size for p in serial.params)
+    _, _, _, weights, grads, _ = results[0]
+    for p in serial.params:
+        np.testing.assert_array_equal(weights[p.name], p.data)
+        np.testing.assert_allclose(grads[p.name], p.grad, atol=1e-12)
+
+
+def sent(world, rank=0):
+    return [(s.name, s.nbytes) for s in world.trace.select(rank=rank, lane="comm")]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_pair_of_dense_layers_costs_one_all_reduce_each_way(size):
+    """Megatron's pair: b d_out values forward, b d_in values backward, and nothing else."""
+    x = np.ones((6, 7))
+
+    def program(comm):
+        first, second = ColumnLinear.of(linear(7, 8), comm), RowLinear.of(linear(8, 5), comm)
+        h, a = first.forward(x)
+        y, b = second.forward(h)
+        first.backward(second.backward(y.copy(), b), a)
+
+    world = SimWorld(size)
+    world.run(program)
+    assert sent(world) == [("all_reduce", 6 * 5 * 8), ("all_reduce", 6 * 7 * 8)]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_filters_of_an_image_layer_cost_what_the_docstring_says(size):
+    x = np.ones((2, 5, 4, 3))
+
+    def program(comm):
+        layer = FilterConv2d.of(conv(3, 7, 3, 1), comm, gather_output=True)
+        y, saved = layer.forward(x)
+        layer.backward(y, saved)
+
+    world = SimWorld(size)
+    world.run(program)
+    block = 2 * 5 * 4 * -(-7 // size)
+    assert sent(world) == [("all_gather", size * block * 8), ("all_reduce", x.nbytes)]
+
+
+def test_twins_send_outputs_and_gradients():
+    body = nn.Sequential(nn.Linear(7, 3, 1, **F), nn.Tanh())
+
+    def program(comm):
+        layer = SiameseParallel.of(nn.Siamese(nn.Sequential(nn.Linear(7, 3, 1, **F), nn.Tanh())), comm)
+        y, saved = layer.forward(np.ones((6, 2, 7)))
+        layer.backward(np.ones((6, 2, 3)), saved)
+        layer.backward(np.ones((6, 2, 3)), layer.forward(np.ones((6, 2, 7)))[1])  # gradients add up
+        return y, [p.grad for p in layer.params]
+
+    world = SimWorld(2)
+    (y, grads), (_, others) = world.run(program)
+    siamese = nn.Siamese(body)
+    want, saved = siamese.forward(np.ones((6, 2, 7)))
+    siamese.backward(np.ones((6, 2, 3)), saved)
+    np.testing.assert_allclose(y, want, atol=1e-13)
+    for p, mine, other in zip(body.params, grads, others, strict=True):
+        np.testing.assert_allclose(mine, 2 * p.grad, atol=1e-12)
+        np.testing.assert_array_equal(mine, other)
+    once = [("all_gather", 6 * 2 * 3 * 8), ("all_reduce", (7 * 3 + 3) * 8), ("all_gather", 6 * 2 * 7 * 8)]
+    assert sorted(sent(world)) == sorted(once + once)
+
+
+@pytest.mark.parametrize(("n_layers", "size", "n_blocks"), [(4, 4, 8), (4, 2, 4), (3, 3, 1)])
+def test_the_wavefront_takes_as_long_as_its_docstring_says(n_layers, size, n_blocks):
+    """(m + p - 1) / m times a rank's share of the work, forward and backward; messages are free here."""
+    x = np.ones((2, 16, 4))
+
+    def program(comm):
+        layer = StackParallel(comm, [nn.GRU(4, 4, i, **F) for i in range(n_layers)], n_blocks)
+        y, saved = layer.forward(x)
+        middle = comm.clock.now()
+        layer.backward(y, saved)
+        return middle, comm.clock.now() - middle
+
+    world = SimWorld(size, Network(), Roofline(1e9))
+    forward, backward = (max(times) for times in zip(*world.run(program), strict=True))
+    a_layer = nn.GRU(4, 4).flops(x.shape) / 1e9
+    want = a_layer * n_layers / size * (n_blocks + size - 1) / n_blocks
+    assert forward == pytest.approx(want)
+    assert backward == pytest.approx(2 * want)
+    messages = [m for m in world.trace.messages if m.nbytes]
+    assert len(messages) == 2 * (size - 1) * n_blocks
+    assert sum(m.nbytes for m in messages) == 2 * (size - 1) * 2 * 16 * 4 * 8
+
+
+def test_paths_are_dealt_by_cost():
+    assert deal_by_cost([5, 5, 4, 4, 3, 3, 3], 3) == [[0, 4, 6], [1, 5], [2, 3]]
+    assert deal_by_cost([0, 0, 7], 3) == [[2], [0], [1]]
+
+    def program(comm):
+        return PathParallel.of(nn.Inception(192, 64, 96, 128, 16, 32, 32, nn.init.seeds(None)), comm).paths
+
+    assert SimWorld(2).run(program) == [[1], [0, 2, 3]]  # the 3 x 3 path costs more than all others
+    assert SimWorld(4).run(program) == [[1], [2], [0], [3]]
+
+
+@given(
+    n=st.integers(1, 20), size=st.integers(1, 6), times=st.integers(1, 3), rows=st.integers(0, 3), seed=st.integers()
+)
+@settings(max_examples=25, deadline=None)
+def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
+    """Also cuts that are not contiguous, with ranks that have nothing."""
+    rng = np.random.default_rng(abs(seed))
+    owner = rng.integers(0, size, n)
+    cut = Cut([np.flatnonzero(owner == r) for r in range(size)]).repeat(times)
+    x = rng.normal(size=(rows, n * times))
+
+    def program(comm):
+        whole = gather_last(comm, cut.take(x, comm.rank), cut)
+        return whole, reduce_scatter_last(comm, x * (comm.rank + 1), cut)
+
+    for rank, (whole, part) in enumerate(SimWorld(size).run(program)):
+        np.testing.assert_array_equal(whole, x)
+        np.testing.assert_allclose(part, x[:, cut.parts[rank]] * size * (size + 1) / 2, atol=1e-12)
+
+
+def test_dropout_on_a_part_drops_what_the_serial_run_drops():
+    x, cut = np.ones((5, 7)), Cut.even(7, 3)
+    want = nn.Dropout(0.5, 3).forward(x)[0]
+    for rank, part in enumerate(cut.parts):
+        layer = ShardDropout(nn.Dropout(0.5, 3), cut, rank)
+        np.testing.assert_array_equal(layer.forward(x[:, part])[0], want[:, part])
+        assert isinstance(layer.eval(), nn.Identity)
+
+
+def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
+    x, serial = np.random.default_rng(0).normal(size=(6, 5)), nn.BatchNorm(5, **F)
+    y, saved = serial.forward(x)
+    serial.backward(y.copy(), saved)
+
+    def program(comm):
+        cut = Cut.even(5, comm.size)
+        layer = ShardNorm(comm, nn.BatchNorm(5, **F), cut)
+        mine = cut.take(x, comm.rank)
+        y, saved = layer.forward(mine)
+        layer.backward(y.copy(), saved)
+        return gather_last(comm, layer.eval().forward(mine)[0], cut), layer.gather()
+
+    predicted, params = SimWorld(2).run(program)[0]
+    np.testing.assert_allclose(predicted, serial.eval().forward(x)[0], atol=1e-14)
+    for p in serial.params:
+        np.testing.assert_allclose(params[p.name], p.data, atol=1e-14)
+
+
+REFUSED = {
+    "3 neurons cannot be dealt to 4 ranks": lambda comm: ColumnLinear.of(linear(7, 3), comm),
+    "2 filters cannot be dealt to 4 ranks": lambda comm: FilterConv2d.of(conv(2, 2, 3, 1), comm),
+    "has groups=4, expected groups=1; see GroupConv2d": lambda comm: FilterConv2d.of(conv(4, 8, 3, 1, groups=4), comm),
+    "2 groups cannot be dealt evenly to 4 ranks": lambda comm: GroupConv2d.of(conv(4, 8, 3, 1, groups=2), comm),
+    "2 paths cannot be dealt to 4 ranks": lambda comm: PathParallel.of(nn.Parallel(linear(), linear()), comm),
+    "cannot tell the shape of its input": lambda comm: PathParallel.of(nn.Parallel(*[nn.ReLU()] * 4), comm),
+    "two branches cannot be dealt to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
+    "3 layers cannot be dealt to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
+    "does not go on top of": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
+    "n_blocks is 0": lambda comm: StackParallel.of(grus(4), comm, n_blocks=0),
+    r"deals 6 values to 4 ranks, expected the 7 inputs": lambda comm: RowLinear.of(linear(), comm, cut=Cut.even(6, 4)),
+    r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowLinear.of(linear(), comm).forward(
+        np.ones((3, 7))
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_work_is_refused(message):
+    with pytest.raises(RankError, match=message):
+        SimWorld(4).run(REFUSED[message])
+
+
+def test_twins_refuse_what_looks_at_both_branches():
+    siamese = nn.Siamese(nn.Sequential(linear(), nn.BatchNorm(5, **F)))
+    with pytest.raises(RankError, match=r"BatchNorm\(5\).* would not see both branches"):
+        SimWorld(2).run(lambda comm: SiameseParallel.of(siamese, comm))
+
+
+def test_gather_names_its_layer():
+    def program(comm):
+        return [layer.name for layer in parallelize(nn.MLP((4, 6)), comm).layers]
+
+    assert SimWorld(2).run(program)[0] == ["0.Linear", "0.Gather"]
+    assert repr(Gather(SimpleNamespace(), Cut.even(6, 2), sums=True)) == "Gather(6, sums)"
+
+
+class Staged:
+    """A communicator for arrays that do not turn into NumPy's by themselves: copies them to the host and back."""
+
+    def __init__(self, comm):
+        self.comm, self.rank, self.size, self.clock = comm, comm.rank, comm.size, comm.clock
+
+    def all_reduce(self, x, op="sum"):
+        x[...] = StrictArray(self.comm.all_reduce(x.get(), op))
+        return x
+
+    def iall_reduce(self, x, op="sum"):
+        return SimpleNamespace(wait=lambda: self.all_reduce(x, op))
+
+    def all_gather(self, x):
+        return StrictArray(self.comm.all_gather(x.get()))
+
+    def reduce_scatter(self, x):
+        return StrictArray(self.comm.reduce_scatter(x.get()))
+
+    def broadcast(self, x, root=0):
+        x[...] = StrictArray(self.comm.broadcast(x.get(), root))
+        return x
+
+    def isend(self, x, dest, tag=0):
+        return self.comm.isend(x.get(), dest, tag)
+
+    def irecv(self, out, source, tag=0):
+        host = out.get()
+        work = self.comm.irecv(host, source, tag)
+
+        def wait():
+            out[...] = StrictArray(work.wait())
+            return out
+
+        return SimpleNamespace(wait=wait)
+
+
+ON_A_DEVICE = [
+    "mlp",
+    "tied",
+    "norms",
+    "paths",
+    "two convolutions",
+    "groups in a row",
+    "inception",
+    "two grus",
+    "siamese",
+]
+
+
+@pytest.mark.parametrize("kind", ON_A_DEVICE)
+def test_runs_on_arrays_that_behave_like_a_gpus(kind):
+    x = next(batches(kind, 1)).x
+
+    def program(comm, convert):
+        model = move(MODELS[kind](), convert)
+        model = model if comm is None else parallelize(model, Staged(comm))
+        y, saved = model.forward(convert(x))
+        model.backward(y.copy(), saved)
+        return y
+
+    want = program(None, np.copy)
+    got = SimWorld(2).run(program, lambda array: StrictArray(to_numpy(array).copy()))
+    np.testing.assert_allclose(got[0].get(), want, atol=1e-12)

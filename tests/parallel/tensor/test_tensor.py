@@ -1,0 +1,212 @@
+"""Tensor parallelism equals serial training, whatever is dealt to however many ranks, and sends what it says."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn import nn
+from distlearn.comm import Network
+from distlearn.comm.protocol import RankError
+from distlearn.data import Batch
+from distlearn.nn import SoftmaxCrossEntropy
+from distlearn.optim import LARS, SGD, Momentum, Optimizer
+from distlearn.parallel import OneWeirdTrick, TensorParallel, parallelize
+from distlearn.parallel.phantom import phantom_copy
+from distlearn.parallel.tensor import account, gather_params
+from distlearn.sim import Roofline, SimWorld
+from distlearn.testing import assert_same_params
+
+from .cases import MODELS, PAIRS, F, batches, loss_of, serial, train
+
+
+def tensor(comm, kind, **options):
+    return train(lambda *args: TensorParallel(comm, *args), kind, **options)
+
+
+def assert_equal(results, want):
+    """Compare all that training gives, on every rank."""
+    assert_same_params(results[0].params, want.params)
+    for result in results:
+        np.testing.assert_allclose(result.losses, want.losses, atol=1e-12)
+        np.testing.assert_allclose(result.predicted, want.predicted, atol=1e-11)
+    assert [r.params for r in results[1:]] == [None] * (len(results) - 1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_equals_serial(kind):
+    want = serial(kind)
+    for size in (1, 2, 3, 4):
+        assert_equal(SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(tensor, kind), want)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam", "adagrad"])
+@pytest.mark.parametrize("kind", ["mlp", "inception", "three grus"])
+def test_equals_serial_with_clipped_gradients(kind, rule):
+    want = serial(kind, rule=rule, clip_norm=0.05)
+    assert max(abs(want.params[p] - q).max() for p, q in serial(kind, rule=rule).params.items()) > 1e-6
+    for size in (2, 3):
+        assert_equal(SimWorld(size).run(tensor, kind, rule=rule, clip_norm=0.05), want)
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=6), size=st.integers(1, 5), batch=st.integers(1, 5))
+@settings(max_examples=25, deadline=None)
+def test_any_mlp_on_any_number_of_ranks(sizes, size, batch):
+    rng = np.random.default_rng(len(sizes))
+    x, dy = rng.normal(size=(batch, sizes[0])), rng.normal(size=(batch, sizes[-1]))
+
+    def program(comm):
+        serial = nn.MLP(sizes, seed=1, **F)
+        model = parallelize(serial, comm)
+        y, saved = model.forward(x)
+        model.backward(dy.copy(), saved)
+        for p in model.params:
+            p.data[...] = p.grad
+        return y, gather_params(model, comm, [p.name for p in serial.params])
+
+    serial = nn.MLP(sizes, seed=1, **F)
+    want, saved = serial.forward(x)
+    serial.backward(dy.copy(), saved)
+    results = SimWorld(size).run(program)
+    for y, _ in results:
+        np.testing.assert_allclose(y, want, atol=1e-12)
+    assert_same_params(results[0][1], {p.name: p.grad for p in serial.params})
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_sends_what_the_account_says(kind, size):
+    """One step of every model: collectives and messages in the trace, by name and bytes, are those of the account."""
+    batch = next(batches(kind, 1))
+
+    def program(comm):
+        model, loss = parallelize(MODELS[kind](), comm), loss_of(kind)
+        y, saved = model.forward(batch.x)
+        model.backward(loss(y, batch.y)[1], saved)
+        return account(model, batch.x.shape)
+
+    world = SimWorld(size)
+    for rank, told in enumerate(world.run(program)):
+        told = [(t.name, t.nbytes) for t in told.forward + told.backward]
+        calls = Counter((s.name, s.nbytes) for s in world.trace.select(rank=rank, lane="comm") if s.name in COLLECTIVES)
+        assert calls == Counter(t for t in told if t[0] in COLLECTIVES)
+        sent = sorted(m.nbytes for m in world.trace.messages if m.source == rank)
+        assert sent == sorted(nbytes for name, nbytes in told if name == "send")
+        assert bool(told) == (size > 1), "a model of which nothing is dealt"
+
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+
+
+def test_account_reads_as_a_table():
+    def program(comm):
+        return str(account(parallelize(nn.build("alexnet28"), comm), (8, 784)))
+
+    text = SimWorld(3).run(program)[0]
+    assert "3 ranks, input (8, 784), bytes per sample" in text
+    assert "on every rank: 2 groups" in text
+    assert "serial masks" in text
+
+
+def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
+    """Convolutions 4 and 5 look at what lies on the same rank; only 1, 2 and 3 need the channels of the other."""
+
+    def program(comm):
+        model = parallelize(phantom_copy(outline), comm)
+        shapes = [p.data.shape for p in model.params]
+        return [type(layer).__name__ for layer in model.layers], shapes, account(model, (1, 227, 227, 3))
+
+    outline = phantom_copy(nn.build("alexnet", seed=None))
+    (kinds, shapes, told), _ = SimWorld(2).run(program)
+    after_third = kinds[kinds.index("FilterConv2d", 1) :]
+    assert "Gather" not in after_third
+    assert [k for k in after_third if "Conv" in k] == ["FilterConv2d", "GroupConv2d", "GroupConv2d"]
+    assert shapes[:3] == [(11, 11, 3, 48), (48,), (5, 5, 48, 128)]
+    channels = 4 * (55 * 55 * 96 + 27 * 27 * 256)
+    assert sum(t.nbytes for t in told.forward) == channels + 4 * (4096 + 1000)
+    assert sum(t.nbytes for t in told.backward) == channels + 4 * 4096
+
+
+def test_a_rank_holds_its_part_alone():
+    """Weights, gradients and the optimizer's memory of the dense layers shrink with the number of ranks."""
+
+    def program(comm):
+        model = nn.MLP((64, 256, 64), seed=1)
+        strategy = TensorParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        return sum(p.size for p in strategy.model.params), sum(s.size for s in strategy.optimizer.states)
+
+    whole = 64 * 256 + 256 + 256 * 64
+    for held, remembered in SimWorld(4).run(program):
+        assert held == remembered == whole // 4 + 64  # the second layer's bias is on every rank
+
+
+def test_ranks_that_start_apart_are_brought_together():
+    def program(comm):
+        model = nn.MLP((7, 9, 4), seed=comm.rank, **F)
+        strategy = TensorParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        return strategy.gather_params()
+
+    want = {p.name: p.data for p in nn.MLP((7, 9, 4), seed=0, **F).params}
+    assert_same_params(SimWorld(3).run(program)[0], want)
+
+
+def make_with(rule):
+    def program(comm):
+        model = nn.MLP((7, 9, 4), **F)
+        optimizer = Optimizer(model.params, rule, 0.1)
+        TensorParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
+
+    return program
+
+
+def test_a_rule_that_needs_whole_parameters_is_refused():
+    with pytest.raises(RankError, match=r"LARS needs every parameter as a whole, but 0\.W is sharded over 2 ranks"):
+        SimWorld(2).run(make_with(LARS()))
+    SimWorld(1).run(make_with(LARS()))
+
+
+def test_only_a_sequential_is_taken():
+    with pytest.raises(RankError, match="model is Linear, expected a Sequential"):
+        SimWorld(2).run(lambda comm: parallelize(nn.Linear(3, 4), comm))
+
+
+def test_time_lines_show_work_and_waiting_apart():
+    """Compute spans hold no communication, and the second half of a column's backward hides the all-reduce."""
+
+    def program(comm):
+        model = parallelize(nn.Sequential(nn.Linear(64, 64, 1), nn.Linear(64, 64, 2), nn.Linear(64, 64, 3)), comm)
+        y, saved = model.forward(np.ones((64, 64), "float32"))
+        began = comm.clock.now()
+        model.backward(y, saved)
+        return began
+
+    world = SimWorld(2, Network(0, 2e7), Roofline(1e9))
+    began = max(world.run(program))
+    compute = world.trace.total(rank=0, lane="compute")
+    assert compute == pytest.approx(3 * 3 * 2 * 64**3 / 2 / 1e9)  # three products of three layers, half of each
+    backward = world.trace.window(began)
+    assert 0 < backward.exposed(0) < backward.total(rank=0, lane="comm")
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_twins_on_two_ranks_are_used_where_they_are_exact(kind):
+    def program(comm):
+        return [type(layer).__name__ for layer in parallelize(MODELS[kind](), comm).layers]
+
+    assert SimWorld(2).run(program)[0] == ["Siamese" if "dropout" in kind else "SiameseParallel"]
+    assert SimWorld(3).run(program)[0] == ["Siamese"]
+
+
+@pytest.mark.parametrize("strategy", [TensorParallel, OneWeirdTrick])
+def test_a_part_of_the_batch_is_refused(strategy):
+    """Every rank takes the whole batch; parts would be mixed up without a word."""
+
+    def program(comm):
+        model = nn.build("lenet", n_classes=10)
+        trainer = strategy(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        trainer.step(Batch(np.zeros((3, 784), "float32"), np.zeros(3, int), 6))
+
+    with pytest.raises(RankError, match=f"{strategy.__name__} got 3 of a batch of 6 samples, expected all of them"):
+        SimWorld(2).run(program)

@@ -1,0 +1,108 @@
+"""Parameter servers, EASGD and Hogwild by their settings: waiting for all is serial training, the rest learns."""
+
+import numpy as np
+import pytest
+
+from distlearn import data
+from distlearn.comm import Network, RankError
+from distlearn.sim import Roofline, SimWorld
+from distlearn.testing import assert_same_params
+from distlearn.train import DivergedError, Settings, build, evaluate, train
+from distlearn.train.asynchronous import make_policy
+
+FAST = Settings(hidden=(16,), dtype="float64", epochs=3, batch_size=100, n_train=350, optimizer="sgd", lr=0.2)
+
+
+def run(size, settings, **options):
+    return SimWorld(size, Network(1e-5, 1e8), Roofline(1e9)).run(train, settings, **options)
+
+
+@pytest.mark.parametrize(("size", "servers"), [(2, 1), (4, 1), (5, 2)])
+def test_a_parameter_server_that_waits_for_all_is_serial_training(size, servers):
+    want = run(1, FAST.but(strategy="serial"))[0]
+    got, *others = run(size, FAST.but(strategy="param_server", servers=servers))
+    assert_same_params(got.params, want.params)
+    np.testing.assert_allclose(got.history.losses, want.history.losses, atol=1e-12)
+    np.testing.assert_allclose(got.history.column("loss"), want.history.column("loss"), atol=1e-12)
+    assert got.history.column("test_accuracy").tolist() == want.history.column("test_accuracy").tolist()
+    assert got.history.column("samples").tolist() == [350, 700, 1050]
+    assert got.history.column("epoch").tolist() == [1, 2, 3]
+    assert (np.diff(got.history.column("seconds")) > 0).all()
+    assert [(r.params, r.history.epochs) for r in others] == [(None, [])] * (size - 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "param_server", "policy": "asp()"},
+        {
+            "strategy": "param_server",
+            "policy": "ssp(2)",
+            "staleness_rate": "inverse",
+            "optimizer": "momentum",
+            "lr": 0.02,
+        },
+        {"strategy": "param_server", "policy": "softsync(2)"},
+        {"strategy": "easgd", "period": 2},
+        {"strategy": "hogwild", "lr": 0.1},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_the_others_learn(changes):
+    settings = FAST.but(**changes, epochs=8)
+    result = run(4, settings)[0]
+    history = result.history
+    assert history.last.loss < 0.8 * history.epochs[0].loss
+    assert len(history.epochs) >= 2
+    digits = data.load("digits", dtype="float64").take(350)
+
+    def measure(comm):
+        strategy = build(comm, FAST.but(strategy="serial"), digits)
+        for p in strategy.model.params:
+            p.data[...] = result.params[p.name]
+        return evaluate(strategy, digits.x_test, digits.y_test)
+
+    assert abs(SimWorld(1).run(measure)[0] - history.last.test_accuracy) < 0.05, "the last point is close to the end"
+
+
+def test_evaluations_as_often_as_asked_for():
+    settings = FAST.but(strategy="param_server", epochs=4)
+    assert len(run(3, settings.but(evaluate_every=2))[0].history.epochs) == 2
+    assert run(3, settings.but(evaluate_every=0))[0].history.column("epoch").tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "message"),
+    [
+        (2, {"strategy": "param_server", "servers": 2}, "2 servers on 2 ranks leave no worker"),
+        (1, {"strategy": "easgd"}, "EASGD: 1 rank, expected the centre and at least one worker"),
+        (2, {"strategy": "hogwild", "optimizer": "adam"}, "'hogwild' is plain SGD: optimizer is 'adam'"),
+        (2, {"strategy": "hogwild", "weight_decay": 0.1}, "weight_decay 0.1, expected 'sgd' without"),
+    ],
+)
+def test_what_cannot_be_done_is_told(size, changes, message):
+    with pytest.raises(RankError, match=message):
+        run(size, FAST.but(**changes))
+
+
+def test_no_checkpoints(tmp_path):
+    with pytest.raises(RankError, match="strategy 'easgd' saves no checkpoints"):
+        run(3, FAST.but(strategy="easgd"), checkpoints=tmp_path)
+
+
+def test_divergence_is_an_error():
+    with np.errstate(all="ignore"), pytest.raises(RankError, match="training diverged") as caught:
+        run(3, FAST.but(strategy="param_server", policy="asp()", lr=1e200))
+    assert isinstance(caught.value.original, DivergedError)
+
+
+@pytest.mark.parametrize("text", ["ssp", "ssp()", "ssp(-1)", "ssp(two)", "bsp(3)", "backup(2.5)", "fastest()", "", 3])
+def test_policies_that_are_none(text):
+    with pytest.raises(ValueError, match=r"Settings: policy is .*, expected one of bsp\(\), asp\(\), ssp\(bound\)"):
+        Settings(policy=text)
+
+
+def test_policies_are_written_as_in_python():
+    assert [str(make_policy(t)) for t in ("bsp", "ssp(4)", "backup(0.9)", " asp() ")] == [
+        "BSP", "SSP(4)", "backup(0.9)", "ASP",
+    ]  # fmt: skip

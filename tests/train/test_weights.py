@@ -1,0 +1,106 @@
+"""Saved weights: the same predictions again, and nothing that does not fit is taken."""
+
+import numpy as np
+import pytest
+
+import distlearn as dl
+from distlearn.train import Settings, WeightsError, load, load_weights, save_weights, train
+from distlearn.train.program import make_model
+
+SETTINGS = Settings(hidden=(16,), n_train=200, epochs=2)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return dl.data.load("digits")
+
+
+@pytest.fixture(scope="module")
+def params(data):
+    return dl.SimWorld(1).run(train, SETTINGS)[0].params
+
+
+@pytest.fixture
+def path(tmp_path, params, data):
+    return save_weights(tmp_path / "model.safetensors", params, SETTINGS, data)
+
+
+def test_what_was_saved_predicts_the_same(path, params, data):
+    model = make_model(SETTINGS, 64, 10)
+    for p in model.params:
+        p.data[...] = params[p.name]
+    logits = model.eval().forward(data.x_test)[0]
+    for where in (path, path.parent, str(path)):
+        trained = load(where)
+        probabilities = trained.predict(data.x_test, batch_size=7)
+        assert probabilities.shape == (360, 10)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        np.testing.assert_allclose(
+            np.log(probabilities), logits - np.log(np.exp(logits).sum(axis=1))[:, None], atol=1e-5
+        )
+    assert (trained.classes, trained.image_shape, trained.value_range) == (data.classes, (8, 8, 1), (0, 16))
+    assert trained.settings == SETTINGS
+    assert trained.predict(data.x_test[:0]).shape == (0, 10)
+    np.testing.assert_array_equal(trained.predict(data.x_test[:5].reshape(5, 8, 8)), trained.predict(data.x_test[:5]))
+
+
+def test_any_program_can_read_it(path, params):
+    from safetensors.numpy import load_file
+
+    found = load_file(path)
+    assert found.keys() == params.keys()
+    for name, value in params.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_pixels_are_scaled_as_in_training(path, data):
+    trained = load(path)
+    stored = np.round(data.x_test * 16).astype(np.uint8)
+    np.testing.assert_allclose(trained.scaled(stored), data.x_test, atol=1e-6)
+    np.testing.assert_array_equal(trained.scaled(data.x_test), data.x_test)
+    for bad, message in (
+        (np.array([[0, 255]], np.uint8), "pixels run from 0 to 255, expected 0 to 16 as in training"),
+        (np.array([[0.0, 16.0]]), "values from 0 to 16, expected whole numbers of 0 to 16, or fractions of 0 to 1"),
+        (np.array([[np.nan]]), "values from nan to nan"),
+        (np.array([[True]]), "found bool"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            trained.scaled(bad)
+
+
+def test_weights_go_into_a_model_by_name(path, params):
+    model = dl.nn.MLP((64, 16, 10), seed=9)
+    load_weights(model, path)
+    for p in model.params:
+        np.testing.assert_array_equal(p.data, params[p.name])
+
+
+@pytest.mark.parametrize(
+    ("widths", "message"),
+    [((64, 17, 10), "shape .*, expected"), ((64, 16, 16, 10), "holds no "), ((64, 10), "which the model has not")],
+)
+def test_weights_of_another_model_are_refused_and_change_nothing(path, widths, message):
+    model = dl.nn.MLP(widths, seed=9)
+    before = [p.data.copy() for p in model.params]
+    with pytest.raises(WeightsError, match=message):
+        load_weights(model, path)
+    for p, was in zip(model.params, before, strict=True):
+        np.testing.assert_array_equal(p.data, was)
+
+
+def test_files_that_are_none_are_named(path, tmp_path):
+    from safetensors.numpy import save_file
+
+    (tmp_path / "torn").write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(WeightsError, match="torn: is no whole safetensors file"):
+        load(tmp_path / "torn")
+    save_file({"w": np.zeros(3)}, tmp_path / "other")
+    with pytest.raises(WeightsError, match="was not written by `distlearn train`"):
+        load(tmp_path / "other")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load(tmp_path / "nowhere")
+
+
+def test_samples_of_another_size_are_refused(path):
+    with pytest.raises(ValueError, match=r"x has shape \(2, 65\), expected \(samples, 64\)"):
+        load(path).predict(np.zeros((2, 65)))
