@@ -16,9 +16,9 @@ import click
 import numpy as np
 
 from ..comm import Network, RankError
+from ..nn import keep_memory
 from ..sim import Roofline, SimWorld
 from ..trace import Trace
-from ..nn import keep_memory
 from ..train import DivergedError, History, Result, Settings, train
 from .console import make_progress
 from .output import PARTIAL, write_json

@@ -77,8 +77,7 @@ class StagedModel(DealtState):
         model, fused = unfuse(model), is_fused(model)
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [cut(model, part) for part in self.slices]
-        if fused:  # within each stage, so that any two layers may be on different ranks
-            pieces = [fuse(piece) for piece in pieces]
+        pieces = [fuse(piece) for piece in pieces] if fused else pieces  # so cuts may be between any two layers
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
