@@ -24,6 +24,7 @@ from ...nn import (
     Sequential,
     Siamese,
 )
+from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
 from .chain import Chain
 from .groups import GroupConv2d
@@ -75,6 +76,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     M. Shoeybi et al. (2019), Megatron-LM, section 3.
     """
+    model = unfuse(model)
     if not isinstance(model, Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
     if comm.size == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...backend import matmul
 from ...nn import ops
 from ...nn.layer import check_dtype, check_shape, describe
 from .cut import Cut
@@ -64,7 +65,7 @@ class RowLinear(TensorLayer):
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
         with self.span("forward", x):
-            y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
+            y = matmul(x.reshape(-1, self.d_in), self.W.data)
         if self.comm.size > 1:
             self.comm.all_reduce(y)
         y += self.b.data
@@ -75,7 +76,7 @@ class RowLinear(TensorLayer):
         with self.span("backward", saved):
             self.W.add_product(saved.reshape(-1, self.d_in).T, dy)
             self.b.grad += ops.column_sums(dy)
-            return ops.matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
+            return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)
