@@ -1,31 +1,47 @@
-"""What a simulated rank can wait for: letters, posted receives, meetings."""
+"""What a simulated rank can wait for: its sends and receives, and collective calls."""
 
 from __future__ import annotations
 
 from numpy import ndarray
 
+from ..comm.base import Call
 from .meta import Phantom
 from .scheduler import Fibre
 
 
 class Channel:
-    """What travels from one rank to another with one tag, in order: letters or slots that wait for their other half."""
+    """What travels from one rank to another with one tag, in order: sends or receives that wait for their other half.
 
-    __slots__ = ("context", "dest", "letters", "receiver", "sender", "slots", "source", "tag")
+    Attributes
+    ----------
+    source, dest : int
+        Ranks of the communicator.
+    sender, receiver : int
+        The same as ranks of the world.
+    label : int
+        The tag that the trace shows.
+    """
 
-    def __init__(self, context: int, sender: Fibre, receiver: Fibre, source: int, dest: int, tag: int):
+    __slots__ = ("context", "dest", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
+
+    def __init__(self, context: int, sender: int, receiver: int, source: int, dest: int, tag: int):
         self.context = context
         self.sender, self.receiver = sender, receiver
-        self.source, self.dest, self.tag = source, dest, tag  # as ranks of the communicator
-        self.letters: list[Letter] = []
-        self.slots: list[Slot] = []
+        self.source, self.dest, self.tag = source, dest, tag
+        self.label = tag if context >= 0 else COLLECTIVE_TAG
+        self.sends: list[SendOp] = []
+        self.recvs: list[RecvOp] = []
+
+
+COLLECTIVE_TAG = -1
+"""The tag, in traces, of the messages that a collective sends."""
 
 
 class Event:
     """Something that a rank can wait for.
 
-    Its attribute `when` is None until it is settled at what virtual time it happens; `waiting(fibre)` says in words
-    what a fibre waits for, for the report of a deadlock.
+    Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` says in words what
+    a fibre waits for, for the report of a deadlock.
     """
 
     __slots__ = ()
@@ -34,13 +50,13 @@ class Event:
     """What was wrong with it, to be raised in whoever waits for it."""
 
 
-class Letter(Event):
+class SendOp(Event):
     """A message on its way; it happens when it is received."""
 
-    __slots__ = ("arrival", "channel", "payload", "when")
+    __slots__ = ("arrival", "channel", "fibre", "payload", "when")
 
-    def __init__(self, channel: Channel, payload, arrival: float, when: float | None = None):
-        self.channel, self.payload, self.arrival, self.when = channel, payload, arrival, when
+    def __init__(self, fibre: Fibre, channel: Channel, payload, arrival: float, when: float | None = None):
+        self.fibre, self.channel, self.payload, self.arrival, self.when = fibre, channel, payload, arrival, when
 
     @property
     def nbytes(self) -> int:
@@ -56,7 +72,7 @@ class Letter(Event):
         return f"send(dest={self.channel.dest}, tag={self.channel.tag})"
 
 
-class Parcel(Letter):
+class ObjectSendOp(SendOp):
     """A pickled object on its way."""
 
     __slots__ = ("seq",)
@@ -71,13 +87,14 @@ class Parcel(Letter):
         return f"send_obj(dest={self.channel.dest}, tag={self.channel.tag})"
 
 
-class Slot(Event):
+class RecvOp(Event):
     """A posted receive; it happens when the data is there."""
 
-    __slots__ = ("channel", "out", "posted", "problem", "when")
+    __slots__ = ("channel", "fibre", "out", "posted", "problem", "when")
 
-    def __init__(self, channel: Channel, out, posted: float, when: float | None = None, problem: str | None = None):
-        self.channel, self.out, self.posted, self.when, self.problem = channel, out, posted, when, problem
+    def __init__(self, fibre: Fibre, channel: Channel, out, when: float | None = None, problem: str | None = None):
+        self.fibre, self.channel, self.out, self.posted = fibre, channel, out, fibre.now
+        self.when, self.problem = when, problem
 
     def waiting(self, fibre) -> str:
         """Say what its receiver waits for."""
@@ -88,23 +105,47 @@ class Slot(Event):
         return f"recv(source={self.channel.source}, tag={self.channel.tag})"
 
 
-class Meeting(Event):
-    """One collective call under way: who came, when, with what; it happens when all have come and it has ended."""
+class CollectiveCall(Event):
+    """One collective call of all members of a communicator: who has come so far, and with what.
 
-    __slots__ = ("came", "left", "members", "results", "whats", "when")
+    `when`, `payloads` and `results` are those of a collective that is computed at once (`formula`).
+    """
 
-    def __init__(self):
-        self.members: list[Fibre] = []
-        self.came: dict[int, tuple[float, object]] = {}  # rank -> (time, payload)
-        self.whats: dict[int, tuple] = {}  # rank -> the call's name and arguments, which must agree
+    __slots__ = ("calls", "context", "members", "payloads", "results", "when")
+
+    def __init__(self, members: list[Fibre], context: int):
+        self.members, self.context = members, context
+        self.calls: dict[int, Call] = {}  # by rank of the communicator
+        self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time, what it brought)
         self.results = None  # by rank
         self.when = None
-        self.left = 0
 
     def waiting(self, fibre) -> str:
         """Say what a member waits for."""
-        name = self.whats[self.members.index(fibre)][0]
-        return f"{name} ({len(self.came)} of {len(self.members)} ranks are there)"
+        name = next(iter(self.calls.values())).name
+        return f"{name} ({len(self.calls)} of {len(self.members)} ranks are there)"
+
+
+class Completion(Event):
+    """The end of a non-blocking collective, which runs in a fibre of its own.
+
+    Attributes
+    ----------
+    call : CollectiveCall
+    waiters : list of Fibre
+        Who may have to be woken: the rank's own fibre, and that of its next collective.
+    results : dict
+        This rank's, by its number.
+    """
+
+    __slots__ = ("call", "results", "waiters", "when")
+
+    def __init__(self, call: CollectiveCall, owner: Fibre):
+        self.call, self.waiters, self.results, self.when = call, [owner], {}, None
+
+    def waiting(self, fibre) -> str:
+        """Say what a rank waits for."""
+        return self.call.waiting(fibre)
 
 
 def deliver(x, out) -> str | None:

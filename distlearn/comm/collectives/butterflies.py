@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer
-from .shares import check_reduction
+from ..protocol import REDUCTIONS, check_buffer, check_reduction
 
 
 def bruck_all_gather(comm, x, tag: int = 0):

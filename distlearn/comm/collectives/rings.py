@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_op, check_reducible
-from .shares import check_reduction, shares
+from ..protocol import REDUCTIONS, check_buffer, check_reduction
+
+
+def shares(n: int, size: int) -> list[slice]:
+    """Cut n elements into `size` slices whose lengths differ by at most one, the longer ones first.
+
+    Examples
+    --------
+    >>> shares(7, 3)
+    [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
+    """
+    base, extra = divmod(n, size)
+    cuts = [r * base + min(r, extra) for r in range(size + 1)]
+    return [slice(a, b) for a, b in pairwise(cuts)]
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
@@ -52,9 +66,7 @@ def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
     ----------
     Patarasuk, Yuan (2009), section 3.
     """
-    check_op(op, comm.rank)
-    check_buffer("ring_reduce_scatter", x, comm.rank)
-    check_reducible("ring_reduce_scatter", x, op, comm.rank)
+    check_reduction("ring_reduce_scatter", x, op, comm.rank, in_place=False)
     share = cut(x.copy(), comm.size)
     if comm.size > 1:
         reduce_around(comm, share[-1:] + share[:-1], op, tag)  # so that rank r ends with share r, not r + 1
@@ -99,10 +111,9 @@ def reduce_around(comm, share: list, op: str, tag: int) -> int:
     p, r, reduce = comm.size, comm.rank, REDUCTIONS[op]
     right, left = (r + 1) % p, (r - 1) % p
     whole = get_xp(share[0]).empty_like(max(share, key=len))
-    buffers = {s.size: whole[: s.size] for s in share}  # at most two lengths
     for step in range(p - 1):
         incoming = share[r - step - 1]  # a negative index is one mod p
-        buffer = buffers[incoming.size]
+        buffer = whole[: incoming.size]
         comm.send_recv(share[r - step], right, buffer, left, tag)
         reduce(incoming, buffer, out=incoming)
     return right
