@@ -52,7 +52,7 @@ HEAVY = {
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.select_backend", "comm.local", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
+IMPLEMENTATIONS = ("comm.select_backend", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
 
 
 class Import(NamedTuple):
