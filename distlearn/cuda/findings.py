@@ -109,7 +109,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     code : DeviceCode
         The source.
     """
-    if _told_by_the_other_side(raw):
+    if _told_by_the_other_side(raw, sites):
         raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
                      "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
                      "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
@@ -143,10 +143,12 @@ def line_of(code, line: int) -> str:
     return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
 
 
-def _told_by_the_other_side(raw) -> bool:
-    """A read that another thread's write comes too late for is told where it is read: there the barrier is missing."""
-    late = raw["access"] in (1, 2) and raw["other_access"] in (0, 3)
-    return raw["kind"] in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS) and late and "later" not in raw
+def _told_by_the_other_side(raw, sites) -> bool:
+    """A race is told where the barrier is missing: where is read what is written too late, else at the lower line."""
+    if raw["kind"] not in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
+        return False
+    reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))
+    return not reads and (read_before or sites[raw["other_site"]].line > sites[raw["site"]].line)
 
 
 def _element(raw, region) -> str:
@@ -235,6 +237,7 @@ def merge(findings: list[Finding]) -> list[Finding]:
     """
     merged: dict[tuple, Finding] = {}
     also: dict[tuple, list[str]] = {}
+    pairs: dict[tuple, tuple] = {}
     races = {(f.array, f.line, f.file) for f in findings if f.kind == "race"}
     all_races = {(f.line, f.file) for f in findings if f.kind.startswith("race")}
     for f in findings:
@@ -244,6 +247,8 @@ def merge(findings: list[Finding]) -> list[Finding]:
             continue  # read before it was written: the race says who writes it too late
         lines = tuple(sorted([(f.file, f.line), (f.other_file, f.other_line)]))
         key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
+        if f.kind == "race":  # the same two lines, the other way round
+            key = pairs.setdefault(lines, key)
         if key not in merged:
             merged[key] = f
             continue

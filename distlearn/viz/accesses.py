@@ -114,7 +114,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     rows = rows[:MOST_ROWS]
     lines = list(dict.fromkeys(line for line, _ in rows))
     colours = {line: COLORS[i % len(COLORS)] for i, line in enumerate(lines)}
-    ax = new_axes(figsize=(7.2, 1.2 + 0.32 * len(rows)))[0] if ax is None else ax
+    ax = new_axes(figsize=(9, max(2.4, 1.2 + 0.32 * len(rows))))[0] if ax is None else ax
     counts = defaultdict(list)
     for y, (line, accesses) in enumerate(rows):
         sectors = {s for a in accesses for s in range(a.offset // SECTOR, (a.offset + a.size - 1) // SECTOR + 1)}
@@ -136,7 +136,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     labels = [Patch(color=colours[n], label=f"line {n}: {_mean(counts[n])} sectors an access") for n in lines]
     labels.append(Patch(color=MUTED, alpha=0.3, label="moved, not asked for"))
-    ax.legend(handles=labels, loc="upper left", bbox_to_anchor=(0, -0.25), ncols=2)
+    ax.legend(handles=labels, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     ax.set_title(_how_many(array, warp, counts, rows) if title is None else title)
     return ax
 
