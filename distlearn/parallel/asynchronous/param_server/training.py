@@ -158,7 +158,7 @@ class ParameterServer(Strategy):
 
     @property
     def model(self):
-        """This rank's copy of the model; a server's has the values of the beginning."""
+        """The copy of the model on this rank; a server's has the values of the beginning."""
         return self.flat.model
 
     def total(self, values):
@@ -238,17 +238,17 @@ class ParameterServer(Strategy):
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
         self._trained = True
-        sharding = {"batch_size": batch_size, "seed": seed}
+        batching = {"batch_size": batch_size, "seed": seed}
         try:
             while True:
-                done, run = self._attempt(dataset, steps, seconds, sharding, probe)
+                done, run = self._attempt(dataset, steps, seconds, batching, probe)
                 if not isinstance(self.comm, FaultTolerant) or self.comm.agree(done):
                     return run
                 self._recover()
         except CutOffError:  # this rank was given up by the others
             return None
 
-    def _attempt(self, dataset, steps, seconds, sharding, probe: int) -> tuple[bool, Run | None]:
+    def _attempt(self, dataset, steps, seconds, batching, probe: int) -> tuple[bool, Run | None]:
         """Train until the end, or until a server is lost; say which, and return what happened on rank 0."""
         coordinator = None
         try:
@@ -256,7 +256,7 @@ class ParameterServer(Strategy):
                 coordinator = self.serve(steps, seconds)
             elif self._left(steps):
                 start = self._start.version if self.policy.waits else self._done
-                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **sharding))
+                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **batching))
             return True, self._run(coordinator, dataset, probe)
         except (PeerLostError, RevokedError):
             if not self._mirror:
