@@ -214,7 +214,7 @@ def report(runs, about: Experiment) -> None:
     if largest.result.params is not None:
         made.append(save_weights(folder / WEIGHTS, largest.result.params, about.settings, about.dataset))
     histories = {run.place.label: run.history for run in runs}
-    seconds = {run.place.size: run.history.last.seconds for run in runs}
+    seconds = {run.place.size: run.history.last.seconds for run in runs if not run.interrupted}
     made += draw(folder, histories, largest.trace, seconds, largest.place.world == "sim")
     (folder / PARTIAL).unlink(missing_ok=True)
     say(f"wrote {', '.join(path.name for path in made)} to {folder}")
@@ -229,7 +229,8 @@ def row(run, serial) -> dict:
         "samples/s": round(run.history.samples_per_second) if last.seconds > 0 else None,
     }
     if serial is not None:
-        speedup = serial.history.last.seconds / last.seconds if last.seconds > 0 else None
+        # by samples a second: a run that was interrupted took less time because it did less
+        speedup = run.history.samples_per_second / serial.history.samples_per_second if last.seconds > 0 else None
         made |= {"speed-up": speedup, "efficiency": percent(speedup and speedup / run.place.size)}
     names = {f"train {metric_title(last.metric)}": last.train, "validation": last.val, "test": last.test}
     made |= {name: format_metric(last.metric, value) for name, value in names.items()}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import get_xp
-from ._checks import whole
+from .checks import check_arrays, whole
 
 
 def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
@@ -106,6 +106,7 @@ class Batches:
     """
 
     def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True, drop_last=False):
+        check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
             raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected as many of both")
         shard(len(x), rank, size)  # refuses a wrong rank and more ranks than samples

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..backend import to_device
-from ._checks import whole
+from .checks import check_arrays, whole
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,10 +20,10 @@ class Dataset:
     name : str
     x_train, x_val, x_test : (n, features) or (n, height, width, channels) array
         Samples; the three differ in n alone.
-    y_train, y_val, y_test : (n,) array of int64
-        Index of each sample's class.
+    y_train, y_val, y_test : (n, ...) array
+        Index of each sample's class (of each position's, in sequences), or the targets of a regression.
     classes : tuple of str
-        Names of the classes.
+        Names of the classes; empty where there are none.
     source : str
         Where the data came from: a folder or a package.
     image_shape : tuple of int, optional
@@ -34,7 +34,7 @@ class Dataset:
     Raises
     ------
     ValueError
-        If samples and labels differ in number, or samples of two splits in shape.
+        If samples and labels differ in number, samples of two splits in shape, or a label is none of the classes.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Dataset:
 
     def __post_init__(self):
         for split, x, y in self.splits():
+            check_arrays(f"Dataset {self.name!r}", **{f"x_{split}": x, f"y_{split}": y})
             if len(x) != len(y):
                 raise ValueError(
                     f"Dataset {self.name!r}: x_{split} holds {len(x)} samples and y_{split} {len(y)} labels, "
@@ -60,6 +61,11 @@ class Dataset:
                 raise ValueError(
                     f"Dataset {self.name!r}: a sample of x_{split} has shape {x.shape[1:]}, "
                     f"expected {self.shape} as in x_train"
+                )
+            if self.classes and len(y) and y.dtype.kind in "iu" and not (y.min() >= 0 and y.max() < self.n_classes):
+                raise ValueError(
+                    f"Dataset {self.name!r}: labels of y_{split} run from {y.min()} to {y.max()}, "
+                    f"expected 0 to {self.n_classes - 1}"
                 )
 
     def splits(self):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ._checks import whole
+from .checks import whole
 from .dataset import Dataset
 from .raw import Raw, digits, from_files
 from .sources import find

@@ -208,3 +208,8 @@ def _check_classes(what: str, outputs, targets) -> None:
             f"{what}: labels have shape {targets.shape}, expected {outputs.shape[:-1]}: one class index per row of "
             "logits"
         )
+    if targets.size and not (int(targets.min()) >= 0 and int(targets.max()) < outputs.shape[-1]):
+        raise ValueError(
+            f"{what}: labels run from {int(targets.min())} to {int(targets.max())}, "
+            f"expected class indices from 0 to {outputs.shape[-1] - 1}"
+        )

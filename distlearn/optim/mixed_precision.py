@@ -168,6 +168,7 @@ class ScaledLoss:
 
     def __init__(self, optimizer: MixedPrecision, loss):
         self.optimizer, self.loss = optimizer, loss
+        self.metric = getattr(loss, "metric", None)  # a plain function has none
 
     def __repr__(self):
         return repr(self.loss)

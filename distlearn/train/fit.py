@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
+from ..data.checks import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.fingerprint import data_fingerprint
 from .history import History, Progress
@@ -34,6 +35,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
         Over all samples, equal on all ranks and for any number of them; NaN for an empty set. One all-reduce of two
         numbers.
     """
+    check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
         raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected as many of both")
     if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:

@@ -208,3 +208,9 @@ def test_batches_of_an_array_on_the_gpu_stay_there():
         assert type(found.x).__module__.startswith("cupy")
         np.testing.assert_array_equal(to_numpy(found.x), expected.x)
         np.testing.assert_array_equal(to_numpy(found.y), expected.y)
+
+
+@pytest.mark.parametrize(("x", "y", "name"), [([[1.0], [2.0]], np.zeros(2, int), "x"), (np.zeros((2, 1)), [0, 1], "y")])
+def test_lists_are_told_to_become_arrays(x, y, name):
+    with pytest.raises(TypeError, match=f"Batches: {name} is a list, expected an array, such as np.array"):
+        Batches(x, y, 1)

@@ -12,7 +12,7 @@ from distlearn.data import raw as raw_module
 
 def small(**changes):
     arrays = {f"x_{s}": np.zeros((n, 4)) for s, n in (("train", 20), ("val", 5), ("test", 10))}
-    arrays |= {f"y_{s}": np.arange(n) for s, n in (("train", 20), ("val", 5), ("test", 10))}
+    arrays |= {f"y_{s}": np.arange(n) % 2 for s, n in (("train", 20), ("val", 5), ("test", 10))}
     return Dataset("toy", **(arrays | {"classes": ("a", "b"), "source": "a test"} | changes))
 
 
@@ -53,7 +53,7 @@ def test_take_refuses(arguments, message):
 
 def test_parts_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match="x_val holds 5 samples and y_val 4 labels"):
-        small(y_val=np.arange(4))
+        small(y_val=np.zeros(4, int))
     with pytest.raises(ValueError, match=r"a sample of x_test has shape \(3,\), expected \(4,\)"):
         small(x_test=np.zeros((10, 3)))
 
@@ -170,3 +170,30 @@ def test_importing_and_loading_digits_stays_light():
     code = f"import sys, distlearn.data as d; d.load('digits'); print(*({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []
+
+
+def labelled(y_test, classes=("a", "b", "c")):
+    x, y = np.zeros((4, 2), np.float32), np.array([0, 1, 2, 0])
+    return Dataset("mine", x, y, x[:0], y[:0], x[: len(y_test)], np.array(y_test), classes, "a test")
+
+
+@pytest.mark.parametrize(("y_test", "found"), [([0, -1], "-1 to 0"), ([3, 1, 2], "1 to 3"), ([-100, 2], "-100 to 2")])
+def test_labels_that_are_no_class_are_refused(y_test, found):
+    """In the test set alone they would be counted as mistakes, and -1 as the last class."""
+    with pytest.raises(ValueError, match=f"Dataset 'mine': labels of y_test run from {found}, expected 0 to 2"):
+        labelled(y_test)
+
+
+def test_targets_that_are_no_labels_are_left_alone():
+    assert labelled([0.5, -7.0]).y_test.tolist() == [0.5, -7.0]
+    assert labelled([9, -9], classes=()).y_test.tolist() == [9, -9]
+    assert labelled([]).n_classes == 3
+
+
+@pytest.mark.parametrize("name", ["x_train", "y_train", "x_val", "y_val", "x_test", "y_test"])
+def test_lists_are_told_to_become_arrays(name):
+    x, y = np.zeros((4, 2)), np.zeros(4, int)
+    arrays = {"x_train": x, "y_train": y, "x_val": x, "y_val": y, "x_test": x, "y_test": y}
+    arrays[name] = arrays[name].tolist()
+    with pytest.raises(TypeError, match=f"Dataset 'mine': {name} is a list, expected an array, such as np.array"):
+        Dataset("mine", **arrays, classes=("a",), source="a test")

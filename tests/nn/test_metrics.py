@@ -115,3 +115,13 @@ def test_one_hot_labels_are_refused():
     """(4, 3) logits against (4, 3) one-hot labels would broadcast to a number between 0 and 1."""
     with pytest.raises(ValueError, match="one class index per row"):
         Accuracy().count(np.zeros((4, 3)), np.eye(3)[[0, 1, 2, 0]])
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), Perplexity()])
+@pytest.mark.parametrize("label", [-1, -100, 3])
+def test_labels_that_are_no_class_are_refused(metric, label):
+    """-1 would be the last class to an index, and a mistake to a comparison."""
+    with pytest.raises(
+        ValueError, match=f"{type(metric).__name__}: labels run from .*{label}.*, expected .*from 0 to 2"
+    ):
+        metric.count(np.zeros((2, 3)), np.array([1, label]))

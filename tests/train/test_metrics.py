@@ -141,3 +141,14 @@ def test_runs_of_two_metrics_do_not_share_a_panel():
     runs = {m: History([Epoch(1, 1, 1, 1.0, val=0.5, metric=m)], [1.0]) for m in ("accuracy", "perplexity")}
     with pytest.raises(ValueError, match="'accuracy' was measured by accuracy and 'perplexity' by perplexity"):
         dl.viz.plot_history(runs)
+
+
+@pytest.mark.parametrize("given", ["x", "y"])
+def test_lists_are_told_to_become_arrays(given):
+    model = dl.nn.MLP((64, 10))
+    strategy = dl.Serial(model, dl.nn.SoftmaxCrossEntropy(), dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1))
+    data = dl.data.load("digits")
+    arrays = {"x": data.x_test, "y": data.y_test}
+    arrays[given] = arrays[given].tolist()
+    with pytest.raises(TypeError, match=f"evaluate: {given} is a list, expected an array, such as np.array"):
+        evaluate(strategy, arrays["x"], arrays["y"])

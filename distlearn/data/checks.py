@@ -5,6 +5,14 @@ from __future__ import annotations
 import operator
 
 
+def check_arrays(where: str, **arrays) -> None:
+    """Raise unless these are arrays, of NumPy or of a GPU."""
+    for name, value in arrays.items():
+        if not hasattr(value, "shape"):
+            kind = type(value).__name__
+            raise TypeError(f"{where}: {name} is a {kind}, expected an array, such as np.array({name})")
+
+
 def whole(where: str, name: str, value, least: int, most: int | None = None) -> int:
     """Return `value` as an int, or raise if it is no whole number from `least` to `most`."""
     try:
