@@ -9,8 +9,8 @@ import pickle
 from collections import defaultdict
 
 from ..backend import get_xp
-from ..comm.collectives import shares
 from ..comm.protocol import REDUCTIONS
+from ..shares import shares
 from ..trace import Span
 from .communicator import SimComm
 from .events import CollectiveCall

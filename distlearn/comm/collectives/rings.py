@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from ...backend import get_xp
+from ...shares import shares
 from ..protocol import REDUCTIONS, check_buffer, check_reduction
-
-
-def shares(n: int, size: int) -> list[slice]:
-    """Cut n elements into `size` slices whose lengths differ by at most one, the longer ones first.
-
-    Examples
-    --------
-    >>> shares(7, 3)
-    [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
-    """
-    base, extra = divmod(n, size)
-    cuts = [r * base + min(r, extra) for r in range(size + 1)]
-    return [slice(a, b) for a, b in pairwise(cuts)]
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ....backend import to_numpy
-from ....comm.collectives import shares
 from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.rule import check_rule, memory_of
 from ....optim.schedules import as_schedule
+from ....shares import shares
 from ...strategy import Strategy
 from .coordinator import Coordinator
 from .learning_rate import constant
