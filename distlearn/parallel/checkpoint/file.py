@@ -114,10 +114,6 @@ def from_bytes(data: bytes, path) -> Checkpoint:
     metadata = header.get("__metadata__", {})
     if metadata.get("format") != FORMAT:
         raise CheckpointError(path, "is no checkpoint: its header does not say so")
-    if metadata.get("version") != VERSION:
-        raise CheckpointError(
-            path, f"has format version {metadata.get('version')}, this library reads version {VERSION}"
-        )
     if len(data) != total:
         what = "torn" if len(data) < total else "damaged"
         raise CheckpointError(path, f"is {what}: it has {len(data)} bytes of {total}")
@@ -130,11 +126,12 @@ def from_bytes(data: bytes, path) -> Checkpoint:
             bad = [name for name, crc in order if zlib.crc32(arrays[name].tobytes()) != crc]
             where = f" in array {', '.join(map(repr, bad))}" if bad else " in its header"
             raise CheckpointError(path, f"is damaged{where}: its checksum does not fit")
-        return Checkpoint(
-            int(metadata["step"]), {name: arrays[name] for name, _ in order}, json.loads(metadata["meta"])
-        )
+        version, step, meta = metadata["version"], int(metadata["step"]), json.loads(metadata["meta"])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(path, f"is damaged in its header: {error}") from None
+    if version != VERSION:  # trusted only now that no bit has turned
+        raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
+    return Checkpoint(step, {name: arrays[name] for name, _ in order}, meta)
 
 
 def _header(data: bytes, path) -> tuple[dict, int]:
