@@ -13,6 +13,7 @@ PACKAGE = ROOT / "distlearn"
 
 FLOORS = {
     "backend": 0,
+    "shares": 0,
     "tables": 0,
     "trace": 0,
     "cuda": 1,

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...backend import get_xp
+from ...shares import shares
 
 
 class AxisSharding:
@@ -50,8 +51,8 @@ class AxisSharding:
 
     @classmethod
     def even(cls, n: int, size: int) -> AxisSharding:
-        """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
-        return cls(np.array_split(np.arange(n), size))
+        """Shard n values over ranks as `shares` does: contiguous, the longer parts first."""
+        return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
     def repeat(self, times: int) -> AxisSharding:
         """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
