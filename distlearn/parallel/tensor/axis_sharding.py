@@ -53,7 +53,6 @@ class AxisSharding:
     def even(cls, n: int, size: int) -> AxisSharding:
         """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
         return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
-        return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
     def repeat(self, times: int) -> AxisSharding:
         """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
