@@ -24,8 +24,6 @@ from ..sharding import assemble, counting, of_rank
 
 RESIDUAL = "residual/"
 _RANKS = "ranks/"
-_SCALARS = ("steps", "scale", "skipped", "_good")
-"""Attributes of optimizers that are numbers."""
 
 
 def named_arrays(params, optimizer) -> dict:
@@ -174,7 +172,7 @@ def all_generators(strategy) -> list[np.random.Generator]:
 
 def counters(optimizer) -> dict:
     """Return an optimizer's numbers by name."""
-    return {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
+    return {name: getattr(optimizer, name) for name in optimizer.counters}
 
 
 def set_counters(optimizer, numbers: dict) -> None:
