@@ -13,6 +13,7 @@ PACKAGE = ROOT / "distlearn"
 
 FLOORS = {
     "backend": 0,
+    "shares": 0,
     "tables": 0,
     "trace": 0,
     "cuda": 1,
@@ -52,7 +53,7 @@ HEAVY = {
 }
 
 # strategies are written against the protocol; which communicator they get is the world's business
-IMPLEMENTATIONS = ("comm.select_backend", "comm.local", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
+IMPLEMENTATIONS = ("comm.select_backend", "comm.mpi", "comm.nccl", "sim.world", "sim.SimWorld")
 
 
 class Import(NamedTuple):

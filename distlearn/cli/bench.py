@@ -98,22 +98,35 @@ def _number(value) -> str | None:
     return None if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def draw(records: list[dict], path: Path) -> None:
+    """Draw the ratios to peers beside their goals."""
+    from .. import viz
+
+    if any(record["ratio"] is not None for record in records):
+        viz.save(viz.plot_benchmarks(records), path, close=True)
+        say(f"wrote {path}")
+    else:
+        say(f"--chart {path}: nothing was measured beside a peer, so there is nothing to draw")
+
+
 @click.command()
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the records here.")
+@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the ratios to peers here (.png).")
 @click.option(
     "--only", default="", metavar="MODULE", help="Only the modules whose name contains this, with all they measure."
 )
 @click.option("--quick", is_flag=True, help="Fewer repetitions: does it run, and roughly how fast?")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
-def bench(json_file, only, quick, strict, timeout):
+def bench(json_file, chart, only, quick, strict, timeout):
     """Measure the library against its goals, and next to its peers where they are installed.
 
     Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer.
     """
     root = Path(__file__).resolve().parents[2]
-    if json_file is not None and not json_file.parent.is_dir():
-        raise click.UsageError(f"--json {json_file}: there is no folder {json_file.parent}")
+    for option, file in (("--json", json_file), ("--chart", chart)):
+        if file is not None and not file.parent.is_dir():
+            raise click.UsageError(f"{option} {file}: there is no folder {file.parent}")
     records = []
     with status("measuring ...") as update:
         for module in modules(root / "tests" / "benchmarks", only):
@@ -123,6 +136,8 @@ def bench(json_file, only, quick, strict, timeout):
     if json_file is not None:
         json_file.write_text(json.dumps(records, indent=2), encoding="utf-8")
         say(f"wrote {json_file}")
+    if chart is not None:
+        draw(records, chart)
     missed = [record["name"] for record in records if record["holds"] is False]
     if missed:
         say(f"goals missed: {', '.join(missed)}", style="bold red")

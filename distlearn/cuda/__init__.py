@@ -4,12 +4,14 @@
 >>> k((4,), (256,), (np.float32(2), x, y, np.int32(n)))  # doctest: +SKIP
 >>> k.check((4,), (256,), (np.float32(2), x, y, n))      # doctest: +SKIP
 
-A call runs where the arrays are: CuPy arrays on their GPU, NumPy arrays on this machine's processor, with every access
-to memory checked. `check` runs in the emulator anywhere and returns a `Report`: out-of-bounds accesses, races in a
-block and between blocks, uninitialised shared memory, barriers that not all threads reach, shuffles with missing lanes
-and more, each with line, thread and block; by line the sectors of global memory and the bank conflicts of shared
-memory; in all the operations and bytes that place the kernel below a card's roofline (`CARDS`,
-`distlearn.viz.plot_roofline`). `compile_check` compiles the source for real cards with NVIDIA's own compiler, no GPU.
+The source may be a whole .cu file: what is the host's in it is put aside. A call runs where the arrays are: CuPy arrays
+on their GPU, NumPy arrays on this machine's processor, with every access to memory checked. `check` runs in the
+emulator anywhere and returns a `Report`: out-of-bounds accesses, races in a block and between blocks, uninitialised
+shared memory, barriers that not all threads reach, shuffles with missing lanes and more, each with line, thread and
+block; by line the sectors of global memory and the bank conflicts of shared memory; in all the operations and bytes
+that place the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, who touched
+what (`distlearn.viz.plot_accesses`, `plot_sectors`). `compile_check` compiles the source for real cards with NVIDIA's
+own compiler, no GPU.
 
 On a GPU `capture` records what a function launches in a CUDA graph, to be replayed with one call; `kernels` has the
 library's own, which layers, losses and optimizers launch there.

@@ -27,11 +27,12 @@ class RawKernel:
     Parameters
     ----------
     code : str
-        CUDA C.
+        CUDA C: a kernel, or a whole .cu file as it is, with host functions, `main` and launches, which are put aside.
     name : str
         The `__global__` function, for a template with its arguments: "sgd<float, 4>".
     options : tuple of str
-        Options of the compiler, e.g. ("-DTILE=16",).
+        Options of the compiler, e.g. ("-DTILE=16",). Headers that the source includes are looked for in the folders
+        that -I names.
     checked : bool
         False for kernels that are trusted: faster by a factor of 5 to 30, but able to crash Python, and Ctrl-C waits
         for their end.
@@ -132,7 +133,8 @@ class RawKernel:
         grid, block : tuple of 1 to 3 int
             Blocks in the grid, threads in a block.
         args : tuple
-            Arrays for pointers, NumPy scalars (`np.float32(a)`, `np.int32(n)`) for numbers.
+            Arrays for pointers, NumPy scalars (`np.float32(a)`, `np.int32(n)`) for numbers, scalars of a structured
+            dtype for structs; where a struct has a pointer, a field of dtype object that holds the array (pointers.py).
         shared_mem : int
             Bytes of dynamic shared memory.
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..backend import get_xp
+from ..shares import share
 from .checks import check_arrays, whole
 
 
@@ -50,9 +51,7 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
         raise ValueError(f"shard: rank is {rank}, expected 0 to {size - 1} (size {size})")
     if size > n and not allow_empty:
         raise ValueError(f"shard: {n} samples for {size} ranks, expected at least one sample for each rank")
-    each, extra = divmod(n, size)
-    start = rank * each + min(rank, extra)
-    return slice(start, start + each + (rank < extra))
+    return share(n, rank, size)
 
 
 class Batch(NamedTuple):

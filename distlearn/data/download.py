@@ -1,4 +1,8 @@
-"""Fetching a published file: go on where a transfer broke off, try every mirror, trust nothing but the checksum."""
+"""Fetching a published file: go on where a transfer broke off, try every mirror, trust nothing but the checksum.
+
+Own code around pooch, which checks and places the file: pooch knows one address and starts from nothing when a transfer
+breaks off, and a class that shares one slow line needs mirrors and resumption.
+"""
 
 from __future__ import annotations
 

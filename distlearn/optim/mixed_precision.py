@@ -88,7 +88,7 @@ class MixedPrecision(Optimizer):
                     f"MixedPrecision: {p.name!r} is {p.data.dtype}, expected float32, which holds the rounded values"
                 )
         wide = np.promote_types
-        self.master = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
+        self.master = self.weights = [Param(p.data.astype(wide(p.data.dtype, np.float32)), p.name) for p in self.params]
         self.states = [g.rule.init(m.data) for g, m in zip(self._group_of_each(), self.master, strict=True)]
         self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
         self.skipped = self._good = 0
@@ -97,11 +97,6 @@ class MixedPrecision(Optimizer):
 
     def _group_of_each(self):
         return [group for group in self.groups for _ in group.params]
-
-    @property
-    def weights(self) -> list[Param]:
-        """The float32 masters."""
-        return self.master
 
     def scaled(self, loss) -> ScaledLoss:
         """Return `loss` computed in float32, with its gradient multiplied by the current scale, its value unchanged."""
@@ -172,6 +167,7 @@ class ScaledLoss:
 
     def __init__(self, optimizer: MixedPrecision, loss):
         self.optimizer, self.loss = optimizer, loss
+        self.metric = getattr(loss, "metric", None)  # a plain function has none
 
     def __repr__(self):
         return repr(self.loss)

@@ -44,6 +44,8 @@ class Optimizer:
     groups : list of ParamGroup
     params : list of Param
         Those of all groups, one after another.
+    weights : list of Param
+        What the rules work on: `params`, or full-precision copies of them.
     states : list
         What `rule.init` made for each of `params`: the only place for a subclass to keep memory of its own.
     steps : int
@@ -83,6 +85,7 @@ class Optimizer:
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
         self.groups = _groups(params, rule, self.lr, what)
         self.params = [p for group in self.groups for p in group.params]
+        self.weights = self.params
         self.states = [group.rule.init(p.data) for group in self.groups for p in group.params]
         self.steps = 0
         self.norm = global_norm
@@ -91,11 +94,6 @@ class Optimizer:
         groups = f" in {len(self.groups)} groups" if len(self.groups) > 1 else ""
         size = f"{len(self.params)} parameters{groups}"
         return f"{type(self).__name__}({self.rule}, {self.lr}, {size}, {self.steps} steps done)"
-
-    @property
-    def weights(self) -> list[Param]:
-        """What the rules work on: `params`, or full-precision copies of them."""
-        return self.params
 
     @property
     def needed_scope(self) -> Scope:
@@ -133,7 +131,7 @@ class Optimizer:
             ParamGroup(list(params), group.rule, group.lr)
             for group, params in zip(self.groups, params_of_groups, strict=True)
         ]
-        made.params = [p for group in made.groups for p in group.params]
+        made.params = made.weights = [p for group in made.groups for p in group.params]
         made.states = [
             state_of[id(p)] if id(p) in state_of else group.rule.init(p.data)
             for group in made.groups

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..backend import get_xp, to_numpy
 from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
 from ..data import Batch, shard
 from ..trace import Clock
-from .checkpoint.state import copies, counters, generators, live_arrays, put, set_counters
+from .checkpoint.state import counters, generators, named_arrays, set_counters
 from .data.data_parallel import DataParallel
-from .strategy import adopt, params_on_root
+from .strategy import Strategy, adopt, params_on_root
 
 LOST = (PeerLostError, RevokedError)
 
@@ -59,7 +60,7 @@ class Recovery:
         return f"lost {ranks}; went on with {self.size} ranks after {self.seconds_lost:.3g} s: {again}"
 
 
-class ElasticDataParallel:
+class ElasticDataParallel(Strategy):
     """Synchronous data parallelism that survives the loss of ranks, down to a single one.
 
     Each rank is given whole batches, and takes its part by the number of ranks that are left.
@@ -110,9 +111,6 @@ class ElasticDataParallel:
     [[([2], 3, 5)], [([2], 3, 5)], None, [([2], 3, 5)]]
     """
 
-    rank, size = 0, 1
-    checkpointable = True
-
     def __init__(self, comm, model, loss, optimizer, **options):
         adopt(self, model, loss, optimizer)
         self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
@@ -122,7 +120,7 @@ class ElasticDataParallel:
         self._me, self._options = comm.rank, options
         self._done, self._last_loss = 0, float("nan")
         self._began = self.clock.now()
-        self.uniformly(self._deal)
+        self.retry_until_agreed(self._deal)
 
     def _deal(self) -> None:
         """Deal the work to the ranks that are left."""
@@ -147,21 +145,13 @@ class ElasticDataParallel:
                 self._done, self._last_loss = target, loss
         return self._last_loss
 
-    def predict(self, x):
-        """Run the model forward on this rank."""
-        return self._inner.predict(x)
-
-    def total(self, values):
-        """Return `values`: every rank sees all data."""
-        return values
-
     def gather_params(self):
         """Return the parameters on the first rank that is left."""
         return params_on_root(self.model, self.comm.rank)
 
     def finish(self) -> None:
         """Leave together: a rank that has done its last step may still be needed by one that has not."""
-        self.uniformly(lambda: None)
+        self.retry_until_agreed(lambda: None)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
@@ -169,16 +159,17 @@ class ElasticDataParallel:
         """The random number generators of this rank's codecs."""
         return self._inner.generators
 
-    def gather_state(self) -> dict | None:
-        """Return the state on rank 0, None elsewhere; with error feedback call it through `uniformly`."""
-        return self._inner.gather_state()
+    def state_dict(self):
+        return self._inner.state_dict()
 
-    def put_state(self, arrays: dict) -> None:
-        """Take a state over; with residuals call it through `uniformly`."""
-        self._inner.put_state(arrays)
+    def own_state(self):
+        return self._inner.own_state()
+
+    def load_state_dict(self, arrays):
+        self._inner.load_state_dict(arrays)
 
     # -- surviving -----------------------------------------------------------------------------------------------------
-    def uniformly(self, action):
+    def retry_until_agreed(self, action):
         """Call `action()` on all ranks until it has succeeded on every one that is left; return its result.
 
         Parameters
@@ -228,14 +219,16 @@ class ElasticDataParallel:
         comm = self.comm
         everyone = comm.all_gather(np.array([self._me, self._done]))
         root = int(everyone[:, 1].argmax())
-        arrays = copies(live_arrays(self))
+        live = named_arrays(self.model.params, self.optimizer)
+        arrays = {name: to_numpy(array).copy() for name, array in live.items()}
         flat = np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays.values()])
         comm.broadcast(flat, root=root)
         ends = np.cumsum([array.nbytes for array in arrays.values()])[:-1]
         for array, part in zip(arrays.values(), np.split(flat, ends), strict=True):
             array.reshape(-1).view(np.uint8)[...] = part
         numbers, loss = comm.broadcast_obj((counters(self.optimizer), self._last_loss), root=root)
-        put(live_arrays(self), arrays)
+        for name, array in live.items():
+            array[...] = get_xp(array).asarray(arrays[name])
         set_counters(self.optimizer, numbers)
         self._done, self._last_loss = int(everyone[root, 1]), loss
         self.members = everyone[:, 0].tolist()

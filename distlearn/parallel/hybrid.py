@@ -10,30 +10,25 @@ pp 1   [ 2 | 3 ]             [ 6 | 7 ]
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
 from ..nn import Sequential, fuse
 from ..nn.fused import is_fused
-from .checkpoint.state import copies
+from .checkpoint.state import named_arrays, param_name
+from .data.bucket import GradientReducer
 from .data.codecs import Codec
-from .data.reducer import GradientReducer
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
-from .strategy import adopt, share_params, summed_norm, update
-from .tensor import (
-    DealtState,
-    Place,
-    parallelize,
-    places_of,
-    put_together,
-    state_places,
-    sub_optimizer,
-)
+from .sharding import Sharded, ShardSpec
+from .strategy import Strategy, adopt, share_params, summed_norm, update
+from .tensor import parallelize, shard_specs, sub_optimizer
 
 
-class Hybrid(DealtState):
+class Hybrid(Strategy):
     r"""Data, pipeline and tensor parallelism at once: gradients of a `Pipeline` of tensor-parallel stages, summed over
     its copies.
 
@@ -107,9 +102,8 @@ class Hybrid(DealtState):
         adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
-        self.names = [p.name for p in model.params]
         fused, model = is_fused(model), parallelize(model, self.mesh.tp)
-        self._param_places = places_of(model)
+        self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
@@ -133,6 +127,8 @@ class Hybrid(DealtState):
             kind=self._held_by,
         )
 
+        self._params = {p.name: p for p in self.pipeline.params}
+
     @property
     def model(self):
         """What this rank holds, for looking at: its stages, one after another."""
@@ -151,7 +147,7 @@ class Hybrid(DealtState):
 
         Neighbours along tp have the same ones of their stage, stages the same ones that they are tied by.
         """
-        return param.name in self._param_places, self.pipeline.ranks_with(param)
+        return param.name in self._specs, self.pipeline.ranks_with(param)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -170,16 +166,12 @@ class Hybrid(DealtState):
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
-        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._param_places]
+        mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._specs]
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.loss)
 
     def predict(self, x):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
-
-    def total(self, values):
-        """Return the small array `values` summed over the copies of the model."""
-        return self.mesh.dp.all_reduce(values)
 
     @property
     def generators(self) -> list:
@@ -193,43 +185,25 @@ class Hybrid(DealtState):
         return self.mesh.comm
 
     @property
-    def _along(self):
-        return self.mesh.tp
+    def layout(self):
+        return f"Hybrid{self.mesh.axes}"
 
-    def own_state(self) -> dict:
-        """Return parameters and optimizer's memory of this rank, by name."""
-        return self.pipeline.own_state()
+    def _spec(self, name: str) -> ShardSpec:
+        """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
+        param = self._params[name]
+        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=self.mesh.tp.rank == 0)
+        return replace(spec, counts=spec.counts and self.pipeline.ranks_with(param)[0] == self.mesh.pp.rank)
 
-    def _places(self, live) -> dict:
-        return state_places(live, self._param_places)
+    def state_dict(self):
+        found = {}
+        for name, array in named_arrays(self.pipeline.params, self.optimizer).items():
+            spec = self._spec(param_name(name))
+            found[name] = Sharded(array, replace(spec, counts=spec.counts and self.mesh.dp.rank == 0))
+        return found | self.reducer.residuals.state_dict(self._spec)
 
-    def gather_state(self) -> dict | None:
-        """Return the whole state in the serial model's shapes on rank 0, None elsewhere: along pp, then along tp.
+    def own_state(self):
+        return self.reducer.residuals.own_state()
 
-        With error feedback, what the ranks have left out, too (see `DataParallel.gather_state`).
-        """
-        by_rank, total = self.reducer.residuals.by_rank(self.world), self.reducer.residuals.total()
-        if self.mesh.dp.rank:
-            return None
-        live = copies(self.own_state() | total)
-        found = put_together(live, dict.fromkeys(live, Place()), self.mesh.pp)
-        if found is not None:
-            found = put_together(found, self._places(found), self.mesh.tp)
-        return None if found is None else found | by_rank
-
-    def put_state(self, arrays: dict) -> None:
-        """Take this rank's part of a state; nothing is changed if it is that of another model."""
-        super().put_state(arrays)
-        self.reducer.residuals.put(arrays, self.world.rank, self._cut)
-
-    def _cut(self, name: str, array):
-        """Return what this rank has of a whole parameter."""
-        axis, cut = self._param_places.get(name, Place())
-        return array if axis is None else cut.take(array, self.mesh.tp.rank, axis)
-
-    def gather_params(self):
-        """Return the parameters in their serial shapes on rank 0, None elsewhere: along pp, then along tp."""
-        if self.mesh.dp.rank:
-            return None
-        arrays = self.pipeline.gather_params()
-        return None if arrays is None else put_together(arrays, self._param_places, self.mesh.tp, self.names)
+    def load_state_dict(self, arrays):
+        super().load_state_dict(arrays)
+        self.reducer.residuals.load(arrays, self.world.rank, self._spec)

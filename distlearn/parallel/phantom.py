@@ -19,6 +19,7 @@ import numpy as np
 
 from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
+from ..shares import share
 from ..sim import Phantom
 from .data.codecs import Codec
 from .tensor import TensorLayer
@@ -203,5 +204,6 @@ def phantom_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="
     >>> [len(phantom_batch(10, (784,), rank, 3).x) for rank in range(3)]
     [4, 3, 3]
     """
-    mine = n // size + (rank < n % size)
+    part = share(n, rank, size)
+    mine = part.stop - part.start
     return PhantomBatch(Phantom((mine, *sample), dtype), Phantom(mine, np.int64), n)

@@ -7,49 +7,126 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..backend import get_xp, to_numpy
+from ..comm.local import LocalComm
 from ..nn.container import check_unique_names
 from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope
 from ..optim.rule import needs_whole
-from ..trace import Clock, WallClock
+from ..trace import Clock
 from .checkpoint.fingerprint import run_fingerprint
+from .checkpoint.state import StateLayout, named_arrays, serial_part
+from .sharding import Sharded, load_into, replicated, unshard
 
 
 class Strategy(Protocol):
-    """One way to train a model on one or many ranks.
+    """One way to train a model on one or many ranks; a class that inherits from it has the defaults given here.
 
-    `rank` and `size` say which part of the *data* this rank takes: where ranks share the work on one batch, all of them
-    are rank 0 of 1. `checkpointable` is True where the run's state can be saved and resumed: every rank holds the same
-    whole model and optimizer as `model` and `optimizer`, or the strategy puts the state together (`gather_state`) and
-    takes its part of it again (`put_state`); `generators` are those of its own random numbers, if it draws any. A
-    strategy whose ranks hold different things until the end may also have `finish()`, which `fit` calls on every rank
-    after the last step.
+    Attributes
+    ----------
+    comm : Communicator
+        Over which this rank trains.
+    world : Communicator
+        Of all ranks.
+    rank, size : int
+        Which part of the *data* this rank takes: where ranks share the work on one batch, all of them are rank 0 of 1.
+    clock : Clock
+    model : Layer
+        What this rank holds of the model.
+    loss : callable
+    optimizer : Optimizer
+        Of this rank's parameters.
+    fingerprint : dict
+        What is trained, and how: the same for any strategy and world (see `run_fingerprint`).
+    state_layout : StateLayout
+        Names, shapes and dtypes of the serial model's state.
+    layout : str
+        Which rank has which layers: two runs with one layout and size have the same generators.
+    generators : list of Generator
+        Those of the strategy's own random numbers.
+    recoveries : list of Recovery
+        Times that ranks were lost and training went on.
+    checkpointable : bool
+        Whether the run's state can be saved and resumed.
     """
 
-    rank: int
-    size: int
+    comm: Any
+    rank: int = 0
+    size: int = 1
     clock: Clock
+    model: Any
+    loss: Callable
+    optimizer: Optimizer
+    fingerprint: dict
+    state_layout: StateLayout
+    generators: Sequence = ()
+    recoveries: Sequence = ()
+    checkpointable: bool = True
 
     def step(self, batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
+        raise NotImplementedError
 
     def predict(self, x):
-        """Return the model's output (logits) for `x`."""
+        """Return the model's output (logits) for `x`; ranks that hold parts of the model must call together."""
+        return self.model.eval().forward(x)[0]
 
     def total(self, values):
-        """Return the small array `values` summed over the ranks among which the data are dealt."""
+        """Return the small array `values` summed over the ranks among which the data are sharded."""
+        return self.comm.all_reduce(values) if self.size > 1 else values
+
+    def finish(self) -> None:
+        """Do what is left after the last step; `fit` calls it on every rank."""
+
+    def retry_until_agreed(self, action):
+        """Return `action()`, again where ranks are lost meanwhile, until all that are left have done it."""
+        return action()
+
+    @property
+    def world(self):
+        """The communicator of all ranks."""
+        return self.comm
+
+    @property
+    def layout(self) -> str:
+        """Which rank has which layers."""
+        return type(self).__name__
 
     def gather_params(self) -> dict | None:
         """Return the trained parameters (NumPy arrays) under the serial model's names and in its shapes.
 
-        Every rank must call; rank 0 of the communicator gets them, the others None.
+        Every rank must call; rank 0 of the world gets them, the others None.
         """
+        state = {name: held for name, held in self.state_dict().items() if name.startswith("param/")}
+        found = unshard(state, self.world)
+        order = [name for name in self.state_layout.arrays if name.startswith("param/")]
+        return None if found is None else {name.removeprefix("param/"): found[name] for name in order}
+
+    def state_dict(self) -> dict[str, Sharded]:
+        """Return what this rank holds of each array of the serial model's state: the arrays themselves, not copies."""
+        return replicated(named_arrays(self.model.params, self.optimizer), counts=self.world.rank == 0)
+
+    def own_state(self) -> dict:
+        """Return the arrays that this rank has alone, for as many ranks to go on bit for bit."""
+        return {}
+
+    def load_state_dict(self, arrays: dict) -> None:
+        """Take this rank's part of a state, of which every rank is given all arrays; every rank must call.
+
+        Raises
+        ------
+        ValueError
+            If it is that of another model or optimizer; nothing has been changed then.
+        """
+        serial = serial_part(arrays)
+        self.state_layout.check(serial)
+        load_into(self.state_dict(), serial)
 
 
 def params_on_root(model, rank: int) -> dict | None:
@@ -103,6 +180,7 @@ def adopt(strategy, model, loss, optimizer) -> None:
                 "make it with Optimizer(model.params, ...)"
             )
     strategy.fingerprint = run_fingerprint(model, loss, optimizer)
+    strategy.state_layout = StateLayout(model, optimizer)
 
 
 def refuse_masters(what: str, optimizer) -> None:
@@ -162,7 +240,7 @@ def summed_norm(params: list, comms, like) -> float:
     return float(squared[0]) ** 0.5
 
 
-class Replicated:
+class Replicated(Strategy):
     """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
 
     Parameters
@@ -182,18 +260,6 @@ class Replicated:
         self.clock: Clock = comm.clock
         share_params(comm, model)
 
-    def update(self) -> None:
-        """Let the optimizer take its step, and record it."""
-        update(self.optimizer, self.clock)
-
-    def predict(self, x):
-        """Run the model forward on this rank."""
-        return self.model.eval().forward(x)[0]
-
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
-
     def gather_params(self):
         """Return rank 0's parameters."""
         return params_on_root(self.model, self.rank)
@@ -206,7 +272,7 @@ def update(optimizer, clock: Clock) -> None:
         optimizer.step()
 
 
-class Serial:
+class Serial(Strategy):
     """Plain training on one process: what every parallel strategy must equal.
 
     Parameters
@@ -218,14 +284,12 @@ class Serial:
     clock : Clock, optional
     """
 
-    rank, size = 0, 1
-    checkpointable = True
-
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
         check_unique_names(model)
         adopt(self, model, loss, optimizer)
         self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
-        self.clock = WallClock() if clock is None else clock
+        self.comm = LocalComm(clock)
+        self.clock = self.comm.clock
 
     def step(self, batch) -> float:
         """Forward, loss, backward, update."""
@@ -235,15 +299,3 @@ class Serial:
         self.model.backward(dy, saved, clock=self.clock)
         update(self.optimizer, self.clock)
         return loss
-
-    def predict(self, x):
-        """Run the model forward."""
-        return self.model.eval().forward(x)[0]
-
-    def total(self, values):
-        """Return `values`: there is nobody else."""
-        return values
-
-    def gather_params(self):
-        """Return the parameters."""
-        return params_on_root(self.model, self.rank)

@@ -129,7 +129,7 @@ def fit(
                 report(now.step, total, loss=loss, epoch=now.epoch + 1, samples=now.samples)
             if saving is not None:
                 saving.after_step(now, total)
-        if now.epoch + 1 == epochs and hasattr(strategy, "finish"):
+        if now.epoch + 1 == epochs:
             strategy.finish()
         now.seconds += strategy.clock.now() - began
         values = ()
@@ -139,7 +139,7 @@ def fit(
         now.end_epoch(metric.name, values)
         if on_epoch is not None:
             on_epoch(now.history)
-    now.history.recoveries = list(getattr(strategy, "recoveries", ()))
+    now.history.recoveries = list(strategy.recoveries)
     return now.history
 
 

@@ -49,6 +49,7 @@ _NAMES = {
     "plot_throughputs": "staleness",
     "plot_time_to_loss": "staleness",
     "plot_batching": "layers",
+    "plot_benchmarks": "benchmarks",
     "plot_layers": "layers",
     "plot_products": "layers",
     "confusion": "pictures",

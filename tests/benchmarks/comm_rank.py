@@ -1,4 +1,4 @@
-"""One rank of `bench_comm`: all-reduces of growing size, ours and mpi4py's own, turn by turn."""
+"""One rank of `bench_comm`: all-reduces of growing size, ours, ours in strict mode and mpi4py's own, turn by turn."""
 
 import json
 import sys
@@ -15,15 +15,19 @@ PIECE_BYTES = 1 << 24
 """A measurement moves about so much: large arrays once, small ones many times."""
 
 
-def measure(comm, raw, nbytes: int, rounds: int) -> list[list[float]]:
-    """Seconds of one call, [ours, mpi4py's], round by round; rank 0's."""
+def measure(comm, strict, raw, nbytes: int, rounds: int) -> list[list[float]]:
+    """Seconds of one call, [ours, ours in strict mode, mpi4py's], round by round; rank 0's."""
     x = np.ones(nbytes // 4, np.float32)
     calls = max(1, min(300, PIECE_BYTES // nbytes))
-    sides = (lambda: comm.all_reduce(x, "max"), lambda: raw.Allreduce(comm.mpi.IN_PLACE, x, comm.mpi.MAX))
+    sides = (
+        lambda: comm.all_reduce(x, "max"),
+        lambda: strict.all_reduce(x, "max"),
+        lambda: raw.Allreduce(comm.mpi.IN_PLACE, x, comm.mpi.MAX),
+    )
     found = []
     for i in range(rounds + 1):
-        times = [0.0, 0.0]
-        for side in (0, 1) if i % 2 else (1, 0):
+        times = [0.0, 0.0, 0.0]
+        for side in (0, 1, 2) if i % 2 else (2, 1, 0):
             raw.Barrier()
             began = time.perf_counter()
             for _ in range(calls):
@@ -31,13 +35,15 @@ def measure(comm, raw, nbytes: int, rounds: int) -> list[list[float]]:
             times[side] = (time.perf_counter() - began) / calls
         found.append(times)
         comm.clock.trace.spans.clear()
+        strict.clock.trace.spans.clear()
     return found[1:]  # the first warms up
 
 
 def main(path: str) -> None:
-    comm, raw = MPIComm.begin(world_comm().Dup()), world_comm().Dup()
+    comm, raw = MPIComm.begin(world_comm().Dup(), strict=False), world_comm().Dup()
+    strict = MPIComm.begin(world_comm().Dup(), strict=True)
     rounds = 7 if quick() else 21
-    result = {nbytes: measure(comm, raw, nbytes, rounds) for nbytes in SIZES}
+    result = {nbytes: measure(comm, strict, raw, nbytes, rounds) for nbytes in SIZES}
     if comm.rank == 0:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(result, file)

@@ -309,7 +309,7 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert call(*words, "--out", "whole").exit_code == 0
     first = call(*words, "--epochs", 1, "--checkpoint", "state", "--out", "first")
     assert first.exit_code == 0, first.output
-    assert len(list((tmp_path / "state").glob("*.ckpt"))) == 2  # steps 3 and 4
+    assert len(list((tmp_path / "state").glob("*.safetensors"))) == 2  # steps 3 and 4
     again = call(*words, "--checkpoint", "state", "--out", "again")
     assert again.exit_code != 0
     assert "holds checkpoints of a run that came to step 4: resume it, or choose another folder" in again.output

@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 
+from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator.compilers import find_compilers
 
 # zig's first build compiles its own C library for half a minute; one test file covers it (test_zig.py).
@@ -10,3 +12,20 @@ KINDS = [c.kind for c in find_compilers() if c.kind != "zig"] or [c.kind for c i
 def compiler(request):
     """Return each kind of C++ compiler that this machine has."""
     return request.param
+
+
+@pytest.fixture(params=[True, False], ids=["checked", "fast"])
+def run(request, compiler):
+    """Return a function that builds a kernel, launches it and gives the arguments back."""
+
+    def launch(source, name, grid, block, args, *, shared_mem=0, constants=(), options=()):
+        kernel = RawKernel(source, name, options, checked=request.param, compiler=compiler)
+        for constant, value in dict(constants).items():
+            kernel.set_constant(constant, value)
+        kernel(grid, block, args, shared_mem=shared_mem)
+        report = kernel.check(grid, block, tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args),
+                              shared_mem=shared_mem)  # fmt: skip
+        assert report.errors == [], str(report)
+        return args
+
+    return launch

@@ -19,6 +19,9 @@ template <typename T> __global__ void scale(T* x, int n) {
 class DeviceArray:
     """As much of a CuPy array as the way through RawKernel needs."""
 
+    data = types.SimpleNamespace(ptr=0xABC0)
+    dtype = np.dtype(np.float32)
+
     __module__ = "cupy"
     __cuda_array_interface__ = None
     ndim = 1
@@ -36,7 +39,7 @@ class DeviceArray:
 @pytest.fixture
 def cupy(monkeypatch):
     """Stand in for CuPy: records what it is asked for."""
-    calls = []
+    calls, modules = [], []
 
     class Memory:
         def copy_from_host(self, pointer, size):
@@ -45,6 +48,8 @@ def cupy(monkeypatch):
     class RawModule:
         def __init__(self, **kw):
             calls.append(("module", kw["name_expressions"], kw["options"]))
+            self.code = kw["code"]
+            modules.append(self)
 
         def get_function(self, name):
             return lambda *a, **k: calls.append(("launch", name, a, k))
@@ -52,9 +57,31 @@ def cupy(monkeypatch):
         def get_global(self, name):
             return Memory()
 
-    module = types.SimpleNamespace(RawModule=RawModule, calls=calls)
+    module = types.SimpleNamespace(RawModule=RawModule, calls=calls, modules=modules, asarray=DeviceArray)
     monkeypatch.setitem(sys.modules, "cupy", module)
     return module
+
+
+def test_a_whole_file_goes_to_the_gpu_without_the_host_part(cupy):
+    source = (
+        "#include <vector>\n" + SOURCE + "\nint main() { std::vector<int> v; scale<<<1, 1>>>((float*)0, INFINITY); }"
+    )
+    RawKernel(source, "scale<float>")((1,), (1,), (DeviceArray([1.0]), np.int32(1)))
+    (module,) = cupy.modules
+    assert "main" not in module.code
+    assert "vector" not in module.code
+    assert "-DINFINITY=__int_as_float(0x7f800000)" in cupy.calls[0][2]
+
+
+def test_pointers_in_structs_are_addresses_on_the_gpu(cupy):
+    matrix = np.dtype([("width", "i4"), ("elements", "O")], align=True)
+    a, many = np.array((3, DeviceArray([1.0])), matrix)[()], np.empty(2, object)
+    many[:] = [DeviceArray([1.0]), None]
+    source = "struct M { int width; float* elements; };\n__global__ void k(M a, float** b) {}"
+    RawKernel(source, "k")((1,), (1,), (a, many))
+    _, _, (_, _, (struct, pointers)), _ = cupy.calls[-1]
+    assert struct.tobytes() == np.array([3, 0xABC0], np.uint64).tobytes()
+    assert pointers.values.tolist() == [0xABC0, 0]
 
 
 def test_launch_on_the_gpu(cupy):

@@ -1,7 +1,6 @@
 """Checkpoints: whole or refused by name; a resumed run equals one that was never interrupted."""
 
 import errno
-import io
 import os
 import struct
 import subprocess
@@ -56,13 +55,7 @@ def example(step=7):
     return Checkpoint(step, arrays, {"lr": 0.1, "none": None, "nested": {"list": [1, "ü", float("inf")]}})
 
 
-def as_bytes(checkpoint) -> bytes:
-    buffer = io.BytesIO()
-    file.write(buffer, checkpoint)
-    return buffer.getvalue()
-
-
-WHOLE = as_bytes(example())
+WHOLE = file.to_bytes(example())
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
@@ -82,7 +75,7 @@ def test_what_is_read_is_what_was_written(tmp_path):
 @given(length=st.integers(0, len(WHOLE) - 1))
 @settings(max_examples=60, deadline=None)
 def test_a_torn_file_is_refused_by_name(tmp_path_factory, length):
-    path = tmp_path_factory.mktemp("torn") / "step-0000000007.ckpt"
+    path = tmp_path_factory.mktemp("torn") / "step-0000000007.safetensors"
     path.write_bytes(WHOLE[:length])
     with pytest.raises(CheckpointError, match="is torn") as caught:
         file.read(path)
@@ -94,7 +87,7 @@ def test_a_torn_file_is_refused_by_name(tmp_path_factory, length):
 def test_a_single_turned_bit_is_found_wherever_it_is(tmp_path_factory, where):
     damaged = bytearray(WHOLE)
     damaged[where // 8] ^= 1 << where % 8
-    path = tmp_path_factory.mktemp("bit") / "x.ckpt"
+    path = tmp_path_factory.mktemp("bit") / "x.safetensors"
     path.write_bytes(damaged)
     with pytest.raises(CheckpointError, match=r"is damaged|is torn|is no checkpoint"):
         file.read(path)
@@ -105,24 +98,32 @@ def test_the_message_names_the_damaged_array(tmp_path, name):
     needle = example().arrays[name].tobytes()
     damaged = bytearray(WHOLE)
     damaged[WHOLE.index(needle) + 3] ^= 4
-    (tmp_path / "x.ckpt").write_bytes(damaged)
+    (tmp_path / "x.safetensors").write_bytes(damaged)
     with pytest.raises(CheckpointError, match=f"is damaged in array '{name}'"):
-        file.read(tmp_path / "x.ckpt")
+        file.read(tmp_path / "x.safetensors")
 
 
 def test_other_versions_and_other_files_are_refused_by_name(tmp_path, monkeypatch):
-    path = tmp_path / "x.ckpt"
-    monkeypatch.setattr(file, "VERSION", 2)
-    newer = as_bytes(example())
+    path = tmp_path / "x.safetensors"
+    monkeypatch.setattr(file, "VERSION", "3")
+    newer = file.to_bytes(example())
     monkeypatch.undo()
     for content, words in (
-        (newer, "has format version 2, this library reads version 1"),
+        (newer, "has format version 3, this library reads version 2"),
         (b"PK\x03\x04 some zip file, and long enough", "is no checkpoint"),
-        (WHOLE + b"x", f"has {len(WHOLE) + 1} bytes and should have {len(WHOLE)}"),
+        (WHOLE + b"x", f"is damaged: it has {len(WHOLE) + 1} bytes of {len(WHOLE)}"),
     ):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=words):
             file.read(path)
+
+
+def test_other_tools_read_the_arrays(tmp_path):
+    from safetensors.numpy import load_file
+
+    path = CheckpointStore(tmp_path).save(example())
+    for name, array in load_file(path).items():
+        np.testing.assert_array_equal(array, example().arrays[name])
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_is_written(tmp_path):
@@ -147,8 +148,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path):
         found = store.latest()
     assert found.step == 20
     texts = [str(w.message) for w in caught]
-    assert "step-0000000040.ckpt: is torn: 100 of" in texts[0]
-    assert "step-0000000030.ckpt: is damaged" in texts[1]
+    assert "step-0000000040.safetensors: is torn: 100 bytes" in texts[0]
+    assert "step-0000000030.safetensors: is damaged" in texts[1]
     store.path(20).write_bytes(b"")
     all_bad = pytest.raises(CheckpointError, match=r"none of the 3 can be used.*choose another folder")
     with pytest.warns(CheckpointWarning) as told, all_bad:
@@ -171,14 +172,13 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     store = CheckpointStore(tmp_path)
     store.save(example(1))
 
-    def full(target, checkpoint):
-        target.write(WHOLE[:50])
+    def full(target):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("distlearn.parallel.checkpoint.store.write", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         store.save(example(2))
-    assert [p.name for p in tmp_path.iterdir()] == ["step-0000000001.ckpt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["step-0000000001.safetensors"]
     assert store.latest().step == 1
 
 
@@ -195,10 +195,8 @@ KILLED = """
         os.kill(os.getpid(), signal.SIGKILL)
 
     if moment == "while writing":
-        real = checkpoint.write
-        def write(file, what):
-            file.write(b"half of it"); file.flush(); die()
-        checkpoint.write = write
+        checkpoint.to_bytes = lambda what: b"half of it"
+        os.fsync = die
     elif moment == "before the rename":
         os.replace = die
     else:
@@ -268,13 +266,13 @@ def test_two_writers_do_not_take_each_others_files(tmp_path):
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
         assert process.communicate(timeout=60)[1] == ""
-    assert [p.name for p in sorted(tmp_path.iterdir())] == [f"step-{step:010d}.ckpt" for step in (37, 38, 39)]
+    assert [p.name for p in sorted(tmp_path.iterdir())] == [f"step-{step:010d}.safetensors" for step in (37, 38, 39)]
     assert CheckpointStore(tmp_path).latest().step == 39
 
 
 def test_what_nobody_finishes_is_removed_even_if_another_machine_began_it(tmp_path):
     store = CheckpointStore(tmp_path)
-    old, new = (tmp_path / f".step-0000000001.ckpt.another.host.{pid}.tmp" for pid in (1, 2))
+    old, new = (tmp_path / f".step-0000000001.safetensors.another.host.{pid}.tmp" for pid in (1, 2))
     for left in (old, new):
         left.write_bytes(b"half of it")
     os.utime(old, (1e9, 1e9))
@@ -298,10 +296,10 @@ def test_a_file_in_the_place_of_the_folder_and_steps_that_are_none_are_refused(t
 
 def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
     lying = bytearray(WHOLE)
-    struct.pack_into("<Q", lying, 12, 2**60)
-    (tmp_path / "x.ckpt").write_bytes(lying)
-    with pytest.raises(CheckpointError, match="is damaged in its header"):
-        file.read(tmp_path / "x.ckpt")
+    struct.pack_into("<Q", lying, 0, 2**60)
+    (tmp_path / "x.safetensors").write_bytes(lying)
+    with pytest.raises(CheckpointError, match=f"is torn: {len(WHOLE)} bytes, and its header alone has"):
+        file.read(tmp_path / "x.safetensors")
 
 
 # -- training ----------------------------------------------------------------------------------------------------------

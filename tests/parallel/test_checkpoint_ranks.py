@@ -84,13 +84,13 @@ def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True):
     model = a_model()
     strategy = LocalSGD(comm, model, LOSS, Optimizer(model.params, rule(), 0.05), every=every)
     if arrays is not None:
-        strategy.put_state(arrays)
+        strategy.load_state_dict(arrays)
     weights = np.arange(comm.size) if uneven and comm.size > 1 else np.ones(comm.size)
     bounds = np.round(np.concatenate([[0], np.cumsum(weights)]) / weights.sum() * 20).astype(int)
     for step in range(steps):
         rows = slice(20 * step + bounds[comm.rank], 20 * step + bounds[comm.rank + 1])
         strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 20))
-    state = strategy.gather_state()
+    state, _ = capture(strategy)
     strategy.finish()
     return state, strategy.gather_params(), strategy
 

@@ -8,10 +8,8 @@ from distlearn.data import Batch
 from distlearn.nn import MLP, SoftmaxCrossEntropy, StrictArray
 from distlearn.nn.layer import move
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, strategy
+from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, sharding, strategy
 from distlearn.parallel.data import replicas
-from distlearn.parallel.zero import state as zero_state
-from distlearn.parallel.zero import strategy as zero
 from distlearn.testing import assert_same_params
 
 RNG = np.random.default_rng(0)
@@ -44,7 +42,7 @@ def train(make, convert):
 
 @pytest.mark.parametrize("name", MAKE)
 def test_strategies(name, monkeypatch):
-    for module in (strategy, replicas, zero, zero_state):  # where copying to the host is meant
+    for module in (strategy, replicas, sharding):  # where copying to the host is meant
         monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, StrictArray) else np.asarray(x))
     params, losses, output = train(MAKE["serial"], lambda a: a.copy())
     there = train(MAKE[name], lambda a: StrictArray(a.copy()))

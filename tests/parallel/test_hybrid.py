@@ -184,7 +184,7 @@ def test_hybrid_with_codecs_keeps_equal_what_ranks_share(kind, codec):
     for result in results:
         strategy = result.strategy
         for p in strategy.pipeline.params:
-            key = p.name, strategy.mesh.tp.rank if p.name in strategy._param_places else None
+            key = p.name, strategy.mesh.tp.rank if p.name in strategy._specs else None
             held.setdefault(key, []).append(p.data.tobytes())
     for (name, _), values in held.items():
         shared += len(values) > 2  # more than the two along dp

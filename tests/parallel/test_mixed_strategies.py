@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from distlearn.comm import RankError
-from distlearn.data import Batch
+from distlearn.data import Batch, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import MixedPrecision, Momentum
 from distlearn.parallel import FP16, DataParallel, ElasticDataParallel, NaiveDataParallel, Serial, TopK
 from distlearn.sim import SimWorld
+from distlearn.train import fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(64, 8))
@@ -71,3 +72,11 @@ def test_codes_which_may_hide_an_overflow_are_refused(codec):
 
     with pytest.raises(RankError, match=r"DataParallel\(compress=.*MixedPrecision keeps masters"):
         SimWorld(2).run(train, make, None, steps=1)
+
+
+def test_a_scaled_loss_has_the_metric_of_the_loss():
+    model = move(MLP((64, 32, 10), seed=0), lambda a: a.astype("float16"))
+    strategy = Serial(model, SoftmaxCrossEntropy(), MixedPrecision(model.params, Momentum(), 0.2))
+    history = fit(strategy, load("digits", dtype="float16").take(200), epochs=8, batch_size=20)
+    assert history.epochs[-1].metric == "accuracy"
+    assert history.epochs[-1].train_accuracy > 0.5

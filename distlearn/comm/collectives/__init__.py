@@ -21,12 +21,12 @@ All but `doubling_all_reduce`, which sends more, send 2 n (p - 1) bytes in all: 
 how much goes through the busiest rank.
 """
 
+from ...shares import shares
 from .alltoall import dissemination_barrier, pairwise_all_to_all
 from .butterflies import bruck_all_gather, doubling_all_reduce, halving_doubling_all_reduce
 from .group import Group
 from .levels import hierarchical_all_reduce, torus_all_reduce
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
-from .shares import shares
 from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...backend import get_xp
+from ...shares import share
 from ..protocol import REDUCTIONS, check_buffer
-from .shares import check_reduction
+from .checks import check_reduction
 
 
 def bruck_all_gather(comm, x, tag: int = 0):
@@ -85,8 +86,7 @@ def halving_doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 def _halve_and_double(comm, x, op, tag, q, v, rank_of) -> None:
     """Reduce-scatter by halving, all-gather by doubling, among the ranks v = 0 .. q - 1."""
     flat = x.reshape(-1)
-    base, extra = divmod(flat.size, q)
-    start = lambda i: i * base + min(i, extra)  # where share i begins  # noqa: E731
+    start = lambda i: share(flat.size, i, q).start  # noqa: E731
     received = get_xp(x).empty_like(flat[: start(q // 2)])  # the first half is the longest of all
     low, high, distance, done = 0, q, 1, []
     while distance < q:

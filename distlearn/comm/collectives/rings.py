@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...backend import get_xp
+from ...shares import shares
 from ..protocol import REDUCTIONS, check_buffer, check_op, check_reducible
-from .shares import check_reduction, shares
+from .checks import check_reduction
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):

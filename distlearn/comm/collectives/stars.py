@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ..protocol import REDUCTIONS, check_buffer, check_deal, check_root
-from .shares import check_reduction
+from .checks import check_reduction
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ..protocol import REDUCTIONS, check_buffer, check_deal, check_output, check_root
-from .shares import check_reduction
+from .checks import check_reduction
 
 
 def tree_broadcast(comm, x, root: int = 0, tag: int = 0):

@@ -11,6 +11,7 @@ import functools
 import re
 from dataclasses import dataclass
 
+from distlearn.cuda.emulator.conditionals import first_branches, spaces, taken_branches
 from distlearn.cuda.emulator.declarations import (
     DIRECTIVE,
     Declaration,
@@ -34,7 +35,6 @@ from distlearn.cuda.emulator.source import (
 )
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
-CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef)\b", re.M)
 # Types that only the host has: a variable or type made of them is put aside even if a kernel seems to name it.
 HOST_ONLY = re.compile(
     r"\b(FILE|(?:std\s*::\s*)?(?:vector|string|map|unordered_map|unique_ptr|shared_ptr|function|ostream|istream|fstream"
@@ -90,9 +90,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
         If what the kernel needs is not there without a GPU.
     """
     flat = flatten(source, options)
-    text = flat.text
-    if preprocessor and CONDITIONAL.search(text):
-        text = _taken(text, preprocessor)
+    text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
     code = without_comments(text)
     macros = macros_of(code) | _defined(options)
     declarations = split(code)
@@ -116,7 +114,7 @@ def without_host_code(source: str, options=(), names=()) -> Flat:
     the first of each. What has nothing of the host's comes back as it is.
     """
     flat = flatten(source, options)
-    code = _first_branches(without_comments(flat.text))
+    code = first_branches(without_comments(flat.text))
     if unbalanced(code):
         return flat
     declarations = split(code)
@@ -142,24 +140,7 @@ def _with_device_headers(text: str) -> str:
     with_headers = INCLUDE.sub(header, text)
     if "<cuda/std/" in with_headers:
         return re.sub(r"(?<![\w:])std::|(?<=using namespace )std\b", lambda m: "cuda::" + m[0], with_headers)
-    return re.sub(r"\busing namespace std\s*;", lambda m: _spaces(m[0]), with_headers)
-
-
-def _first_branches(code: str) -> str:
-    """Blank what stands between `#else` (or `#elif`) and `#endif`."""
-    out, depth, blank = [], 0, []
-    for line in code.split("\n"):
-        word = re.match(r"[ \t]*#[ \t]*(\w+)", line)
-        word = word[1] if word else ""
-        if word in ("if", "ifdef", "ifndef"):
-            depth += 1
-        elif word.startswith("el") and depth not in blank:
-            blank.append(depth)
-        elif word == "endif":
-            blank = [level for level in blank if level != depth]
-            depth -= 1
-        out.append(_spaces(line) if blank and not word else line)
-    return "\n".join(out)
+    return re.sub(r"\busing namespace std\s*;", lambda m: spaces(m[0]), with_headers)
 
 
 def card_options(source: str) -> tuple[str, ...]:
@@ -175,7 +156,7 @@ def card_options(source: str) -> tuple[str, ...]:
 def refuse_unsupported(text: str, flat: Flat, macros) -> None:
     """Raise `UnsupportedFeature` if device code uses what the emulator cannot run."""
     code = without_comments(text)
-    plain = DIRECTIVE.sub(lambda m: _spaces(m[0]), code)
+    plain = DIRECTIVE.sub(lambda m: spaces(m[0]), code)
     grids = "|".join({a or b for a, b in GRID_GROUP.findall(plain)} or {"this_grid"})
     for pattern, what, instead in UNSUPPORTED:
         pattern = pattern.replace("NAMES", grids)
@@ -196,10 +177,6 @@ def _in_used_macro(pattern, plain, macros):
     return None
 
 
-def _spaces(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
-
-
 def _blank(text: str, declarations) -> str:
     """Blank declarations, except macros and conditions between their lines: those count for what follows."""
     out, at = [], 0
@@ -208,63 +185,11 @@ def _blank(text: str, declarations) -> str:
         part, last = text[d.begin : d.end], 0
         for match in DIRECTIVE.finditer(part):
             pragma = re.match(r"[ \t]*#[ \t]*pragma\b", match[0])
-            out += [_spaces(part[last : match.start()]), _spaces(match[0]) if pragma else match[0]]
+            out += [spaces(part[last : match.start()]), spaces(match[0]) if pragma else match[0]]
             last = match.end()
-        out.append(_spaces(part[last:]))
+        out.append(spaces(part[last:]))
         at = d.end
     return "".join(out) + text[at:]
-
-
-def _taken(text: str, preprocessor) -> str:
-    """Blank the lines in branches of `#if` that the compiler does not take.
-
-    The preprocessor is given the directives and, for every other line, a word that stands for it.
-    """
-    code, asked, number = without_comments(text), [], 0
-    lines = code.split("\n")
-    while number < len(lines):
-        line, begin = lines[number], number
-        if not re.match(r"[ \t]*#", line):
-            asked.append(f"emu_line_{number}_")
-        else:
-            while lines[number].rstrip("\r").endswith("\\") and number + 1 < len(lines):
-                number += 1
-            directive = "\n".join(lines[begin : number + 1])
-            if re.match(r"[ \t]*#[ \t]*(define|undef)\b", line):
-                asked.append(f"emu_line_{begin}_")
-            if re.match(r"[ \t]*#[ \t]*(define|undef|if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", line):
-                asked.append(directive)
-        number += 1
-    told = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
-    out, number, written = [], 0, text.split("\n")
-    while number < len(lines):
-        last = number
-        if re.match(r"[ \t]*#", lines[number]):
-            while lines[last].rstrip("\r").endswith("\\") and last + 1 < len(lines):
-                last += 1
-            branch = re.match(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b", lines[number])
-            asked_for = re.match(r"[ \t]*#[ \t]*(define|undef)\b", lines[number])
-            keep = number in told if asked_for else not branch and _near_taken(number, told, lines)
-        else:
-            keep = number in told
-        out += [w if keep else _spaces(w) for w in written[number : last + 1]]
-        number = last + 1
-    return "\n".join(out)
-
-
-def _near_taken(number, told, lines) -> bool:
-    """Say whether an `#include` or `#pragma` lies in a branch that is taken: as the nearest line before it does."""
-    for n in range(number - 1, -1, -1):
-        if n in told:
-            return True
-        if re.match(r"[ \t]*#[ \t]*(if|elif|else)", lines[n]):
-            break
-    for n in range(number + 1, len(lines)):
-        if n in told:
-            return True
-        if re.match(r"[ \t]*#[ \t]*(elif|else|endif)", lines[n]):
-            return False
-    return True
 
 
 def _defined(options) -> dict[str, Macro]:
@@ -328,10 +253,10 @@ def _reached(declarations, code, name, macros) -> set[int]:
         or (d.kind == "function" and d.on_device and "operator" in d.names)
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
-    spaces = {"std", "cooperative_groups", "cuda", "thrust"}
+    known = {"std", "cooperative_groups", "cuda", "thrust"}
     own = set(re.findall(r"\bnamespace\s+(\w+)", code))
     for d in declarations:
-        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in spaces | own):
+        if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in known | own):
             kept.add(id(d))
     names = set().union(*(d.names for d in declarations if id(d) in kept)) | set(macros)
     every = set().union(*(d.names for d in declarations))

@@ -1,7 +1,9 @@
 """Matrix products by NVIDIA's cuBLAS, called directly: what CuPy does not do while a CUDA graph is captured.
 
 CuPy refuses every call of cuBLAS on a stream that captures. cuBLAS itself allows them, if its work memory was set
-beforehand, so that it need not ask for any (cuBLAS documentation, section "CUDA Graphs Support").
+beforehand, so that it need not ask for any (cuBLAS documentation, section "CUDA Graphs Support"). Hence ctypes: CuPy's
+binding is what refuses, cuda.core and cuda.bindings have no cuBLAS, and for five calls nvmath-python would be one more
+package.
 
 cuBLAS stores matrices column by column. To it a matrix that is stored row by row is its own transpose, so
 C = A B is asked for as C^T = B^T A^T, and nothing is copied.

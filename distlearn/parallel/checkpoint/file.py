@@ -1,9 +1,12 @@
-"""One checkpoint as one file, which says by itself whether it is whole.
+"""One checkpoint as one file, which says by itself whether it is whole: safetensors with checksums.
 
-    magic (8) | format version (4) | length of the header (8) | length of the file (8)
-    header: JSON with the step, what else there is to know, and name, dtype, shape, offset and CRC-32 of every array
-    the arrays, one after the other
-    SHA-256 of everything before it (32)
+Any tool that reads safetensors reads the arrays. The metadata hold, as text,
+
+    format, version    "distlearn checkpoint", "2"
+    step               steps done
+    meta               JSON: what else there is to know
+    arrays             JSON: name and CRC-32 of every array, in order
+    sha256             of the whole file, with zeros in the place of this checksum
 
 So a file that was cut off, or in which a bit has turned, is refused, and the message says which array is hit.
 """
@@ -12,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import operator
 import struct
 import zlib
@@ -21,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-MAGIC = b"\x89DLCKPT\n"
-VERSION = 1
-_PREAMBLE = struct.Struct("<8sIQQ")
-_DIGEST = hashlib.sha256().digest_size
+FORMAT, VERSION = "distlearn checkpoint", "2"
+_ZEROS = "0" * 64
+_LENGTH = struct.Struct("<Q")
+"""A safetensors file begins with the length of its JSON header; the arrays follow it."""
 
 
 class CheckpointError(RuntimeError):
@@ -62,84 +64,94 @@ class Checkpoint:
         return sum(array.nbytes for array in self.arrays.values())
 
 
-def write(file, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint into a binary file.
+def to_bytes(checkpoint: Checkpoint) -> bytes:
+    """Return a checkpoint as the contents of a file.
 
     Raises
     ------
     TypeError
-        For a step that is no whole number, arrays of objects, and `meta` that is no JSON: before anything is written.
+        For a step that is no whole number, arrays that are not of numbers, and `meta` that JSON cannot hold.
     """
-    arrays = {name: np.ascontiguousarray(array) for name, array in checkpoint.arrays.items()}
-    entries, offset = [], 0
-    for name, array in arrays.items():
-        if array.dtype.hasobject:
+    from safetensors.numpy import save
+
+    arrays = {}
+    for name, array in checkpoint.arrays.items():
+        if array.dtype.kind not in "biuf":
             raise TypeError(f"checkpoint: array {name!r} has dtype {array.dtype}, expected numbers")
-        crc = zlib.crc32(_bytes_of(array))
-        shape = list(checkpoint.arrays[name].shape)  # ascontiguousarray makes a vector of a scalar
-        entries.append({"name": name, "dtype": array.dtype.str, "shape": shape, "offset": offset, "crc32": crc})
-        offset += array.nbytes
-    step = operator.index(checkpoint.step)  # JSON has no word for NumPy's integers
-    header = json.dumps({"step": step, "meta": checkpoint.meta, "arrays": entries}).encode()
-    total = _PREAMBLE.size + len(header) + offset + _DIGEST
-    digest = hashlib.sha256()
-    for part in (_PREAMBLE.pack(MAGIC, VERSION, len(header), total), header, *map(_bytes_of, arrays.values())):
-        digest.update(part)
-        file.write(part)
-    file.write(digest.digest())
+        arrays[name] = np.array(array, array.dtype.newbyteorder("="), order="C", copy=None)
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "step": str(operator.index(checkpoint.step)),
+        "meta": json.dumps(checkpoint.meta),
+        "arrays": json.dumps([[name, zlib.crc32(array.tobytes())] for name, array in arrays.items()]),
+        "sha256": _ZEROS,
+    }
+    data = save(arrays, metadata)
+    place = data.index(_ZEROS.encode(), _LENGTH.size)
+    digest = hashlib.sha256(data).hexdigest().encode()
+    return data[:place] + digest + data[place + len(digest) :]
 
 
-def read(path) -> Checkpoint:
-    """Read a checkpoint, and make sure of every byte.
+def from_bytes(data: bytes, path) -> Checkpoint:
+    """Make a checkpoint of the contents of a file, and make sure of every byte.
+
+    Parameters
+    ----------
+    data : bytes
+    path : path
+        For errors.
 
     Raises
     ------
     CheckpointError
         If the file is torn, damaged, of another format version, or no checkpoint.
-    FileNotFoundError
     """
-    data = memoryview(Path(path).read_bytes())
-    if bytes(data[:8]) != MAGIC[: len(data)]:
-        raise CheckpointError(path, f"is no checkpoint (it begins with {bytes(data[:8])!r})")
-    if len(data) < _PREAMBLE.size:
-        raise CheckpointError(path, f"is torn: {len(data)} bytes are not even its beginning")
-    _, version, n_header, total = _PREAMBLE.unpack_from(data)
-    if len(data) < total:
-        raise CheckpointError(path, f"is torn: {len(data)} of {total} bytes are there")
-    if len(data) > total:
-        raise CheckpointError(path, f"is damaged: it has {len(data)} bytes and should have {total}")
-    body, digest = data[:-_DIGEST], bytes(data[-_DIGEST:])
-    if hashlib.sha256(body).digest() != digest:
-        raise CheckpointError(path, f"is damaged{_where(body, n_header)}: its checksum does not fit")
-    if version != VERSION:
-        raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
-    header = json.loads(bytes(body[_PREAMBLE.size : _PREAMBLE.size + n_header]))
-    blob = body[_PREAMBLE.size + n_header :]
-    return Checkpoint(header["step"], {e["name"]: _array(blob, e) for e in header["arrays"]}, header["meta"])
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
-
-def _bytes_of(array) -> memoryview:
-    """Look at a contiguous array as bytes."""
-    return memoryview(array.reshape(-1).view(np.uint8))
-
-
-def _part(blob, entry) -> memoryview:
-    """Return the bytes of one array."""
-    n = math.prod(entry["shape"]) * np.dtype(entry["dtype"]).itemsize
-    return blob[entry["offset"] : entry["offset"] + n]
-
-
-def _array(blob, entry) -> np.ndarray:
-    """Make one array; a copy, so that it can be written to."""
-    return np.frombuffer(_part(blob, entry), entry["dtype"]).reshape(entry["shape"]).copy()
-
-
-def _where(body, n_header: int) -> str:
-    """Say in which array a damaged file is hit, as far as its header can be read."""
+    header, total = _header(data, path)
+    metadata = header.get("__metadata__", {})
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(path, "is no checkpoint: its header does not say so")
+    if len(data) != total:
+        what = "torn" if len(data) < total else "damaged"
+        raise CheckpointError(path, f"is {what}: it has {len(data)} bytes of {total}")
+    digest = metadata.get("sha256", "").encode()
+    zeroed = data.replace(digest, _ZEROS.encode(), 1) if digest else b""
     try:
-        entries = json.loads(bytes(body[_PREAMBLE.size : _PREAMBLE.size + n_header]))["arrays"]
-        blob = body[_PREAMBLE.size + n_header :]
-        bad = [e["name"] for e in entries if zlib.crc32(_part(blob, e)) != e["crc32"]]
-    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError):  # the last from a dtype that is none
-        return " in its header"
-    return f" in array {', '.join(map(repr, bad))}" if bad else " in its header or its end"
+        arrays = load(data)
+        order = json.loads(metadata["arrays"])
+        if hashlib.sha256(zeroed).hexdigest().encode() != digest:
+            bad = [name for name, crc in order if zlib.crc32(arrays[name].tobytes()) != crc]
+            where = f" in array {', '.join(map(repr, bad))}" if bad else " in its header"
+            raise CheckpointError(path, f"is damaged{where}: its checksum does not fit")
+        version, step, meta = metadata["version"], int(metadata["step"]), json.loads(metadata["meta"])
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(path, f"is damaged in its header: {error}") from None
+    if version != VERSION:  # trusted only now that no bit has turned
+        raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
+    return Checkpoint(step, {name: arrays[name] for name, _ in order}, meta)
+
+
+def _header(data: bytes, path) -> tuple[dict, int]:
+    """Return the header of a safetensors file, and how many bytes the file should have."""
+    if len(data) < _LENGTH.size:
+        raise CheckpointError(path, f"is torn: {len(data)} bytes are not even its beginning")
+    (n,) = _LENGTH.unpack_from(data)
+    start = _LENGTH.size + n
+    if data[_LENGTH.size : _LENGTH.size + 1] not in (b"{", b""):
+        raise CheckpointError(path, f"is no checkpoint (it begins with {data[:9]!r})")
+    if len(data) < start:
+        raise CheckpointError(path, f"is torn: {len(data)} bytes, and its header alone has {n}")
+    try:
+        header = json.loads(data[_LENGTH.size : start])
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        return header, start + max(ends, default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise CheckpointError(path, f"is damaged in its header: {error}") from None
+
+
+def read(path) -> Checkpoint:
+    """Read a checkpoint, and make sure of every byte; see `from_bytes`."""
+    return from_bytes(Path(path).read_bytes(), path)

@@ -125,7 +125,11 @@ def describe(thing) -> str:
         return repr(thing)
     if hasattr(thing, "__qualname__"):
         return thing.__qualname__
-    fields = {name: value for name, value in vars(thing).items() if isinstance(value, (bool, int, float, str))}
+    fields = {
+        name: value
+        for name, value in getattr(thing, "__dict__", {}).items()
+        if isinstance(value, (bool, int, float, str))
+    }
     return f"{type(thing).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 

@@ -2,49 +2,30 @@
 
 Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
 optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
-ranks can go on, with any strategy: data-parallel ranks hold the same, and strategies that deal the state out to ranks
-put it together (`gather_state`) and take their parts of it again (`put_state`). The order of samples needs no state: it
-depends on the seed and the epoch alone.
+ranks can go on, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them together, and
+`load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the epoch.
+
+    param/0.W   optimizer/0.W/0   master/0.W      of the serial model
+    residual/0.W                                  what compression has left out of the gradients so far
+    ranks/2/...                                   what rank 2 has alone
 
 Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have left
-out. For as many ranks, which go on bit for bit, that is saved rank by rank under names of its own ("ranks/0/...");
-others take what it comes to for all (`serial_part`, and "residual/..." of compression).
+out. As many ranks take that, and go on bit for bit; others take what it comes to for all.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ...backend import get_xp, to_numpy
+from ...backend import to_numpy
 from ...nn.layer import walk
 from ...optim.rule import memory_of
+from ..sharding import assemble, counting, of_rank
 
+RESIDUAL = "residual/"
+_RANKS = "ranks/"
 _SCALARS = ("steps", "scale", "skipped", "_good")
 """Attributes of optimizers that are numbers."""
-_RANKS = "ranks/"
-"""Begins the names of what one rank has alone."""
-RESIDUAL = "residual/"
-"""Begins the names of what compression has left out of the gradients so far, in the serial model's shapes."""
-
-
-def check_checkpointable(strategy) -> None:
-    """Raise unless the state of the whole run can be had from the strategy."""
-    if not getattr(strategy, "checkpointable", False):
-        raise TypeError(
-            f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
-            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, ZeRO, TensorParallel, "
-            "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
-        )
-
-
-def _optimizer_arrays(optimizer) -> dict:
-    """Return the optimizer's arrays by name: its memory, and master weights where it has them."""
-    found = {}
-    for p, state in zip(optimizer.params, optimizer.states, strict=True):
-        found |= {f"optimizer/{p.name}/{i}": part for i, part in enumerate(memory_of(state))}
-    if optimizer.weights is optimizer.params:
-        return found
-    return found | {f"master/{m.name}": m.data for m in optimizer.weights}
 
 
 def named_arrays(params, optimizer) -> dict:
@@ -52,146 +33,11 @@ def named_arrays(params, optimizer) -> dict:
     found = {f"param/{p.name}": p.data for p in params}
     if len(found) < len(params):
         raise ValueError("two parameters of the model have the same name: their states could not be told apart")
-    return found | _optimizer_arrays(optimizer)
-
-
-def live_arrays(strategy) -> dict:
-    """Return all arrays of the state that this rank holds, by name: the arrays themselves, not copies.
-
-    Parameters
-    ----------
-    strategy : Strategy
-
-    Raises
-    ------
-    TypeError
-        If the strategy has no state that can be saved.
-    """
-    check_checkpointable(strategy)
-    if hasattr(strategy, "own_state"):
-        return strategy.own_state()
-    return named_arrays(strategy.model.params, strategy.optimizer)
-
-
-def generators(model) -> list[np.random.Generator]:
-    """Return the random number generators of a model's layers, in order; None has none."""
-    found = [getattr(layer, "rng", None) for layer in walk(model)] if model is not None else []
-    return [rng for rng in found if isinstance(rng, np.random.Generator)]
-
-
-def all_generators(strategy) -> list[np.random.Generator]:
-    """Return the random number generators of a strategy's layers, then those of its own (random rounding)."""
-    return generators(strategy.model) + list(getattr(strategy, "generators", ()))
-
-
-def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
-    """Copy the state; where ranks have to put it together (`gather_state`), every rank must call.
-
-    Returns
-    -------
-    arrays : dict of str to array
-        NumPy copies in the shapes of the serial model; where ranks put the state together, None on all but rank 0.
-    scalars : dict
-        The optimizer's counters, and the states of this rank's random number generators.
-    """
-    arrays = strategy.gather_state() if hasattr(strategy, "gather_state") else copies(live_arrays(strategy))
-    states = [rng.bit_generator.state for rng in all_generators(strategy)]
-    return arrays, {"optimizer": counters(strategy.optimizer), "generators": states}
-
-
-def restore(strategy, arrays: dict, scalars: dict) -> None:
-    """Put a captured state into a strategy, in place; every rank must call.
-
-    Raises
-    ------
-    ValueError
-        If it is that of another model or optimizer; nothing has been changed then.
-    """
-    if hasattr(strategy, "put_state"):
-        strategy.put_state(arrays)
-    else:
-        put(live_arrays(strategy), arrays)
-    set_counters(strategy.optimizer, scalars["optimizer"])
-    for rng, state in zip(all_generators(strategy), scalars["generators"], strict=False):
-        rng.bit_generator.state = state
-
-
-# -- what strategies put their state together and apart with
-
-
-def copies(live: dict) -> dict:
-    """Copy arrays by name into the host's memory."""
-    return {name: to_numpy(array).copy() for name, array in live.items()}
-
-
-def put(live: dict, arrays: dict) -> None:
-    """Write the serial part of a state into live arrays of the same names; nothing is changed if they do not fit."""
-    arrays = serial_part(arrays)
-    check_names(arrays, live)
-    write([(array, whole(arrays, name, array.shape, array.dtype)) for name, array in live.items()])
-
-
-def counters(optimizer) -> dict:
-    """Return an optimizer's numbers by name."""
-    return {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
-
-
-def set_counters(optimizer, numbers: dict) -> None:
-    """Put an optimizer's numbers back."""
-    for name, value in numbers.items():
-        setattr(optimizer, name, value)
-
-
-def serial_part(arrays: dict) -> dict:
-    """Return what the serial model has of a state: without what belongs to ranks, and what is owed to gradients."""
-    return {name: array for name, array in arrays.items() if not name.startswith((_RANKS, RESIDUAL))}
-
-
-def gather_by_rank(comm, own: dict) -> dict | None:
-    """Return what each rank has alone, under names that say whose it is, on rank 0; None elsewhere; one gather.
-
-    Parameters
-    ----------
-    comm : Communicator
-    own : dict of str to array
-    """
-    everybody = comm.gather_obj(copies(own))
-    if everybody is None:
-        return None
-    return {f"{_RANKS}{rank}/{name}": array for rank, theirs in enumerate(everybody) for name, array in theirs.items()}
-
-
-def part_of_rank(arrays: dict, rank: int) -> dict:
-    """Return what one rank had alone, by the names that it gave; nothing if there was no such rank."""
-    mine = f"{_RANKS}{rank}/"
-    return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
-
-
-def check_names(arrays: dict, wanted) -> None:
-    """Raise unless the arrays of a state are those that are wanted."""
-    missing, extra = sorted(set(wanted) - set(arrays)), sorted(set(arrays) - set(wanted))
-    if missing or extra:
-        raise ValueError(
-            f"the state is of another model or optimizer: it lacks {missing[:3]}, and has {extra[:3]} more"
-        )
-
-
-def whole(arrays: dict, name: str, shape, dtype):
-    """Return an array of a state; raise unless it has the shape and the dtype that the serial model's has."""
-    if name not in arrays:
-        raise ValueError(f"the state is of another model or optimizer: it lacks {name}")
-    if arrays[name].shape != tuple(shape) or arrays[name].dtype != dtype:
-        raise ValueError(
-            f"the state is of another model: {name} is {arrays[name].shape} {arrays[name].dtype}, "
-            f"expected {tuple(shape)} {dtype}"
-        )
-    return arrays[name]
-
-
-def write(pairs) -> None:
-    """Copy values into live arrays."""
-    for array, value in pairs:
-        array[...] = get_xp(array).asarray(value)
+    for p, state in zip(optimizer.params, optimizer.states, strict=True):
+        found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(memory_of(state))}
+    if optimizer.weights is not optimizer.params:
+        found |= {f"master/{m.name}": m.data for m in optimizer.weights}
+    return found
 
 
 def param_name(name: str) -> str:
@@ -204,3 +50,134 @@ def param_name(name: str) -> str:
     """
     kind, _, rest = name.partition("/")
     return rest.rpartition("/")[0] if kind == "optimizer" else rest
+
+
+class StateLayout:
+    """Names, shapes and dtypes of the arrays of a serial model's state.
+
+    Parameters
+    ----------
+    model : Layer
+    optimizer : Optimizer
+        Of the serial model.
+    """
+
+    def __init__(self, model, optimizer):
+        arrays = named_arrays(model.params, optimizer)
+        self.arrays = {name: (tuple(a.shape), np.dtype(a.dtype)) for name, a in arrays.items()}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of an array of the state, or of the residual of a parameter."""
+        return self.arrays[f"param/{name.removeprefix(RESIDUAL)}" if name.startswith(RESIDUAL) else name][0]
+
+    def check(self, arrays: dict) -> None:
+        """Raise unless a state is one of this model and optimizer: then all of it can be loaded, on every rank."""
+        missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
+        if missing or extra:
+            raise ValueError(
+                f"the state is of another model or optimizer: it lacks {missing[:3]}, and has {extra[:3]} more"
+            )
+        for name, (shape, dtype) in self.arrays.items():
+            if arrays[name].shape != shape or arrays[name].dtype != dtype:
+                raise ValueError(
+                    f"the state is of another model: {name} is {arrays[name].shape} {arrays[name].dtype}, "
+                    f"expected {shape} {dtype}"
+                )
+
+
+def serial_part(arrays: dict) -> dict:
+    """Return what the serial model has of a state: without what ranks have alone, and what gradients lack."""
+    return {name: array for name, array in arrays.items() if not name.startswith((_RANKS, RESIDUAL))}
+
+
+def part_of_rank(arrays: dict, rank: int) -> dict:
+    """Return what one rank had alone, by the names that it gave; nothing if there was no such rank."""
+    mine = of_rank(rank, "")
+    return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
+
+
+# -- saving and restoring ----------------------------------------------------------------------------------------------
+
+
+def check_checkpointable(strategy) -> None:
+    """Raise unless the state of the whole run can be had from the strategy."""
+    if not strategy.checkpointable:
+        raise TypeError(
+            f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
+            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, ZeRO, TensorParallel, "
+            "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
+        )
+
+
+def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
+    """Copy the state; every rank must call.
+
+    Returns
+    -------
+    arrays : dict of str to array
+        NumPy copies in the shapes of the serial model on rank 0, None on the others. One gather.
+    scalars : dict
+        What JSON can hold: the optimizer's counters, and, by rank, the states of random number generators.
+    """
+    check_checkpointable(strategy)
+    own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
+    states = [rng.bit_generator.state for rng in all_generators(strategy)]
+    everybody = strategy.world.gather_obj((counting(strategy.state_dict()), own, states))
+    if everybody is None:
+        return None, {}
+    held, alone, states = zip(*everybody, strict=True)
+    arrays = assemble(held)
+    for rank, theirs in enumerate(alone):
+        arrays |= {of_rank(rank, name): array for name, array in theirs.items()}
+    scalars = {"optimizer": counters(strategy.optimizer), "generators": list(states)}
+    return arrays, scalars | {"layout": strategy.layout}
+
+
+def restore(strategy, arrays: dict, scalars: dict) -> None:
+    """Put a captured state into a strategy, in place; every rank must call, with all arrays.
+
+    Where there are as many ranks, with the same layers, each takes its generators; else they are made anew.
+
+    Raises
+    ------
+    ValueError
+        If it is that of another model or optimizer; nothing has been changed then.
+    """
+    strategy.load_state_dict(arrays)
+    set_counters(strategy.optimizer, scalars["optimizer"])
+    found = all_generators(strategy)
+    for rng, state in zip(found, _states_of(strategy, len(found), scalars), strict=False):
+        rng.bit_generator.state = state
+
+
+def _states_of(strategy, n: int, scalars: dict) -> list:
+    """Choose this rank's n states of generators; where the ranks are others, make new ones."""
+    by_rank, rank, size = scalars["generators"], strategy.world.rank, strategy.world.size
+    if len(by_rank) == size and (size == strategy.size or scalars["layout"] == strategy.layout):
+        return by_rank[rank]
+    if strategy.size == 1 and len(by_rank[0]) == n and all(states == by_rank[0] for states in by_rank):
+        return by_rank[0]
+    part, steps = strategy.rank, scalars["optimizer"]["steps"]  # ranks that share samples draw the same masks
+    return [np.random.default_rng([steps, part, i]).bit_generator.state for i in range(n)]
+
+
+def generators(model) -> list[np.random.Generator]:
+    """Return the random number generators of a model's layers, in order."""
+    found = [getattr(layer, "rng", None) for layer in walk(model)]  # a layer of any class may have one
+    return [rng for rng in found if isinstance(rng, np.random.Generator)]
+
+
+def all_generators(strategy) -> list[np.random.Generator]:
+    """Return the random number generators of a strategy's layers, then those of its own (random rounding)."""
+    return generators(strategy.model) + list(strategy.generators)
+
+
+def counters(optimizer) -> dict:
+    """Return an optimizer's numbers by name."""
+    return {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
+
+
+def set_counters(optimizer, numbers: dict) -> None:
+    """Put an optimizer's numbers back."""
+    for name, value in numbers.items():
+        setattr(optimizer, name, value)

@@ -14,10 +14,10 @@ import time
 import warnings
 from pathlib import Path
 
-from .file import Checkpoint, CheckpointError, read, write
+from .file import Checkpoint, CheckpointError, read, to_bytes
 
-_NAME = re.compile(r"step-(\d{10})\.ckpt")
-_TEMPORARY = re.compile(r"\.step-\d{10}\.ckpt\.(.*)\.(\d+)\.tmp")
+_NAME = re.compile(r"step-(\d{10})\.safetensors")
+_TEMPORARY = re.compile(r"\.step-\d{10}\.safetensors\.(.*)\.(\d+)\.tmp")
 _LARGEST = 10**10 - 1
 _FORGOTTEN = 3600.0
 """A half-written file that nobody has touched for so long is nobody's any more [s]."""
@@ -72,7 +72,7 @@ class CheckpointStore:
 
     def path(self, step: int) -> Path:
         """Return the name of the file for a step."""
-        return self.folder / f"step-{step:010d}.ckpt"
+        return self.folder / f"step-{step:010d}.safetensors"
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Save a checkpoint, durably and all or nothing; remove those that are too many.
@@ -87,6 +87,7 @@ class CheckpointStore:
         step = checkpoint.step
         if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
             raise ValueError(f"CheckpointStore.save: step is {step!r}, expected a whole number from 0 to {_LARGEST}")
+        data = to_bytes(checkpoint)
         self.folder.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob(".step-*.tmp"):
             if _is_left(left):
@@ -95,7 +96,7 @@ class CheckpointStore:
         temporary = self.folder / f".{path.name}.{platform.node()}.{os.getpid()}.tmp"
         try:
             with open(temporary, "wb") as file:
-                write(file, checkpoint)
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

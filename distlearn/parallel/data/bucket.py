@@ -1,17 +1,25 @@
-"""Buckets: gradients as views into a few flat arrays, so that one call moves many of them.
+"""Buckets: gradients as views into a few flat arrays, so that one call moves many of them; and their all-reduces.
 
 A message costs alpha seconds however small it is, and a model has many small parameters; a single call for everything
 could not start before the last gradient is there. Buckets of `cap_bytes` lie between: few calls, and the first one
 starts while backward still runs. Parameters go into buckets in reverse order, in which backward completes them.
+
+    backward completes a gradient --> its bucket is full --> all-reduce starts --> ... --> wait for all --> update
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from zlib import crc32
+
+import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import Param
+from .codecs import Codec
+from .compression import CompressedAllReduce
+from .residual import Residuals
 
 
 class Bucket:
@@ -97,3 +105,108 @@ def make_buckets(
     """
     groups = group_params(params, cap_bytes, kind)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
+
+
+class GradientReducer:
+    """All-reduces of the gradients of some parameters, and of the loss.
+
+    Parameters
+    ----------
+    comm : Communicator
+        Over which gradients are summed.
+    params : list of Param
+        Frozen ones are left out.
+    cap_bytes : float
+        Size of a bucket [bytes].
+    overlap : bool
+        Start a bucket's all-reduce as soon as its gradients are complete; else all of them in `finish`.
+    compress : Codec, optional
+        Send gradients as codes.
+    kind : callable, optional
+        `kind(param) -> hashable`: parameters of different kinds are in different buckets.
+
+    Attributes
+    ----------
+    buckets : list of Bucket
+    loss : (1,) array
+        This rank's part of the loss: add to it before `finish`.
+    residuals : Residuals
+        What compression has left out.
+
+    Notes
+    -----
+    The loss rides along in the last bucket; beside codes and in half precision, which would spoil it, it goes by
+    itself, as 8 bytes.
+    """
+
+    def __init__(
+        self,
+        comm,
+        params: list[Param],
+        *,
+        cap_bytes: float = 1 << 20,
+        overlap: bool = True,
+        compress: Codec | None = None,
+        kind: Callable | None = None,
+    ):
+        if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
+            raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
+        self.comm, self.overlap = comm, overlap
+        self.buckets = make_buckets(params, cap_bytes, extra=1, kind=kind)
+        self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
+        self._works: list = []
+        self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
+        like = get_xp(params[0].data) if params else np
+        self.loss = self.buckets[-1].extra if self._rides else like.zeros(1, np.float64)
+        self._reducers = {}
+        if compress is not None and comm.size > 1:
+            for bucket in self.buckets:
+                n, seed = bucket.flat.size - bucket.extra.size, crc32(bucket.params[0].name.encode())
+                self._reducers[bucket] = CompressedAllReduce(comm, n, bucket.flat.dtype, compress, seed=(seed,))
+        self.residuals = Residuals(comm, self.buckets, self._reducers)
+
+    def clear(self) -> None:
+        """Clear gradients and loss, before a step."""
+        for bucket in self.buckets:
+            bucket.clear()
+        self._works = []
+        self.loss[...] = 0
+
+    def on_grad(self, param: Param) -> None:
+        """Count down the parameter's bucket, whose gradient is complete, and send it off when it is full."""
+        bucket = self._bucket_of.get(id(param))
+        if bucket is None or not self.overlap:  # a frozen parameter is in no bucket
+            return
+        bucket.pending -= 1
+        if bucket.pending == 0:
+            self._start(bucket)
+
+    def finish(self) -> float:
+        """Wait for all sums; return the loss of the global batch."""
+        if not self.overlap:
+            for bucket in self.buckets:
+                self._start(bucket)
+        if not self._rides:
+            self._works.append(self.comm.iall_reduce(self.loss))
+        for work in self._works:
+            work.wait()
+        return float(self.loss[0])
+
+    def waits_for_loss(self, param: Param) -> bool:
+        """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""
+        return self._rides and self._bucket_of.get(id(param)) is self.buckets[-1]
+
+    def _start(self, bucket: Bucket) -> None:
+        bucket.settle()
+        if self.residuals.owed:
+            self.residuals.add_to(bucket)
+        reducer = self._reducers.get(bucket)
+        if reducer is None:
+            self._works.append(self.comm.iall_reduce(bucket.flat))
+        else:
+            self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
+
+    @property
+    def generators(self) -> list[np.random.Generator]:
+        """The random number generators of this rank's codecs."""
+        return [reducer.rng for reducer in self._reducers.values()]

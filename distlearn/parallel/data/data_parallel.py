@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from ...comm.collectives import shares
 from ...nn.layer import check_positive
-from ..checkpoint.state import copies, live_arrays, put
-from ..strategy import Replicated, refuse_masters
+from ..strategy import Replicated, refuse_masters, update
+from .bucket import GradientReducer
 from .codecs import Codec
-from .reducer import GradientReducer
 from .replicas import check_replicas, optimizer_arrays
 
 
@@ -58,8 +57,6 @@ class DataParallel(Replicated):
     section 3.2 (buckets, overlap), 3.2.4 (accumulation).
     """
 
-    checkpointable = True
-
     def __init__(
         self,
         comm,
@@ -83,12 +80,12 @@ class DataParallel(Replicated):
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
-        *first, last = micro_batches(batch, self.accumulate)
+        *first, last = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
         for x, y in first:
             self._accumulate(x, y, batch.n)
         self._accumulate(*last, batch.n, self.reducer.on_grad)
         loss = self.reducer.finish()
-        self.update()
+        update(self.optimizer, self.clock)
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
@@ -112,20 +109,15 @@ class DataParallel(Replicated):
         """The random number generators of this rank's codecs."""
         return self.reducer.generators
 
-    def gather_state(self) -> dict | None:
-        """Return the state on rank 0, None elsewhere; every rank must call, though without codecs nothing is sent.
+    def state_dict(self):
+        return super().state_dict() | self.reducer.residuals.state_dict()
 
-        With error feedback it holds what the ranks have left out, each by itself and all together: one gather, and one
-        all-reduce for each bucket.
-        """
-        residuals = self.reducer.residuals
-        by_rank, total = residuals.by_rank(self.comm), residuals.total()
-        return None if self.rank else copies(live_arrays(self) | total) | by_rank
+    def own_state(self):
+        return self.reducer.residuals.own_state()
 
-    def put_state(self, arrays: dict) -> None:
-        """Take a state over; nothing is changed if it is that of another model."""
-        put(live_arrays(self), arrays)
-        self.reducer.residuals.put(arrays, self.comm.rank)
+    def load_state_dict(self, arrays):
+        super().load_state_dict(arrays)
+        self.reducer.residuals.load(arrays, self.comm.rank)
 
 
 def micro_batches(batch, count: int) -> list:

@@ -7,15 +7,20 @@ rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...backend import get_xp
-from ..checkpoint.local_state import LocalState
-from ..strategy import Replicated, refuse_masters
+from ..checkpoint.state import part_of_rank, serial_part
+from ..sharding import Partial
+from ..strategy import Replicated, refuse_masters, update
 from .replicas import optimizer_arrays
 
+_SINCE = "since_average"
 
-class LocalSGD(LocalState, Replicated):
+
+class LocalSGD(Replicated):
     r"""Averages parameters every H steps instead of gradients at every one: an H-th of the messages and of the bytes.
 
     .. math:: w_r \leftarrow w_r - \eta \, \frac{1}{|B_r|} \sum_{i \in B_r} \nabla \ell_i(w_r), \qquad
@@ -91,7 +96,7 @@ class LocalSGD(LocalState, Replicated):
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, y, len(x))
         self.model.backward(dy, saved, clock=self.clock)
-        self.update()
+        update(self.optimizer, self.clock)
         return loss
 
     def finish(self) -> None:
@@ -114,6 +119,28 @@ class LocalSGD(LocalState, Replicated):
                 _unpack(flat, arrays, samples)
         self._steps = self._samples = 0
         return loss / n
+
+    # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
+    def state_dict(self):
+        frozen = {f"param/{p.name}" for p in self.model.params if p.frozen}  # rank 0's, as running statistics
+        mean = Partial(weight=self._samples)
+        return {
+            name: held if name in frozen else held._replace(spec=replace(held.spec, partial=mean, counts=True))
+            for name, held in super().state_dict().items()
+        }
+
+    def own_state(self):
+        frozen = {f"param/{p.name}": p.data for p in self.model.params if p.frozen}
+        return frozen | {_SINCE: np.array([self._steps, self._samples])}
+
+    def load_state_dict(self, arrays):
+        """Take this rank's replica if as many ranks saved theirs, else the average, as if all had just averaged."""
+        mine = {}
+        if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
+            mine = part_of_rank(arrays, self.rank)
+        steps, samples = mine.pop(_SINCE, (0, 0))
+        super().load_state_dict(serial_part(arrays) | mine)
+        self._steps, self._samples = int(steps), int(samples)
 
     def _arrays(self) -> list:
         """What is averaged: parameters, and the optimizer's memory if it is wanted."""

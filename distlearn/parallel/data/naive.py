@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...backend import get_xp
-from ..strategy import Replicated
+from ..strategy import Replicated, update
 
 
 class NaiveDataParallel(Replicated):
@@ -35,8 +35,6 @@ class NaiveDataParallel(Replicated):
     section 3.2.1.
     """
 
-    checkpointable = True
-
     def step(self, batch) -> float:
         """Forward, loss, backward, sum the gradients over ranks, update."""
         self.optimizer.zero_grad()
@@ -45,5 +43,5 @@ class NaiveDataParallel(Replicated):
         self.model.backward(dy, saved, clock=self.clock)
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
-        self.update()
+        update(self.optimizer, self.clock)
         return float(self.total(get_xp(batch.x).array([loss], np.float64))[0])

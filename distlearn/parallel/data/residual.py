@@ -1,4 +1,4 @@
-r"""What compressed sums have left out of the gradients so far, saved and dealt anew: error feedback across a restart.
+r"""What compressed sums have left out of the gradients so far: error feedback that survives a restart.
 
 rank r keeps   given_r    error of its own codes              as long as the gradient
                summed_r   error of the sums it handed out     as long as its share of that
@@ -9,10 +9,13 @@ its share's place. That sum is what must outlive a change of ranks; who holds wh
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...backend import get_xp
-from ..checkpoint.state import RESIDUAL, gather_by_rank, part_of_rank
+from ..checkpoint.state import RESIDUAL, part_of_rank
+from ..sharding import Partial, Sharded, ShardSpec
 
 _LAYOUT = "residual_layout"
 
@@ -31,31 +34,32 @@ class Residuals:
 
     def __init__(self, comm, buckets, reducers):
         self.comm, self.buckets, self.reducers = comm, buckets, reducers
-        self._owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
+        self.owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
 
     def add_to(self, bucket) -> None:
         """Add to a bucket's gradients, once, what this rank has to carry of another run."""
-        owed = self._owed.pop(bucket, None)
+        owed = self.owed.pop(bucket, None)
         if owed is not None:
             bucket.flat[: owed.size] += owed
 
     # -- saving --------------------------------------------------------------------------------------------------------
-    def own(self) -> dict:
+    def own_state(self) -> dict:
         """Return what this rank keeps, bucket by bucket, and what that depends on; nothing where nothing is kept."""
-        found = {f"owed/{i}": self._owed[b] for i, b in enumerate(self.buckets) if b in self._owed}
+        found = {f"owed/{i}": self.owed[b] for i, b in enumerate(self.buckets) if b in self.owed}
         for i, bucket in enumerate(self.buckets):
             errors = self.reducers[bucket].errors if bucket in self.reducers else {}
             found |= {f"{which}/{i}": error for which, error in errors.items()}
         return found | {_LAYOUT: self._layout()} if found else {}
 
-    def by_rank(self, comm) -> dict:
-        """Return what every rank of `comm` keeps, under its rank, on rank 0; nothing elsewhere. At most one gather."""
-        own = self.own()
-        return (gather_by_rank(comm, own) or {}) if own else {}
+    def state_dict(self, spec_of=None) -> dict[str, Sharded]:
+        """Return this rank's summand of what all ranks keep, by parameter.
 
-    def total(self) -> dict:
-        """Return what all ranks keep, summed, by parameter: one all-reduce for each bucket that keeps something."""
-        found, own = {}, self.own()
+        Parameters
+        ----------
+        spec_of : callable, optional
+            `spec_of(name) -> ShardSpec`: what this rank holds of a parameter; by default all of it.
+        """
+        found, own = {}, self.own_state()
         for i, bucket in enumerate(self.buckets):
             kept = [name for name in ("owed", "given", "summed") if f"{name}/{i}" in own]
             if not kept:
@@ -64,12 +68,13 @@ class Residuals:
             for name in kept:
                 share = self.reducers[bucket].parts[self.comm.rank] if name == "summed" else slice(None)
                 flat[share] += own[f"{name}/{i}"]
-            self.comm.all_reduce(flat)
-            found |= {f"{RESIDUAL}{p.name}": part for p, part in _parts(bucket, flat)}
+            for p, part in _parts(bucket, flat):
+                spec = ShardSpec(tuple(p.data.shape)) if spec_of is None else spec_of(p.name)
+                found[f"{RESIDUAL}{p.name}"] = Sharded(part, replace(spec, partial=Partial()))
         return found
 
     # -- going on ------------------------------------------------------------------------------------------------------
-    def put(self, arrays: dict, rank: int, cut=lambda name, array: array) -> None:
+    def load(self, arrays: dict, rank: int, spec_of=None) -> None:
         """Take over what a state says was left out: each rank its own if all is as it was, else an equal part.
 
         Parameters
@@ -78,14 +83,14 @@ class Residuals:
             A state.
         rank : int
             Among those that save.
-        cut : callable
-            `cut(name, array) -> array`: what this rank holds of a parameter.
+        spec_of : callable, optional
+            As for `state_dict`.
 
         Notes
         -----
         One all-reduce of one number, if there are residuals at all.
         """
-        self._owed = {}
+        self.owed = {}
         for reducer in self.reducers.values():
             reducer.errors = {}
         if not any(name.startswith(RESIDUAL) for name in arrays) or not self.buckets:
@@ -94,25 +99,26 @@ class Residuals:
         as_it_was = np.array_equal(mine.pop(_LAYOUT, None), self._layout())
         verdict = get_xp(self.buckets[0].flat).array([as_it_was], np.float64)
         if self.comm.all_reduce(verdict, "min")[0]:
-            self._put_own(mine)
+            self._load_own(mine)
         else:
-            self._put_equal_part(arrays, cut)
+            self._load_equal_part(arrays, spec_of)
 
-    def _put_own(self, mine: dict) -> None:
+    def _load_own(self, mine: dict) -> None:
         for name, array in mine.items():
             which, i = name.split("/")
             bucket = self.buckets[int(i)]
-            kept = self._owed if which == "owed" else self.reducers[bucket].errors
+            kept = self.owed if which == "owed" else self.reducers[bucket].errors
             kept[bucket if which == "owed" else which] = get_xp(bucket.flat).asarray(array)
 
-    def _put_equal_part(self, arrays: dict, cut) -> None:
+    def _load_equal_part(self, arrays: dict, spec_of) -> None:
         for bucket in self.buckets:
             xp = get_xp(bucket.flat)
             owed = xp.zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
             for p, part in _parts(bucket, owed):
                 if (whole := arrays.get(RESIDUAL + p.name)) is not None:
-                    part[...] = xp.asarray(cut(p.name, whole)) / self.comm.size
-            self._owed[bucket] = owed
+                    mine = whole if spec_of is None else spec_of(p.name).take(whole)
+                    part[...] = xp.asarray(mine) / self.comm.size
+            self.owed[bucket] = owed
 
     def _layout(self):
         """Return as bytes what decides which numbers a rank keeps: ranks, codecs, buckets."""

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backend import to_numpy
 from ...nn.container import check_unique_names
 from ..strategy import require_scope
 
@@ -73,21 +72,6 @@ class StageParams:
         """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         first = {e.name: e.ranks[0] for e in self.entries}
         return [p for p in params if first[p.name] == self.comm.rank]
-
-    def gather(self) -> dict | None:
-        """Return all parameters (NumPy arrays) in the serial model's order on rank 0, and None elsewhere."""
-        gathered = {}
-        for e in self.entries:
-            owner = e.ranks[0]
-            if self.comm.rank == owner:
-                data = np.ascontiguousarray(to_numpy(self._name_of[e.name].data))
-                if owner == 0:
-                    gathered[e.name] = data.copy()
-                else:
-                    self.comm.send(data, 0)
-            elif self.comm.rank == 0:
-                gathered[e.name] = self.comm.recv(np.empty(e.shape, e.dtype), owner)
-        return gathered if self.comm.rank == 0 else None
 
 
 def sub_optimizer(what: str, optimizer, params, alone: bool):

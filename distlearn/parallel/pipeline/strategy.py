@@ -21,9 +21,9 @@ from ...data import shard
 from ...nn import fuse, unfuse
 from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
-from ..checkpoint.state import named_arrays
-from ..strategy import adopt, summed_norm
-from ..tensor import DealtState, Place
+from ..checkpoint.state import named_arrays, param_name
+from ..sharding import Sharded, ShardSpec
+from ..strategy import Strategy, adopt, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stage_comm import StageComm, agree_on_boundaries
 from .stage_params import StageParams, sub_optimizer
@@ -46,13 +46,12 @@ def _check(schedule, n_ranks, n_microbatches):
 _check_once = lru_cache(maxsize=16)(_check)
 
 
-class StagedModel(DealtState):
+class StagedModel(Strategy):
     """Some stages of a model on each rank, and micro-batches that go through them.
 
     `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
     """
 
-    rank, size = 0, 1  # of the data: every rank sees the whole batch
     alone = True  # no other ranks than the pipeline's; else their numbers are not those of stages, and spans say these
 
     def __init__(
@@ -212,27 +211,12 @@ class StagedModel(DealtState):
         """Return the ranks that hold a parameter: several if their stages share it."""
         return next((entry.ranks for entry in self._stage_params.entries if entry.name == param.name), ())
 
-    def total(self, values):
-        """Return `values`: every rank has seen all of the data."""
-        return values
-
-    def gather_params(self):
-        """Collect the parameters of all stages on rank 0: a message for each that is not there."""
-        return self._stage_params.gather()
-
-    # -- checkpoints -------------------------------------------------------------------------------------------------
-    def own_state(self) -> dict:
-        """Return parameters and optimizer's memory of this rank's stages, by name."""
-        return named_arrays(self.params, self.optimizer)
-
-    def _places(self, live) -> dict[str, Place]:
-        """Every rank has its parameters as a whole; of one that several ranks share, the values are equal."""
-        return dict.fromkeys(live, Place())
-
-    @property
-    def names(self) -> list[str]:
-        """Of the serial model's parameters."""
-        return [entry.name for entry in self._stage_params.entries]
+    def state_dict(self):
+        mine = {p.name for p in self.counted(self.params)}
+        return {
+            name: Sharded(array, ShardSpec(tuple(array.shape), counts=param_name(name) in mine))
+            for name, array in named_arrays(self.params, self.optimizer).items()
+        }
 
     @property
     def model(self) -> Layer:

@@ -9,14 +9,13 @@
 from .account import Account, account
 from .cut import Cut
 from .groups import GroupConv2d
-from .layer import Place, TensorLayer, Traffic, gather_params, places_of, put_together
+from .layer import TensorLayer, Traffic, gather_params, shard_specs
 from .local import Gather, ShardDropout, ShardNorm
 from .paths import PathParallel
 from .rewrite import parallelize
 from .rows import RowLinear
 from .sequence import TensorSequential
 from .stack import StackParallel
-from .state import DealtState, state_places
 from .strategy import TensorParallel, check_whole, sub_optimizer
 from .twins import SiameseParallel
 from .units import ColumnLinear, FilterConv2d
@@ -25,12 +24,10 @@ __all__ = [
     "Account",
     "ColumnLinear",
     "Cut",
-    "DealtState",
     "FilterConv2d",
     "Gather",
     "GroupConv2d",
     "PathParallel",
-    "Place",
     "RowLinear",
     "ShardDropout",
     "ShardNorm",
@@ -44,8 +41,6 @@ __all__ = [
     "check_whole",
     "gather_params",
     "parallelize",
-    "places_of",
-    "put_together",
-    "state_places",
+    "shard_specs",
     "sub_optimizer",
 ]

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ...backend import get_xp
+from ...shares import shares
 
 
 class Cut:
@@ -51,7 +52,7 @@ class Cut:
     @classmethod
     def even(cls, n: int, size: int) -> Cut:
         """Deal n values to ranks as `numpy.array_split` does: contiguous, the longer parts first."""
-        return cls(np.array_split(np.arange(n), size))
+        return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
     def repeat(self, times: int) -> Cut:
         """Return the cut of `times` axes of this length, one behind the other: an image's channels after `Flatten`."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
-from ...backend import to_numpy
 from ...nn.container import layer_span
 from ...nn.layer import Layer, Param, walk
+from ..sharding import Shard, Sharded, ShardSpec, unshard
 from .cut import Cut
 
 
@@ -19,14 +17,6 @@ class Traffic(NamedTuple):
     name: str
     """As the communicator's spans are called: "all_reduce", "all_gather", ..."""
     nbytes: int
-
-
-class Place(NamedTuple):
-    """Where what a rank holds of a parameter lies in the whole."""
-
-    axis: int | None = None
-    """Along which the whole is cut; None for a parameter that one rank holds alone, and as a whole."""
-    cut: Cut | None = None
 
 
 class TensorLayer(Layer):
@@ -41,7 +31,7 @@ class TensorLayer(Layer):
 
     Attributes
     ----------
-    places : dict of str to Place
+    specs : dict of str to ShardSpec
         Of the parameters that are not the same on every rank, by name.
     how : str
         What is dealt to the ranks, in a few words.
@@ -51,7 +41,7 @@ class TensorLayer(Layer):
     how = ""
 
     def __init__(self, comm):
-        self.comm, self.places, self.params = comm, {}, []
+        self.comm, self.specs, self.params = comm, {}, []
 
     def span(self, direction: str, x):
         """Open the span of the layer's arithmetic on the input `x`."""
@@ -68,22 +58,28 @@ class TensorLayer(Layer):
         return [], []
 
     def piece(self, param: Param, axis: int, cut: Cut) -> Param:
-        """Make this rank's part of a serial layer's parameter, and remember how it was cut."""
-        self.places[param.name] = Place(axis, cut)
+        """Make this rank's part of a serial layer's parameter, and remember what it is of that."""
+        spec = ShardSpec(tuple(param.data.shape), Shard(axis, cut.index(self.comm.rank)))
+        self.specs[param.name] = spec
         return Param(cut.take(param.data, self.comm.rank, axis), param.name, param.frozen)
+
+    def hold_alone(self) -> None:
+        """Note that no other rank has the parameters of this rank's layers."""
+        self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in self.params}
 
     def gather(self) -> dict | None:
         """Put the parameters together again: the serial layer's, by name, on rank 0; None elsewhere."""
         return gather_params(self, self.comm)
 
 
-def places_of(model: Layer) -> dict[str, Place]:
-    """Return the places of all parameters of a model that are not the same on every rank."""
-    return {name: place for layer in walk(model) for name, place in getattr(layer, "places", {}).items()}
+def shard_specs(model: Layer) -> dict[str, ShardSpec]:
+    """Return what this rank holds of the parameters of a model that are not the same on every rank, by name."""
+    layers = (layer for layer in walk(model) if isinstance(layer, TensorLayer))
+    return {name: spec for layer in layers for name, spec in layer.specs.items()}
 
 
 def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dict | None:
-    """Put the parameters of a model that lies on several ranks together again; every rank must call.
+    """Put the parameters of a model that lies on several ranks together; every rank must call.
 
     Parameters
     ----------
@@ -97,44 +93,10 @@ def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dic
     params : dict of str to array
         NumPy arrays of the serial shapes, on rank 0; None elsewhere. One gather of what rank 0 does not have.
     """
-    return put_together({p.name: p.data for p in model.params}, places_of(model), comm, names)
-
-
-def put_together(arrays: dict, places: dict[str, Place], comm, names: Iterable[str] | None = None) -> dict | None:
-    """Gather arrays of which each rank has a part on rank 0; every rank must call.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-        What this rank has.
-    places : dict of str to Place
-        Where that lies in the whole; what is not in it is the same on every rank.
-    comm : Communicator
-    names : iterable of str, optional
-        Order of the result.
-    """
-    mine = {
-        name: (to_numpy(data), places.get(name, Place()))
-        for name, data in arrays.items()
-        if name in places or comm.rank == 0
-    }
-    everybody = comm.gather_obj(mine)
-    if everybody is None:
-        return None
-    found = {}
-    for rank, theirs in enumerate(everybody):
-        for name, (data, place) in theirs.items():
-            _put(found, name, rank, data, place)
-    return found if names is None else {name: found[name] for name in names}
-
-
-def _put(found, name, rank, data, place) -> None:
-    """Put what a rank holds of an array where it belongs."""
-    if place.axis is None:
-        found[name] = data
-        return
-    if name not in found:
-        shape = list(data.shape)
-        shape[place.axis] = place.cut.n
-        found[name] = np.empty(shape, data.dtype)
-    found[name][(slice(None),) * place.axis + (place.cut.index(rank),)] = data
+    specs = shard_specs(model)
+    state = {}
+    for p in model.params:
+        spec = specs.get(p.name) or ShardSpec(tuple(p.data.shape), counts=comm.rank == 0)
+        state[p.name] = Sharded(p.data, spec)
+    found = unshard(state, comm)
+    return found if found is None or names is None else {name: found[name] for name in names}

@@ -17,27 +17,26 @@ from typing import NamedTuple
 
 from ...backend import get_xp
 from ...comm.collectives import shares
-from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
-from ..data.bucket import group_params
-from ..data.reducer import GradientReducer
+from ...nn import Dropout, Flatten, Linear, Sequential
+from ..data.bucket import GradientReducer, group_params
 from ..pipeline.stages import cut
-from ..strategy import adopt, share_params, update
+from ..strategy import Strategy, adopt, share_params, update
 from . import (
     Account,
-    DealtState,
     TensorSequential,
     Traffic,
     account,
     check_whole,
-    gather_params,
     parallelize,
+    shard_specs,
     sub_optimizer,
 )
 from .account import AccountRow
 from .chain import leave_sum_open
+from .strategy import sharded_state
 
 
-class OneWeirdTrick(DealtState):
+class OneWeirdTrick(Strategy):
     r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
 
     This is scheme (a) of the paper: all ranks give their convolutions' outputs to all others, and every rank computes
@@ -72,12 +71,10 @@ class OneWeirdTrick(DealtState):
     A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
     """
 
-    rank, size = 0, 1  # of the data: every rank is given the whole batch
-
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
-        self.names, self.cap_bytes = [p.name for p in model.params], cap_bytes
+        self.cap_bytes = cap_bytes
         self.halves = Halves.of(unfuse(model), comm)
         features, dense, _ = self.halves
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
@@ -110,13 +107,8 @@ class OneWeirdTrick(DealtState):
         here, _ = self.halves.features.eval().forward(x[parts[self.comm.rank]])
         return self.halves.dense.eval().forward(gather_rows(self.comm, here, parts))[0]
 
-    def total(self, values):
-        """Return `values`: every rank has seen all of the data."""
-        return values
-
-    def gather_params(self):
-        """Return the parameters in their serial shapes on rank 0, None elsewhere."""
-        return gather_params(self.model, self.comm, self.names)
+    def state_dict(self):
+        return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
 
     def account(self, input_shape: tuple[int, ...]) -> Account:
         """List what a step sends for a batch, as `distlearn.parallel.tensor.account` does."""

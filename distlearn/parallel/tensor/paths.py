@@ -10,7 +10,6 @@ import numpy as np
 from ...nn import Conv2d, Linear, Parallel
 from ...nn.layer import describe, walk
 from .cut import Cut
-from .layer import Place
 from .units import Units
 
 
@@ -65,7 +64,7 @@ class PathParallel(Units):
         layer.local, layer.name = copy.copy(block), block.name
         layer.local.layers = [paths[k] for k in layer.paths]
         layer.local.params = layer.params = _params_of(layer.local.layers)
-        layer.places = {p.name: Place() for p in layer.params}
+        layer.hold_alone()
         return layer
 
     @property

@@ -15,7 +15,7 @@ from ...comm.collectives import shares
 from ...nn import GRU
 from ...nn.container import layer_span
 from ...nn.layer import check_shape, describe
-from .layer import Place, TensorLayer, Traffic
+from .layer import TensorLayer, Traffic
 
 FORWARD, BACKWARD = 70, 71
 """Tags of the messages between neighbours."""
@@ -72,7 +72,7 @@ class StackParallel(TensorLayer):
         self.input_gradient = layers[0].input_gradient
         self.layers = layers[shares(len(layers), comm.size)[comm.rank]]
         self.params = [p for layer in self.layers for p in layer.params]
-        self.places = {p.name: Place() for p in self.params}
+        self.hold_alone()
         self._first, self._last = comm.rank == 0, comm.rank == comm.size - 1
 
     @classmethod

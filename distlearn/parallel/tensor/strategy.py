@@ -6,13 +6,14 @@ import numpy as np
 
 from ...optim import Optimizer
 from ...optim.rule import memory_of
-from ..strategy import adopt, require_scope, share_params, summed_norm, update
-from .layer import Place, gather_params, places_of
+from ..checkpoint.state import named_arrays, param_name
+from ..sharding import Sharded, ShardSpec
+from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
+from .layer import shard_specs
 from .rewrite import parallelize
-from .state import DealtState
 
 
-class TensorParallel(DealtState):
+class TensorParallel(Strategy):
     r"""Tensor parallelism: every rank sees the whole batch and holds a part of (nearly) every layer.
 
     What each layer does and sends is decided by `parallelize` and listed by `account(strategy.model, input_shape)`: for
@@ -41,12 +42,10 @@ class TensorParallel(DealtState):
     section 3.
     """
 
-    rank, size = 0, 1  # of the data: every rank is given the whole batch
-
     def __init__(self, comm, model, loss, optimizer: Optimizer):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
-        self.comm, self.names = comm, [p.name for p in model.params]
+        self.comm = comm
         self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
         self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
@@ -60,17 +59,26 @@ class TensorParallel(DealtState):
         update(self.optimizer, self.clock)
         return loss
 
-    def predict(self, x):
-        """Run the model forward; every rank must call, with the same samples."""
-        return self.model.eval().forward(x)[0]
+    def state_dict(self):
+        return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
 
-    def total(self, values):
-        """Return `values`: every rank has seen all of the data."""
-        return values
 
-    def gather_params(self):
-        """Return the parameters in their serial shapes on rank 0, None elsewhere."""
-        return gather_params(self.model, self.comm, self.names)
+def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
+    """Return a state whose arrays lie on ranks as their parameters do.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    specs : dict of str to ShardSpec
+        Of parameters, by name.
+    counts : bool
+        Whether this rank's copies are used of what is not in `specs`: every rank has that.
+    """
+    arrays, found = named_arrays(strategy.model.params, strategy.optimizer), {}
+    for name, array in arrays.items():
+        spec = specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts)
+        found[name] = Sharded(array, spec)
+    return found
 
 
 def check_whole(strategy, batch) -> None:
@@ -101,11 +109,11 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     optimizer : Optimizer
         Of the same class, with the same groups; it clips by the length of the gradients of all ranks.
     """
-    places, here = places_of(model), {p.name: p for p in model.params}
+    specs, here = shard_specs(model), {p.name: p for p in model.params}
     if comm.size == 1:
         scope, held = "model", ""
-    elif cut := [p.name for p in optimizer.params if p.name in places and places[p.name].axis is not None]:
-        scope, held = "element", f"{cut[0]} is sharded over {comm.size} ranks"
+    elif sharded := [p.name for p in optimizer.params if p.name in specs and specs[p.name].is_sharded]:
+        scope, held = "element", f"{sharded[0]} is sharded over {comm.size} ranks"
     else:
         scope, held = "parameter", "a rank holds some of the parameters"
     require_scope(what, optimizer, scope, held)
@@ -114,17 +122,17 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     for p, state in zip(made.params, made.states, strict=True):
         old, memory = serial[p.name]
         if p is not old:
-            _cut_memory(what, old, memory, state, places.get(p.name, Place()), comm.rank)
+            _take_memory(what, old, memory, state, specs.get(p.name))
 
     def norm(params):
-        mine = [p for p in params if comm.rank == 0 or p.name in places]  # what is on every rank counts once
+        mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
         return summed_norm(mine, [comm], model.params[0].data if model.params else np.zeros(0))
 
     made.norm = norm
     return made
 
 
-def _cut_memory(what, param, memory, state, place, rank) -> None:
+def _take_memory(what, param, memory, state, spec) -> None:
     """Write a rank's part of the memory that an optimizer has of a serial parameter into a new state."""
     for old, new in zip(memory_of(memory), memory_of(state), strict=True):
         if old.shape != param.data.shape:
@@ -132,4 +140,4 @@ def _cut_memory(what, param, memory, state, place, rank) -> None:
                 f"{what}: the optimizer's memory of {param.name!r} has shape {old.shape}, expected the parameter's "
                 f"{param.data.shape}: other shapes cannot be sharded with it"
             )
-        new[...] = old if place.axis is None else place.cut.take(old, rank, place.axis)
+        new[...] = old if spec is None else spec.take(old)

@@ -6,12 +6,11 @@ own    [ rank 0 | rank 1 | rank 2 | rank 3 ]   what a rank keeps for good, and u
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...backend import get_xp
 from ...comm.protocol import Work
 from ...nn.layer import Param
 from ..data.bucket import Bucket
+from ..sharding import flat_shard
 from .memory import Ledger
 
 
@@ -125,25 +124,14 @@ class Group:
         self.ledger.drop(self.bucket.flat.nbytes)
         self.bucket = None
 
-    def collect(self, own=None) -> dict | None:
-        """Return the full parameters by name on rank 0, None elsewhere: one gather.
-
-        Or what `own`, an array like this rank's part of them, is a part of: the optimizer's memory.
-        """
-        rows = self.comm.gather(self.own.data if own is None else own)
-        if rows is None:
-            return None
-        flat, offset, found = rows.reshape(-1), 0, {}
+    def shards(self):
+        """Yield (parameter, part of `own`, spec) for all parameters of which this rank owns a part."""
+        offset = 0
         for p in self.params:
-            found[p.name] = flat[offset : offset + p.size].reshape(p.data.shape)
+            found = flat_shard(offset, p.data.shape, self.mine)
             offset += p.size
-        return found
-
-    def flatten(self, values: dict):
-        """Return NumPy arrays, by the parameters' names, as one flat array, padding included."""
-        flat = np.zeros(self.comm.size * self.own.size, self.own.data.dtype)
-        np.concatenate([values[p.name].reshape(-1) for p in self.params], out=flat[: flat.size - self.padding])
-        return flat
+            if found is not None:
+                yield p, *found
 
     # -- what there is -----------------------------------------------------------------------------------------------
     @property

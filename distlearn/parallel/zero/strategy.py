@@ -19,17 +19,19 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp, to_numpy
+from ...backend import get_xp
 from ...nn.container import Sequential
 from ...nn.layer import nbytes
+from ...optim.rule import memory_of
+from ..checkpoint.state import named_arrays
 from ..data.bucket import group_params
-from ..strategy import adopt, require_scope, share_params, summed_norm, update
+from ..sharding import Sharded, load_into, replicated
+from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
 from .group import Group
 from .memory import Ledger, Memory
-from .state import ZeROState
 
 
-class ZeRO(ZeROState):
+class ZeRO(Strategy):
     r"""Data parallelism with optimizer state, gradients and parameters dealt out over the ranks: a p-th of each.
 
     Parameters
@@ -123,6 +125,7 @@ class ZeRO(ZeROState):
         )
         self.optimizer.norm = self._norm
         self._ledger.take(nbytes(self.optimizer.states))
+        self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
         self._take_memory_of(optimizer)
 
     def step(self, batch) -> float:
@@ -174,10 +177,6 @@ class ZeRO(ZeROState):
             x = piece.predict(x)
         return x
 
-    def total(self, values):
-        """Return the small array `values` summed over ranks."""
-        return self.comm.all_reduce(values)
-
     def memory(self) -> Memory:
         """Return what this rank holds now, measured by the arrays themselves, and the most it has held so far.
 
@@ -191,15 +190,32 @@ class ZeRO(ZeROState):
             peak=self._ledger.peak,
         )
 
-    def gather_params(self):
-        """Put the parameters together on rank 0; None on the others. Every rank must call."""
-        parts = [group.collect() for group in self.groups]
-        if self.rank:
-            return None
-        found = {p.name: p.data for p in self._whole}
-        for part in parts:
-            found |= part
-        return {p.name: to_numpy(found[p.name]).copy() for p in self.model.params}
+    # -- checkpoints -------------------------------------------------------------------------------------------------
+    def _take_memory_of(self, optimizer) -> None:
+        """Take this rank's part of the memory that the serial model's optimizer has."""
+        for p, memory in zip(optimizer.params, optimizer.states, strict=True):
+            for array in memory_of(memory):
+                if array.shape != p.data.shape:
+                    raise ValueError(
+                        f"ZeRO: the optimizer's memory of {p.name!r} has shape {array.shape}, expected the "
+                        f"parameter's {p.data.shape}: other shapes cannot be sharded with it"
+                    )
+        load_into(self._shards(), named_arrays([], optimizer))
+
+    def _shards(self) -> dict[str, Sharded]:
+        """Return this rank's part of the optimizer's memory, and at stage 3 of the parameters."""
+        found = {}
+        for group in self.groups:
+            memory = memory_of(self._state_of[id(group.own)])
+            for p, part, spec in group.shards():
+                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(memory)}
+                if self.stage == 3:
+                    found[f"param/{p.name}"] = Sharded(group.own.data[part], spec)
+        return found
+
+    def state_dict(self):
+        whole = self.model.params if self.stage < 3 else self._whole
+        return replicated({f"param/{p.name}": p.data for p in whole}, counts=self.rank == 0) | self._shards()
 
 
 class _Piece:

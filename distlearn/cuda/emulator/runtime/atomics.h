@@ -29,7 +29,8 @@ template <class T, class F> static inline T emu_update(T* p, F f) {
         EMU_TELL(p);                                                                                     \
         return emu_update(p, [v](T old) __attribute__((always_inline)) EMU_UNHOOKED -> T { return (T)(result); }); \
     }                                                                                                    \
-    template <class T, class U> static inline __attribute__((always_inline)) T name##_block(T* p, U v) { return name(p, v); }
+    template <class T, class U> static inline __attribute__((always_inline)) T name##_block(T* p, U v) { return name(p, v); } \
+    template <class T, class U> static inline __attribute__((always_inline)) T name##_system(T* p, U v) { return name(p, v); }
 EMU_DEFINE_ATOMIC(atomicAdd, old + v)
 EMU_DEFINE_ATOMIC(atomicSub, old - v)
 EMU_DEFINE_ATOMIC(atomicMax, old < v ? v : old)
@@ -46,6 +47,9 @@ template <class T, class U, class V> EMU_ATOMIC T atomicCAS(T* p, U expected, V 
     EMU_TELL(p);
     return emu_update(p, [c, v](T old) __attribute__((always_inline)) EMU_UNHOOKED -> T { return old == c ? v : old; });
 }
+
+#define atomicCAS_block(p, expected, wanted) atomicCAS(p, expected, wanted)
+#define atomicCAS_system(p, expected, wanted) atomicCAS(p, expected, wanted)
 
 static inline void __threadfence() { emu_fence(); }
 static inline void __threadfence_system() { emu_fence(); }

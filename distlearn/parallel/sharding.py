@@ -1,0 +1,215 @@
+"""How an array lies on ranks: what a rank holds of it, and how the whole is put together again.
+
+Replicate()       every rank has all of it
+Shard(0, 3:6)     a rank has some places along an axis (or of the flattened array)
+Partial()         ranks hold summands; the whole is their sum (or their weighted mean)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backend import get_xp, to_numpy
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """All of the array."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some places along an axis.
+
+    Parameters
+    ----------
+    axis : int or None
+        None: of the array as one vector.
+    index : slice or array of int
+        This rank's places.
+    """
+
+    axis: int | None
+    index: Any
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A summand of the array.
+
+    Parameters
+    ----------
+    weight : float, optional
+        The whole is the mean with these weights; without them it is the sum.
+    """
+
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What a rank holds of an array.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the whole.
+    placement : Replicate or Shard
+    partial : Partial, optional
+        What the rank holds of these places is a summand.
+    counts : bool
+        Whether this rank's part is used when the whole is put together: of equal parts, one is.
+    """
+
+    shape: tuple[int, ...]
+    placement: Replicate | Shard = Replicate()
+    partial: Partial | None = None
+    counts: bool = True
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the rank holds some places only."""
+        return isinstance(self.placement, Shard)
+
+    def take(self, whole):
+        """Return a copy of this rank's part of an array."""
+        xp = get_xp(whole)
+        if isinstance(self.placement, Replicate):
+            return whole.copy()
+        return xp.array(self._flat(whole)[self._key()], copy=True, order="C")
+
+    def add_to(self, whole, part) -> None:
+        """Write this rank's part into the whole, or add it where ranks hold summands."""
+        if isinstance(self.placement, Replicate):
+            target, key = whole, ...
+        else:
+            target, key = self._flat(whole), self._key()
+        if self.partial is None:
+            target[key] = part
+        else:
+            target[key] += part
+
+    def _flat(self, whole):
+        return whole.reshape(-1) if self.placement.axis is None else whole
+
+    def _key(self):
+        axis, index = self.placement.axis or 0, self.placement.index
+        return (slice(None),) * axis + (index,)
+
+
+class Sharded(NamedTuple):
+    """What a rank holds of an array, and what that is of the whole."""
+
+    array: Any
+    spec: ShardSpec
+
+
+def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
+    """Return arrays that every rank has as a whole, with their specs.
+
+    Parameters
+    ----------
+    arrays : dict of str to array
+    counts : bool
+        Whether this is the rank whose copies are used.
+    """
+    return {name: Sharded(a, ShardSpec(tuple(a.shape), counts=counts)) for name, a in arrays.items()}
+
+
+def load_into(state: dict[str, Sharded], arrays: dict) -> None:
+    """Write this rank's parts of whole arrays into the arrays of a state, which they fit.
+
+    Parameters
+    ----------
+    state : dict of str to Sharded
+    arrays : dict of str to array
+        By the same names; others are left alone.
+    """
+    for name, (array, spec) in state.items():
+        if name in arrays:
+            array[...] = get_xp(array).asarray(spec.take(arrays[name]))
+
+
+def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
+    """Put arrays together on rank 0; every rank must call.
+
+    Parameters
+    ----------
+    state : dict of str to Sharded
+        What this rank holds.
+    comm : Communicator
+
+    Returns
+    -------
+    arrays : dict of str to array or None
+        NumPy arrays; None on the other ranks. One gather of what counts; where ranks hold different replicas
+        (`Partial(weight)`) and these are not equal, each is there, too, as "ranks/0/...".
+    """
+    everybody = comm.gather_obj(counting(state))
+    return None if everybody is None else assemble(everybody)
+
+
+def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
+    """Return what of this rank's state counts, copied into the host's memory."""
+    return {name: Sharded(to_numpy(a).copy(), spec) for name, (a, spec) in state.items() if spec.counts}
+
+
+def assemble(everybody: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
+    """Put arrays together out of what counts of every rank's, by rank; see `unshard`."""
+    parts: dict[str, list] = {}
+    for rank, theirs in enumerate(everybody):
+        for name, (array, spec) in theirs.items():
+            parts.setdefault(name, []).append((rank, array, spec))
+    found = {}
+    for name, held in parts.items():
+        _, first, spec = held[0]
+        if spec.partial is not None and spec.partial.weight is not None:
+            found |= _mean(name, held)
+            continue
+        whole = found[name] = (np.empty if spec.partial is None else np.zeros)(spec.shape, first.dtype)
+        for _, array, spec in held:
+            spec.add_to(whole, array)
+    return found
+
+
+def _mean(name: str, held) -> dict:
+    """Return the weighted mean of replicas in double precision, and the replicas, unless they are the same."""
+    arrays = [array for _, array, _ in held]
+    if len({array.tobytes() for array in arrays}) == 1:
+        return {name: arrays[0].copy()}
+    weights = np.array([spec.partial.weight for *_, spec in held], float)
+    mean = np.average(arrays, axis=0, weights=weights if weights.any() else None).astype(arrays[0].dtype)
+    return {name: mean} | {of_rank(rank, name): array for rank, array, _ in held}
+
+
+def of_rank(rank: int, name: str) -> str:
+    """Return the name under which an array of one rank alone is saved."""
+    return f"ranks/{rank}/{name}"
+
+
+def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:
+    """Return which part of a rank's piece of a flat array is one array's, and what it is of that array.
+
+    Parameters
+    ----------
+    offset : int
+        Where the array begins in the flat one.
+    shape : tuple of int
+        Of the array.
+    mine : slice
+        The rank's piece of the flat array.
+
+    Examples
+    --------
+    >>> flat_shard(4, (2, 3), slice(0, 6))
+    (slice(4, 6, None), ShardSpec(shape=(2, 3), placement=Shard(axis=None, index=slice(0, 2, None)), partial=None, counts=True))
+    """  # noqa: E501
+    start, stop = max(offset, mine.start), min(offset + math.prod(shape), mine.stop)
+    if start >= stop:
+        return None
+    spec = ShardSpec(tuple(shape), Shard(None, slice(start - offset, stop - offset)))
+    return slice(start - mine.start, stop - mine.start), spec

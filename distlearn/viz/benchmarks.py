@@ -1,0 +1,76 @@
+"""Measurements of the library beside their peers, with the goals that they were given."""
+
+from __future__ import annotations
+
+import re
+
+from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled
+
+OURS, PEER = COLORS[0], MUTED
+
+
+@styled
+def plot_benchmarks(records, *, ax=None, title=None):
+    """Draw the time (or rate) of the library as a multiple of its peer's, one row for each measurement.
+
+    Parameters
+    ----------
+    records : sequence of dict
+        What `distlearn bench --json` writes: those with a `ratio` are drawn, ours / peer.
+    ax : Axes, optional
+        Where to draw.
+    title : str, optional
+        What the figure shows; by default how many goals are met.
+
+    Returns
+    -------
+    ax : Axes
+        A dot is a ratio, on a logarithmic axis; the bar from 1 is its distance from the peer. A goal is a short line:
+        the dot has to lie on the side to which the arrow beside it points. Red is a goal that was missed.
+
+    Raises
+    ------
+    ValueError
+        If no record has a ratio.
+    """
+    rows = [r for r in records if r["ratio"] is not None]
+    if not rows:
+        raise ValueError("plot_benchmarks: no record has a ratio to a peer")
+    ax = new_axes(figsize=(8.4, 1.3 + 0.3 * len(rows)))[0] if ax is None else ax
+    for i, row in enumerate(rows):
+        colour = VERMILION if row["holds"] is False else OURS
+        ax.plot(
+            [1, row["ratio"]], [i, i], color=colour, linewidth=3, linestyle="-", solid_capstyle="butt", gid=f"bar {i}"
+        )
+        ax.plot([row["ratio"]], [i], color=colour, marker="o", linestyle="", gid=f"ratio {i}")
+        goal = re.fullmatch(r"ratio *([<>])=? *([-+0-9.eE]+)", row["goal"] or "")
+        if goal:
+            side = "left" if goal[1] == "<" else "right"
+            mark = {"color": INK, "markersize": 9, "linestyle": "", "gid": f"goal {i}"}
+            ax.plot([float(goal[2])], [i], marker=0 if side == "left" else 1, **mark)
+            ax.plot([float(goal[2])], [i], marker="|", **mark)
+    ax.axvline(1, color=PEER, linewidth=1, zorder=0)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(rows)), [_short(row["name"]) for row in rows], fontsize=9)
+    ax.invert_yaxis()
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    ax.set_xlabel("ours / peer (the mark is the goal)")
+    ax.grid(axis="y", visible=False)
+    ax.set_title(_finding(rows) if title is None else title)
+    return ax
+
+
+def _short(name: str, most: int = 60) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _finding(rows) -> str:
+    """How many goals are met, and which is missed."""
+    judged = [row for row in rows if row["holds"] is not None]
+    missed = [row["name"] for row in judged if not row["holds"]]
+    if not judged:
+        return "The library beside its peers"
+    if not missed:
+        return f"All {len(judged)} goals against peers are met" if len(judged) > 1 else "The goal is met"
+    return f"{len(judged) - len(missed)} of {len(judged)} goals against peers are met"

@@ -1,0 +1,50 @@
+"""The chart beside the table of `distlearn bench`."""
+
+import pytest
+from matplotlib.colors import same_color
+
+from distlearn import viz
+from distlearn.viz.look import COLORS, VERMILION
+
+
+def row(name, ratio, goal="", holds=None):
+    return {"name": name, "unit": "ms", "ours": ratio, "peer": 1.0, "ratio": ratio, "goal": goal, "holds": holds}
+
+
+ROWS = [
+    row("all-reduce 1 MB", 1.1, "ratio <= 1.2", True),
+    row("all-reduce 8 MB", 1.3, "ratio <= 1.1", False),
+    row("ASP", 3.0, "ratio >= 2", True),
+    row("start", None),
+    row("step", 0.8),
+]
+
+
+def parts(ax, kind):
+    return {line.get_gid(): line for line in ax.lines if (line.get_gid() or "").startswith(kind)}
+
+
+def test_ratios_goals_and_what_was_missed():
+    ax = viz.plot_benchmarks(ROWS)
+    ratios = parts(ax, "ratio")
+    assert [line.get_xdata()[0] for line in ratios.values()] == [1.1, 1.3, 3.0, 0.8], "without a peer there is none"
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["all-reduce 1 MB", "all-reduce 8 MB", "ASP", "step"]
+    assert [same_color(line.get_color(), VERMILION) for line in ratios.values()] == [False, True, False, False]
+    assert same_color(ratios["ratio 0"].get_color(), COLORS[0])
+    goals = {gid: line.get_xdata()[0] for gid, line in parts(ax, "goal").items()}
+    assert goals == {"goal 0": 1.2, "goal 1": 1.1, "goal 2": 2.0}
+    assert ax.get_title("left") == "2 of 3 goals against peers are met"
+    assert ax.yaxis_inverted(), "in the order of the table"
+    assert ax.get_xscale() == "log"
+
+
+def test_titles():
+    assert viz.plot_benchmarks(ROWS[:1]).get_title("left") == "The goal is met"
+    assert viz.plot_benchmarks([*ROWS[:1], *ROWS[2:]]).get_title("left") == "All 2 goals against peers are met"
+    assert viz.plot_benchmarks(ROWS[4:]).get_title("left") == "The library beside its peers"
+    assert viz.plot_benchmarks(ROWS, title="mine").get_title("left") == "mine"
+
+
+def test_nothing_to_draw():
+    with pytest.raises(ValueError, match="no record has a ratio"):
+        viz.plot_benchmarks(ROWS[3:4])
