@@ -9,10 +9,9 @@ from numpy import ndarray
 from ..comm.base import BaseComm
 from ..comm.protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .clock import SimClock
-from .events import ObjectSendOp, RecvOp, SendOp
 from .meta import Phantom
 from .scheduler import BlockReason, Fibre
-from .transport import Transport
+from .transport import ObjectSendOp, RecvOp, SendOp, Transport
 from .work import RecvWork, SendWork
 
 POLL_SECONDS = 1e-6

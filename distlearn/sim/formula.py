@@ -13,8 +13,8 @@ from ..comm.protocol import REDUCTIONS
 from ..shares import shares
 from ..trace import Span
 from .communicator import SimComm
-from .events import CollectiveCall
 from .timeline import first_common
+from .transport import CollectiveCall
 from .work import CollectiveWork
 
 

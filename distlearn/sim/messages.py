@@ -13,8 +13,8 @@ from collections.abc import Callable
 from ..comm import collectives
 from ..trace import Span
 from .communicator import SimComm
-from .events import Completion
 from .formula import FormulaComm
+from .transport import Completion
 from .work import CollectiveWork
 
 

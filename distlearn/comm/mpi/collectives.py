@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 
-from ..collectives import shares
+from ...shares import shares
 from .staging import as_bytes, empty, from_host, like, synchronized, to_host
 from .work import MPIWork
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..collectives import shares
+from ...shares import shares
 from .stream import OnStream
 
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",

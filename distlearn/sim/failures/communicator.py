@@ -7,8 +7,8 @@ import pickle
 from contextlib import contextmanager
 
 from ..clock import SimClock
-from ..events import ObjectSendOp
 from ..formula import FormulaComm
+from ..transport import ObjectSendOp
 from .events import Vanished
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..events import CollectiveCall, RecvOp, SendOp
 from ..scheduler import BlockReason, Fibre
+from ..transport import CollectiveCall, RecvOp, SendOp
 
 
 class Vanished(Exception):

@@ -15,9 +15,8 @@ import numpy as np
 
 from ...comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
 from ...trace import Span
-from ..events import Channel, Event, RecvOp, SendOp
 from ..scheduler import BlockReason, Fibre
-from ..transport import Transport
+from ..transport import Channel, Event, RecvOp, SendOp, Transport
 from .events import FaultyCollectiveCall, Gathering, Listening, Vanished, abandon, context_of
 from .schedule import Loss
 from .scheduler import FaultyScheduler
