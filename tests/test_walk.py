@@ -61,10 +61,10 @@ def make(kind, comm):
 @pytest.mark.parametrize(
     ("kind", "files", "functions"),
     [
-        ("NaiveDataParallel", 23, 79),
-        ("DataParallel", 25, 85),
-        ("Pipeline", 25, 105),
-        ("TensorParallel", 29, 105),
+        ("NaiveDataParallel", 23, 77),
+        ("DataParallel", 24, 82),
+        ("Pipeline", 25, 104),
+        ("TensorParallel", 27, 102),
     ],
 )
 def test_step(kind, files, functions):

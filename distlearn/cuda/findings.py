@@ -9,12 +9,13 @@ KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
+    "divergent-warp-operation",
 ]  # fmt: skip
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # what a card since Volta takes
 FIRST = {"divergent-barrier", "missing-lanes", "race"}  # the cause, where others follow from it
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH, SAME_VALUE) = range(19)  # fmt: skip
+ CRASH, SAME_VALUE, DIVERGENT_LANES) = range(20)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "written", "updated by an atomic", "read"]
 
@@ -27,9 +28,10 @@ class Finding:
     ----------
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "missing-lanes", "division-by-zero", "write-through-const", "misaligned", "infinite-loop", "stack-overflow",
-        "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
-        (several threads write the same value to one place) or "uninitialised-local".
+        "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
+        "infinite-loop", "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash"; of a warning
+        "exited-threads" (at a barrier), "same-value" (several threads write the same value to one place) or
+        "uninitialised-local".
     line, column : int
         Where in the source (from 1; 0 is unknown).
     file : str
@@ -219,6 +221,8 @@ def _message(raw, region, other, who) -> str:
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
+        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
+        "all lanes of a mask must call the same warp operation",
         DIVISION: f"{who} divides an integer by zero",
         ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 
 import numpy as np
@@ -16,13 +17,16 @@ from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
+RACES_CHECKED = 1 << 16  # threads; a plain launch of more is not checked for races, which about doubles its time
+
 
 class RawKernel:
     """A kernel in CUDA C that runs where its arrays are: on a GPU, or on this machine's processor.
 
     The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
     arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
-    and a kernel that goes astray raises `KernelError` instead of taking Python with it.
+    in launches of up to 65,536 threads also for races, and a kernel that goes astray raises `KernelError` instead of
+    taking Python with it.
 
     Parameters
     ----------
@@ -34,8 +38,8 @@ class RawKernel:
         Options of the compiler, e.g. ("-DTILE=16",). Headers that the source includes are looked for in the folders
         that -I names.
     checked : bool
-        False for kernels that are trusted: faster by a factor of 5 to 30, but able to crash Python, and Ctrl-C waits
-        for their end.
+        False for kernels that are trusted: faster by a factor of 5 to 30. An error then says that a kernel crashed, not
+        where, and an index that is off can go unnoticed.
     compiler : "gcc", "clang", "zig" or None
         Which compiler builds the emulated kernel; None takes the first that is found.
 
@@ -155,10 +159,8 @@ class RawKernel:
             made = self._build(False)
             bound = arguments.bind(self.name, made.signature, self._names(made), args)
             self._check_constants(made)
-            for name, value in self._constants.items():
-                fast.set_constant(made.path, name, value)
-            return fast.run(made.path, grid, block, shared_mem, bound.values)
-        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=False, time_limit=600.0)
+            return fast.run(made.path, grid, block, shared_mem, bound, self._constants)
+        report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
         return None
@@ -197,6 +199,8 @@ class RawKernel:
 
     def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
         grid, block, shared_mem = self._geometry(grid, block, shared_mem)
+        if races is None:
+            races = math.prod((*grid, *block)) <= RACES_CHECKED
         recorded_block = -1 if record is None else arguments.block_number(record, grid)
         made = self._build(True)
         bound = arguments.bind(self.name, made.signature, self._names(made), args)

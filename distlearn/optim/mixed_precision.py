@@ -62,6 +62,8 @@ class MixedPrecision(Optimizer):
     study of bfloat16 for deep learning training, arXiv:1905.12322.
     """
 
+    counters = ("steps", "scale", "skipped", "_good")
+
     def __init__(
         self,
         params: Iterable[Param] | Iterable[dict],

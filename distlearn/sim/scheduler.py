@@ -101,8 +101,7 @@ class Scheduler:
     def run(self, main: Callable[[Fibre], object]) -> list:
         """Run `main(fibre)` on every fibre to its end; return the results by rank.
 
-        The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` and `SystemExit`
-        as themselves).
+        The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` as itself).
 
         Raises
         ------
@@ -139,7 +138,8 @@ class Scheduler:
             self._unwind()
         if self._failure:
             rank, error = self._failure
-            if not isinstance(error, Exception):
+            if isinstance(error, KeyboardInterrupt):  # as a rule the user's, whichever rank it hit
+                error.add_note(f"rank {rank} was running")
                 raise error
             text = str(error).removeprefix(f"rank {rank}: ")
             raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error

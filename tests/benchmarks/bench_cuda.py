@@ -17,6 +17,7 @@ except ImportError:  # Windows
     resource = None
 
 import numpy as np
+import psutil
 
 from distlearn.cuda import RawKernel, arguments, kernels
 from distlearn.cuda.emulator import build, fast
@@ -35,17 +36,18 @@ def fast_launch(kernel, grid, block, args):
     made = kernel._build(checked=False)
     bound = arguments.bind(kernel.name, made.signature, kernel.parameters, args)
     grid, block, _ = arguments.geometry(grid, block, 0)
-    return lambda: fast.run(made.path, grid, block, 0, bound, threads=1)
+    return lambda: fast.run(made.path, grid, block, 0, bound, {}, threads=1)
 
 
 def seconds(call) -> float:
-    """Processor time of a call, in this process and in those that it started and waited for [s]."""
+    """Processor time of a call, in this process, in those that it waited for and in the one of fast kernels [s]."""
 
     def used():
         if resource is None:
             return time.perf_counter()
         whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        return sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, whose))
+        waited = sum(r.ru_utime + r.ru_stime for r in map(resource.getrusage, whose))
+        return waited + sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children())
 
     began = used()
     call()

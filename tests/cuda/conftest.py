@@ -14,6 +14,10 @@ def compiler(request):
     return request.param
 
 
+def pytest_addoption(parser):
+    parser.addoption("--cuda-matrix", action="store_true", help="build kernels with every compiler and set of flags")
+
+
 @pytest.fixture(params=[True, False], ids=["checked", "fast"])
 def run(request, compiler):
     """Return a function that builds a kernel, launches it and gives the arguments back."""

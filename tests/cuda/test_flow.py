@@ -36,7 +36,7 @@ LOOP = """
 
 def test_places_and_operations():
     text, sites = label_calls(LOOP, "linux")
-    found = [(s.line, s.column, s.callee.strip("_"), s.flops) for s in sites[1:]]
+    found = [(s.line, s.column, s.callee.strip("_"), s.flops) for s in sites[1:] if s.callee]
     block = "sanitizer_cov_trace_pc"
     assert found == [
         (3, 7, block, 0),
@@ -48,7 +48,9 @@ def test_places_and_operations():
         (5, 9, "expf", 0),
         (9, 1, block, 0),
     ]
-    assert text.count(".LEMU") == 2 * 8
+    places = text.count(".LEMUP")
+    assert text.count(".LEMU") - places == 2 * 8
+    assert places == 2 * 4  # one for each line of the kernel, where a signal may come
 
 
 def test_a_loop_stands_before_what_follows_it_however_it_is_laid_out():

@@ -17,11 +17,11 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from distlearn.cuda.emulator import fast, probe, translate
 from distlearn.cuda.emulator import source as src
-from distlearn.cuda.emulator import translate
 from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
 from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode
+from distlearn.cuda.emulator.device_code import DeviceCode, device_code
 from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
 from distlearn.cuda.errors import CompileError, KernelError
 
@@ -36,6 +36,10 @@ HINTS = [
 
 # "maybe" is gcc's word for what is read on some paths; clang has no warning that is as careful.
 UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
+
+
+class NeedsFibres(Exception):
+    """The linker found a barrier or a warp operation in a kernel that was built without fibres (runtime/fast.h)."""
 
 
 class Build(NamedTuple):
@@ -61,15 +65,8 @@ def emulator_directory() -> Path:
 
 @functools.cache
 def _emulator_hash() -> str:
-    files = sorted(emulator_directory().glob("*.[hc]*"))
-    own = [
-        Path(__file__),
-        Path(src.__file__),
-        Path(translate.__file__),
-        Path(__file__).with_name("sites.py"),
-        Path(__file__).with_name("flow.py"),
-    ]
-    return _hash(*(f.read_text(encoding="utf-8") for f in files + own), platform.platform(), _processor())
+    files = [*sorted(emulator_directory().glob("*.[hc]*")), *sorted(Path(__file__).parent.glob("*.py"))]
+    return _hash(*(f.read_text(encoding="utf-8") for f in files), platform.platform(), _processor())
 
 
 def _processor() -> str:
@@ -94,13 +91,19 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
         With the compiler's messages at the lines of the source.
     """
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
-    key = _hash(code.text, name, " ".join(options), _emulator_hash(), repr(compiler), str(checked))
+    flags = " ".join([*compiler.flags(checked), *options])
+    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))  # headers are in the text
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
+        if checked and code.text != probe.SOURCE:
+            _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
-            made, record = _compile(code, name, compiler, checked, options, scratch)
+            try:
+                made, record = _compile(code, name, compiler, checked, options, scratch)
+            except CompileError:  # what reads oddly as text may do without the arithmetic of a card
+                made, record = _compile(code, name, compiler, checked, options, scratch, arithmetic=False)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             put(made, path)
@@ -108,6 +111,15 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
     record = json.loads(about.read_text(encoding="utf-8"))
     return Build(path, record["signature"], [SourceSite(*s) for s in record["sites"]], record["variables"],
                  [tuple(w) for w in record["warnings"]])  # fmt: skip
+
+
+@functools.cache
+def _examine(compiler: Compiler) -> None:
+    """Have the compiler's counts examined, once for each compiler and version of the emulator."""
+    passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags(True))}"
+    if not passed.exists():
+        probe.examine(compiler, build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True))
+        passed.touch()
 
 
 def preprocessor(options, compiler):
@@ -127,25 +139,26 @@ def preprocessor(options, compiler):
     return run
 
 
-def _compile(code, name, compiler, checked, options, scratch):
+def _compile(code, name, compiler, checked, options, scratch, arithmetic=True):
     source = code.text
-    body = translate.to_cpp(source)
-    defines = ["-DEMU_CHECKED"] if checked else ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+    body = translate.to_cpp(source, arithmetic=arithmetic)
     cpp = scratch / "unit.cpp"
     cpp.write_text(
         f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'
         f"EMU_EXPORT({name})\n}}\n",
         encoding="utf-8",
     )
-    flags = [*compiler.flags(checked), *defines, "-I", str(emulator_directory()), *options]
+    flags = [*compiler.flags(checked), "-I", str(emulator_directory()), *options]
     if not checked:
         made = scratch / "kernel.so"
-        _run([*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"], scratch, body, name, compiler, code)
-        import ctypes
-
-        library = ctypes.CDLL(str(made))
-        library.emu_signature.restype = ctypes.c_char_p
-        return made, _record(library.emu_signature().decode(), [])
+        command = [*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"]
+        try:
+            fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
+            _run([*command, *fibres], scratch, body, name, compiler, code)
+        except NeedsFibres:  # its barrier stood in a macro or in a header
+            _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
+        return made, _record(fast.describe(made), [])
+    flags.append("-DEMU_CHECKED")
     assembly = scratch / "unit.s"
     flags += UNINITIALISED
     said = _run([*compiler.command, *flags, "-S", str(cpp), "-o", str(assembly)], scratch, body, name, compiler, code)
@@ -197,6 +210,8 @@ def _run(command, scratch, translated=None, name="", compiler=None, code=None):
     )
     if done.returncode == 0:
         return done
+    if "emu_needs_fibres" in done.stderr:
+        raise NeedsFibres
     if translated is None:
         raise CompileError(f"building the emulator failed:\n  {' '.join(command)}\n{done.stderr}")
     raise compile_error(done.stderr, translated, name, compiler.name, code)

@@ -28,7 +28,7 @@ HELP = (
 
 # "vla": a card has no local arrays whose size is only known when the kernel runs.
 COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno",
-          "-Werror=vla"]  # fmt: skip
+          "-fwrapv", "-Werror=vla"]  # fmt: skip
 # -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; and a loop
 # without end must not be optimised away, which C++ would allow. A memcpy is
 # seen if it stays a call.
@@ -36,6 +36,8 @@ CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-f
            *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
 FRAME = 98304  # bytes of local variables that a function may have
 FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
+if sys.platform == "linux":  # a frame larger than a guard page must not step over it
+    FAST.append("-fstack-clash-protection")
 
 
 class Compiler(NamedTuple):
@@ -48,25 +50,28 @@ class Compiler(NamedTuple):
 
     def flags(self, checked: bool) -> list[str]:
         """Return the flags that build a kernel, in the checked or in the fast build."""
-        flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST)]
+        flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
+        flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
+        if self.kind != "gcc":  # numbers that an integer type does not hold, as on a card; see arithmetic.py
+            flags.append("-fno-strict-float-cast-overflow")
         if not checked:
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
             return [*flags, "-mcpu=native" if self.kind != "zig" and not _is_x86() else "-march=native"]
         # Compile only: the hooks that these ask for are the checker's own, no sanitizer library is linked.
         bounds = "bounds" if self.kind == "gcc" else "array-bounds"  # clang's "bounds" has traps that name no array
-        flags += [f"-fsanitize={bounds},integer-divide-by-zero", f"-Wframe-larger-than={FRAME}"]
+        flags += [f"-fsanitize={bounds},integer-divide-by-zero"]
         if sys.platform == "win32":  # clang refuses the flag for this target, its inner compiler does not
             flags += ["-Xclang", "-fsanitize=thread", "-gdwarf-4"]
         else:
             flags += ["-fsanitize=thread", "-fPIE"]
         if self.kind == "gcc":
             # The last two: code inlined from the emulator's headers keeps the line it was called from.
-            flags += ["-fsanitize-coverage=trace-pc", f"-Werror=frame-larger-than={FRAME}"]
+            flags += ["-fsanitize-coverage=trace-pc"]
             return [*flags, "--param", "tsan-distinguish-volatile=1", "-gstatement-frontiers", "-ginline-points"]
         # clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
         # operations into vector ones.
-        flags += ["-fsanitize-coverage=trace-pc,no-prune", "-Werror=frame-larger-than"]
+        flags += ["-fsanitize-coverage=trace-pc,no-prune"]
         options = ["-tsan-instrument-read-before-write", "-tsan-distinguish-volatile"]
         flags += [word for option in options for word in ("-mllvm", option)]
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]

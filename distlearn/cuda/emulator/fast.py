@@ -1,82 +1,208 @@
-"""Runs a kernel of the fast build in this process, without checks: for kernels that are trusted, and for timing."""
+"""Runs kernels of the fast build, without checks: for kernels that are trusted, and for timing.
+
+They run in one process beside this one (worker.py), which stays for the next launch. A kernel that goes astray ends
+that process, as it would end a card's context, and becomes an error here; the next launch starts another. Arrays are
+copied into memory that both share, and back if the kernel can have written them.
+"""
 
 from __future__ import annotations
 
-import ctypes
-import functools
+import atexit
+import contextlib
+import json
+import mmap
 import os
-from concurrent.futures import ThreadPoolExecutor
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
 
 import numpy as np
 
+from distlearn.cuda.emulator.program import Placement
 from distlearn.cuda.errors import KernelError
 
-
-class _Launch(ctypes.Structure):  # emu::Launch of types.h
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_size_t),
-        ("args", ctypes.c_void_p),
-        ("first", ctypes.c_int64),
-        ("last", ctypes.c_int64),
-    ]
+KEPT = 256 << 20  # bytes of shared memory that are kept for the next launch
+BETWEEN = 4096  # bytes at least between two arrays
 
 
-@functools.cache
-def _workers() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
+class _Died(Exception):
+    """The process ended in the middle of a request, with this exit code."""
 
 
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_workers(), thread_name_prefix="cuda-block")
+def _anonymous_file():
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("distlearn-kernels"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
 
 
-@functools.cache
-def _load(path):
-    library = ctypes.CDLL(str(path))
-    library.emu_run.argtypes = [ctypes.c_void_p]
-    return library
+class Worker:
+    """The process, its memory, and what it prints."""
+
+    def __init__(self):
+        self._shared = _anonymous_file()
+        self._said = _anonymous_file()
+        self._memory, self.size, self._name = None, 0, ""
+        shared = [] if sys.platform == "win32" else [self._shared.fileno()]
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name("worker.py")), str(self._shared.fileno())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, pass_fds=shared,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def memory(self, size: int) -> mmap.mmap:
+        """Return shared memory of at least `size` bytes."""
+        if size > self.size:
+            self._memory = None
+            self.size = -(-size // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+            if sys.platform == "win32":
+                self._name = f"distlearn-{os.getpid()}-{id(self)}-{self.size}"
+                self._memory = mmap.mmap(-1, self.size, tagname=self._name)
+            else:
+                os.ftruncate(self._shared.fileno(), self.size)
+                self._memory = mmap.mmap(self._shared.fileno(), self.size)
+        return self._memory
+
+    def ask(self, **request):
+        """Send a request, return the answer.
+
+        Raises
+        ------
+        _Died
+            If the process ended instead.
+        """
+        text = json.dumps(request).encode()
+        try:
+            self._process.stdin.write(struct.pack("<q", len(text)) + text)
+            self._process.stdin.flush()
+            head = self._process.stdout.read(8)
+            answer = self._process.stdout.read(struct.unpack("<q", head)[0]) if len(head) == 8 else b""
+        except OSError:
+            answer = b""
+        if not answer:
+            raise _Died(self._process.wait())
+        return json.loads(answer)
+
+    def run(self, path, grid, block, shared_mem, bound, place, constants, threads) -> bool:
+        """Run a launch in the process; return whether some threads wait for ever."""
+        begins, end = [], 0
+        for (first, last, *_), phase in zip(place.ranges, place.phases(), strict=True):
+            begins.append(-(-(end + BETWEEN) // 512) * 512 + phase)
+            end = begins[-1] + last - first
+        memory = self.memory(end) if end else None
+        views = []
+        for begin, (first, _, _, _, const, _, arrays) in zip(begins, place.ranges, strict=True):
+            for array in arrays:
+                order = "C" if array.flags.c_contiguous else "F"
+                at = begin + array.ctypes.data - first
+                view = np.ndarray(array.shape, array.dtype, memory, at, order=order)
+                view[...] = array
+                if not const and array.flags.writeable:
+                    views.append((array, view))
+        args = [
+            begins[index] + offset if index >= 0 else value.hex()
+            for value, (index, offset) in zip(bound, place.of_argument, strict=True)
+        ]
+        given = [(name, value.tobytes().hex()) for name, value in constants.items()]
+        stuck = self.ask(
+            arena=(self.size if end else 0, self._name), path=str(path), grid=grid, block=block,
+            shared_mem=shared_mem, args=args, constants=given, threads=threads,
+        )  # fmt: skip
+        for array, view in views:
+            array[...] = view
+        return stuck
+
+    def said(self) -> str:
+        """Return what kernels printed since this was asked last, and how the process ended, if it has."""
+        self._said.seek(0)
+        text = self._said.read().decode(errors="replace")
+        self._said.seek(0)
+        self._said.truncate()
+        return text
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close what belongs to it, here only: after a fork it is the other process's."""
+        for file in (self._process.stdin, self._process.stdout, self._shared, self._said):
+            with contextlib.suppress(OSError):
+                file.close()
 
 
-def set_constant(path, name: str, value: np.ndarray) -> None:
-    """Write a `__constant__` or `__device__` variable of a built library."""
-    address = getattr(_load(path), f"emu_address_of_{name}")
-    address.restype = ctypes.c_void_p
-    ctypes.memmove(address(), value.tobytes(), value.nbytes)
+_worker: Worker | None = None
+_lock = threading.Lock()  # one launch at a time: its blocks take all cores
+LAST_WORDS = "\x1e"  # emu::END_OF_KERNEL of runtime/faults.h: what follows is why the process ends
 
 
-def run(path, grid, block, shared_mem, bound, *, threads=None) -> None:
-    """Run one launch; blocks are spread over the processor's cores (ctypes lets go of the interpreter's lock).
+def _end_worker() -> None:
+    global _worker
+    if _worker:
+        _worker.end()
+    _worker = None
+
+
+def _forget_worker() -> None:
+    global _worker, _lock
+    if _worker:
+        _worker.forget()
+    _worker, _lock = None, threading.Lock()
+
+
+atexit.register(_end_worker)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_worker)
+
+
+def _ask(question):
+    """Put a question to the process, started if need be.
+
+    If a process dies that has run other kernels before, one of those may have damaged it: then a new one is asked.
+    """
+    global _worker
+    with _lock:
+        while True:
+            fresh = _worker is None
+            _worker = _worker or Worker()
+            try:
+                answer = question(_worker)
+            except _Died as died:
+                said = _worker.said()
+                _end_worker()
+                if fresh:
+                    printed, _, why = said.partition(LAST_WORDS)
+                    sys.stdout.write(printed)
+                    why = why or f"its process ended with code {died}"
+                    raise KernelError(f"the kernel crashed: {why}; .check() says where") from None
+            except BaseException:  # Ctrl-C: leave nothing running
+                _end_worker()
+                raise
+            else:
+                if printed := _worker.said():
+                    sys.stdout.write(printed)
+                if _worker.size > KEPT:
+                    _end_worker()
+                return answer
+
+
+def describe(path) -> str:
+    """Return what a library says of its kernel: a line of its parameters' types, and one for each variable."""
+    return _ask(lambda worker: worker.ask(describe=str(path)))
+
+
+def run(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
+    """Run one launch; blocks are spread over the processor's cores.
 
     Raises
     ------
     KernelError
-        If some threads of a block wait for ever.
+        If some threads of a block wait for ever, or if the kernel crashes.
     """
-    cells = [
-        ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray) else ctypes.create_string_buffer(a, len(a))
-        for a in bound
-    ]
-    pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(c) for c in cells])
-    args = ctypes.cast(pointers, ctypes.c_void_p)
-    emu_run = _load(path).emu_run
-
-    def part(first, last):
-        launch = _Launch((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared_mem, args, first, last)
-        return emu_run(ctypes.byref(launch))
-
-    blocks = grid[0] * grid[1] * grid[2]
-    workers = min(threads or _workers(), blocks)
-    if workers == 1:
-        stuck = part(0, blocks)
-    else:
-        step = -(-blocks // (4 * workers))
-        starts = range(0, blocks, step)
-        stuck = max(_pool().map(lambda first: part(first, min(first + step, blocks)), starts))
-    if stuck:
+    place = Placement(bound.values, bound.signature, bound.names)
+    if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
         raise KernelError("some threads of a block wait for ever at a barrier or a warp operation; .check() says where")

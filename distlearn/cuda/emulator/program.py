@@ -46,14 +46,17 @@ class Placement:
                 return i, begin - r[0]
         raise AssertionError("an array lies in no range")
 
-    def describe(self):
-        """Return the description of each range, as bytes."""
-        for begin, end, item, align, const, names, arrays in self.ranges:
+    def phases(self):
+        """Return how many bytes behind a multiple of 512 each range begins: an array that is no view begins at one."""
+        for begin, *_, arrays in self.ranges:
             base = arrays[0]
             while isinstance(base.base, np.ndarray):
                 base = base.base
-            # A view keeps its place relative to the array it was cut from, which would begin at a multiple of 512.
-            phase = (begin - base.ctypes.data) % 512
+            yield (begin - base.ctypes.data) % 512
+
+    def describe(self):
+        """Return the description of each range, as bytes."""
+        for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
             yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
 
     def contents(self):

@@ -16,6 +16,7 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
+from distlearn.cuda.emulator.arithmetic import card_arithmetic
 from distlearn.cuda.emulator.source import lines_of, position, split_commas, without_comments
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
@@ -136,8 +137,8 @@ def global_names(source: str) -> list[str]:
     return [name for d in found if not d.in_function and "__shared__" not in d.words for name, _ in d.names]
 
 
-def to_cpp(source: str) -> Translated:
-    """Return CUDA C as C++.
+def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
+    """Return CUDA C as C++, with the `arithmetic` of a card or of C++.
 
     Raises
     ------
@@ -170,6 +171,9 @@ def to_cpp(source: str) -> Translated:
                 for m in re.finditer(r"\bstatic\b", code[d.begin : d.end])
             ]
             edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
+    if arithmetic:
+        own = card_arithmetic(DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code))
+        edits += [Edit(*e) for e in own if not any(e[0] < other.end and other.begin < e[1] for other in edits)]
     return Translated(source, edits)
 
 

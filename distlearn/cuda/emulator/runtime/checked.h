@@ -3,8 +3,8 @@
 #include "types.h"
 
 #ifdef __clang__
-// clang would copy a call into both arms of a branch, and a copied barrier is two barriers.
-#define EMU_CONVERGENT __attribute__((convergent, noduplicate))
+// clang would copy a call into both arms of a branch, or make one of the calls in both: a copied barrier is two barriers.
+#define EMU_CONVERGENT __attribute__((convergent, noduplicate, nomerge))
 #define EMU_UNCHECKED __attribute__((no_sanitize("thread", "coverage")))
 #define EMU_UNHOOKED __attribute__((no_sanitize("thread")))  // its flops count all the same
 #else
@@ -28,7 +28,8 @@ EMU_CONVERGENT unsigned emu_match(unsigned mask, uint64_t value, void* pc);
 EMU_CONVERGENT unsigned emu_active_lanes(int place);
 void emu_fence();
 int emu_printf(const char* format, ...);
-void emu_assertion_failed(const char* condition);
+void emu_assertion_failed(const char* condition, int line);
+void emu_trap(int line);
 void emu_atomic(void* address, int size, void* pc);
 void emu_register_shared(void* address, size_t size, size_t item, size_t align, const char* name, emu::Sides sides);
 void emu_register_global(void* address, size_t size, size_t item, size_t align, const char* name, char letter,
@@ -36,7 +37,6 @@ void emu_register_global(void* address, size_t size, size_t item, size_t align, 
 void emu_set_kernel(void (*kernel)(void**), const char* signature);
 }
 
-#define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #define threadIdx (emu_thread_index())
 #define blockIdx (emu_block_index())
 #define blockDim (emu_block_size())

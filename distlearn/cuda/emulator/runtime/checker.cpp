@@ -11,18 +11,14 @@
 //     coalescing.h  sectors, bank conflicts, active lanes
 //     findings.h    what went wrong
 //     launch_io.h   the launch comes in, the report goes out
+//     crash.h       what is reported when a signal ends the program
 //
 // A thread that must not go on (it was about to read or write where nothing is) ends there. The others of its block go
 // on, the blocks after it are not run.
-#define EMU_STACK_BYTES (320 * 1024)
 #include "launch_io.h"
 
 #include <stdarg.h>
 #include <time.h>
-#ifndef _WIN32
-#include <signal.h>
-#include <sys/time.h>
-#endif
 
 extern "C" void emu_choose_kernel();
 #if defined(__linux__)
@@ -31,7 +27,6 @@ extern "C" char __executable_start[] __attribute__((weak)), __data_start[] __att
 
 namespace emu {
 
-static Block the_block;
 Block& block() { return the_block; }
 
 static const char* signature;
@@ -78,7 +73,17 @@ void block_released(Block& B) {
 
 void warp_released(Block& B, int warp, unsigned lanes, WarpOp op) {
     if (warp == open_warp && lanes == B.alive[warp]) close_warp();
-    if (op == SYNC) synchronised(B, warp, lanes);
+    if (op == SYNC) return synchronised(B, warp, lanes);
+    const Fibre *lane = B.fibres + warp * WARP, *first = nullptr;
+    for (unsigned m = lanes; m; m &= m - 1) {  // values are exchanged by one instruction, so at one place of the source
+        const Fibre* f = lane + __builtin_ctz(m);
+        if (!first) first = f;
+        if (site_of(f->pc) == site_of(first->pc)) continue;
+        B.current = (Fibre*)f;
+        Finding* n = report(DIVERGENT_LANES, site_of(f->pc), site_of(first->pc), -1);
+        if (n) n->other_thread = first->index, n->other_block = B.index;
+        break;
+    }
 }
 
 // Static data of the program that the kernel may read: constant tables and string literals of the source.
@@ -101,8 +106,9 @@ static bool in_static_data(uintptr_t a) {
 }
 
 static void refuse(uintptr_t a, int size, Access access, uint32_t site, int suspect) {
-    bool host = suspect < 0 && in_static_data(a);
-    if (suspect < 0) suspect = nearest_region(a, host ? 256 : 1 << 20);
+    int near = nearest_region(a);
+    bool host = near < 0 && in_static_data(a);
+    if (near >= 0 || host) suspect = near;
     Finding* f = report(OUT_OF_BOUNDS, site, 0, suspect, access);
     if (f) {
         f->size = size;
@@ -113,7 +119,7 @@ static void refuse(uintptr_t a, int size, Access access, uint32_t site, int susp
 }
 
 static inline bool in_own_stack(uintptr_t a, Block& B, Fibre* f) {
-    return a - ((uintptr_t)B.stacks + (uintptr_t)f->linear * STACK) < STACK;
+    return a - (uintptr_t)stack_of(B, f->linear) < STACK;
 }
 
 static inline __attribute__((always_inline)) void on_access(uintptr_t a, int size, Access access, const void* pc) {
@@ -127,7 +133,7 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
         int region = find_region(a, size);
         if (region < 0) {
             if (access != WRITE && in_constant_data(a)) return;
-            refuse(a, size, access, site, t < 0 || nearest_region(a, 256) >= 0 ? -1 : traffic[t].region);
+            refuse(a, size, access, site, t < 0 ? -1 : traffic[t].region);
         }
         t = traffic_for(site, region, access, size);
     }
@@ -145,7 +151,7 @@ static inline __attribute__((always_inline)) void on_access(uintptr_t a, int siz
         Finding* n = report(READ_ONLY, site, 0, traffic[t].region, access);
         if (n) n->offset = (int64_t)offset, n->size = size;
     }
-    if (access == ATOMIC && r.space == GLOBAL) made_atomic = true;
+    if (access == ATOMIC && r.space == GLOBAL) note_atomic((unsigned)f->linear);
     if (want_statistics) trace(f->linear, access_event(t, offset));
     if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
 }
@@ -162,8 +168,8 @@ static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access
     for (size_t i = 0; i < size; i += piece) on_access(a + i, piece, access, pc);
 }
 
-static void report_endless(const void* pc) {
-    Finding* f = report(ENDLESS, site_of(pc), 0, -1);
+static void report_endless(uint32_t site) {
+    Finding* f = report(ENDLESS, site, 0, -1);
     if (f) snprintf(f->text, sizeof f->text, "%lld of %lld", (long long)blocks_done, (long long)the_launch.last);
     timed_out = true;
 }
@@ -175,7 +181,7 @@ static void out_of_patience(Fibre* f, const void* pc) {
     patience = PATIENCE;
     if ((now() - started) * 1e3 > time_limit_ms) {
         patience = 0;  // the next block of any thread comes here, too
-        report_endless(pc);
+        report_endless(site_of(pc));
         end_thread();
     }
     if (last == f) {  // still the same thread: it may be waiting for another one of its block
@@ -219,8 +225,6 @@ static void find_who_is_stuck(Block& B) {
 static void run_launch() {
     Block& B = the_block;
     prepare(B, &the_launch, true);
-    if (the_launch.shared_bytes)
-        add_region(B.dynamic_shared, the_launch.shared_bytes, 1, 4, "dynamic shared memory", SHARED, false);
     traffic_of.resize(emu_n_site_ids + 1);
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
@@ -243,55 +247,9 @@ static void run_launch() {
     B.current = nullptr;
 }
 
-#ifndef _WIN32
-static void write_what_is_known() {
-    static bool twice;
-    if (!twice && the_block.current) {
-        twice = true;
-        write_report(accesses, now() - started);
-    }
-    _exit(4);
-}
-static const void* interrupted_at(void* context) {
-#if defined(__linux__) && defined(__x86_64__)
-    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP], last_block);
-#elif defined(__linux__)
-    return last_call_before((const void*)((ucontext_t*)context)->uc_mcontext.pc, last_block);
-#else
-    return (void)context, last_block;
-#endif
-}
-static void on_crash(int signal, siginfo_t*, void* context) {  // the kernel has damaged its own stack, say
-    Finding* f = the_block.current ? report(CRASH, site_of(interrupted_at(context)), 0, -1) : nullptr;
-    if (f && signal == SIGFPE) snprintf(f->text, sizeof f->text, "division");
-    write_what_is_known();
-}
-static void on_alarm(int, siginfo_t*, void* context) {  // a loop so empty that the compiler placed no hook in it
-    if (!the_block.current || timed_out) return;
-    report_endless(interrupted_at(context));
-    write_what_is_known();
-}
-static void catch_crashes() {
-    stack_t alternative = {};
-    alternative.ss_sp = malloc(1 << 16);
-    alternative.ss_size = 1 << 16;
-    sigaltstack(&alternative, nullptr);
-    struct sigaction action = {};
-    action.sa_sigaction = on_crash;
-    action.sa_flags = SA_ONSTACK | SA_SIGINFO;
-    const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-    for (int s : signals) sigaction(s, &action, nullptr);
-    action.sa_sigaction = on_alarm;
-    sigaction(SIGALRM, &action, nullptr);
-    int64_t ms = time_limit_ms + 1000;
-    itimerval alarm = {{1, 0}, {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
-    setitimer(ITIMER_REAL, &alarm, nullptr);
-}
-#else
-static void catch_crashes() {}
-#endif
-
 }  // namespace emu
+
+#include "crash.h"
 
 using namespace emu;
 #define HERE __builtin_return_address(0)
@@ -327,8 +285,7 @@ void __tsan_func_entry(void*) {
     Fibre* f = the_block.current;
     if (!f) return;
     if (want_statistics) enter_function(f->linear);
-    uintptr_t bottom = (uintptr_t)the_block.stacks + (uintptr_t)f->linear * STACK;
-    if ((uintptr_t)__builtin_frame_address(0) - bottom >= STACK_RESERVE) return;
+    if ((uintptr_t)__builtin_frame_address(0) - (uintptr_t)stack_of(the_block, f->linear) >= STACK_RESERVE) return;
     report(STACK_OVERFLOW, site_of(HERE), 0, -1);
     end_thread();
 }
@@ -397,11 +354,18 @@ unsigned emu_match(unsigned mask, uint64_t value, void* pc) {
     return (unsigned)warp_operation(MATCH, mask, value, 0, pc)->result;
 }
 unsigned emu_active_lanes(int place) { return active_lanes(place, HERE); }
-void emu_fence() { fenced[fenced.n - 1] = interval; }
+void emu_fence() {
+    if (the_block.current) note_fence(the_block);
+}
 void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }
-void emu_assertion_failed(const char* condition) {
+void emu_assertion_failed(const char* condition, int) {
     Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
     if (f) snprintf(f->text, sizeof f->text, "%s", condition);
+    end_thread();
+}
+void emu_trap(int) {
+    Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "__trap was not reached");
     end_thread();
 }
 int emu_printf(const char* format, ...) {

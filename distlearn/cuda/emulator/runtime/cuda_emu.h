@@ -65,9 +65,11 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #define EMU_INLINE __attribute__((always_inline))
 #endif
 
+#include "arithmetic.h"
+
 namespace emu {
-template <class To, class From> static inline To bits(From from) {
-    To to;
+template <class Into, class From> static inline Into bits(From from) {
+    Into to;
     static_assert(sizeof to == sizeof from, "only the type changes");
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
@@ -114,7 +116,7 @@ namespace emu_kernel {
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
 #undef assert
-#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition))
+#define assert(condition) ((condition) ? (void)0 : emu_assertion_failed(#condition, __LINE__))
 
 // ---- export: a kernel that takes its arguments as pointers, and its parameter types in letters, e.g. "*kf4 *f4 i4":
 // pointer, const, then f(loat), i(nt), u(nsigned), b(ool), h(alf), w (bfloat16), c(omplex), v(oid) or s(truct), and the
@@ -214,5 +216,6 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
+#define printf(...) emu::print(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
-#define __trap() emu_assertion_failed("__trap was not reached")
+#define __trap() emu_trap(__LINE__)

@@ -1,8 +1,11 @@
 // fast.h -- the fast build: a shared library without checks, for kernels that are trusted and for timing.
 //
 // Python calls emu_run for ranges of blocks from a few threads at once, so all state is per thread. A kernel without
-// barriers and warp operations (EMU_FIBRES is not defined) is a plain loop over the threads of the block.
+// barriers and warp operations (EMU_FIBRES is not defined) is a plain loop over the threads of the block. Whether it has
+// any, wherever macros and headers may have hidden them, the linker knows: emu_needs_fibres is defined nowhere.
 #pragma once
+#include <stdarg.h>
+
 #include "fibres.h"
 
 namespace emu {
@@ -17,6 +20,7 @@ __attribute__((const, noinline)) inline Block& block() { return the_block; }
 inline void block_released(Block&) {}
 inline void warp_released(Block&, int, unsigned, WarpOp) {}
 }  // namespace emu
+#include "faults.h"
 
 #ifdef EMU_FIBRES
 #define threadIdx (EMU_BLOCK.current->index)
@@ -35,6 +39,16 @@ inline void warp_released(Block&, int, unsigned, WarpOp) {}
     static emu::Variable emu_variable_##variable(#variable, emu::item_letter(variable), emu::item_size(variable),   \
                                                  sizeof variable);
 
+#ifndef EMU_FIBRES
+extern "C" __attribute__((visibility("hidden"))) void emu_needs_fibres();
+static EMU_ALWAYS int emu_barrier(int) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS void emu_sync_warp(unsigned) { emu_needs_fibres(); }
+static EMU_ALWAYS uint64_t emu_shuffle(unsigned, uint64_t, int, bool, void*) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS unsigned emu_vote(unsigned, int) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS unsigned emu_match(unsigned, uint64_t, void*) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS unsigned emu_active_lanes(int) { return emu_needs_fibres(), 0; }
+static EMU_ALWAYS int emu_lane() { return emu_needs_fibres(), 0; }
+#else
 static EMU_ALWAYS int emu_barrier(int value) { return emu::barrier(value, nullptr); }
 static EMU_ALWAYS void emu_sync_warp(unsigned mask) { emu::warp_operation(emu::SYNC, mask, 0, 0, nullptr); }
 static EMU_ALWAYS uint64_t emu_shuffle(unsigned mask, uint64_t value, int source, bool, void*) {
@@ -48,9 +62,27 @@ static EMU_ALWAYS unsigned emu_match(unsigned mask, uint64_t value, void*) {
 }
 static EMU_ALWAYS unsigned emu_active_lanes(int place) { return emu::active_lanes(place, nullptr); }
 static inline int emu_lane() { return EMU_BLOCK.current->linear % emu::WARP; }
+#endif
 static inline void* emu_dynamic_shared() { return EMU_BLOCK.dynamic_shared; }
 static inline void emu_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void emu_assertion_failed(const char*) { abort(); }
+static inline void emu_assertion_failed(const char* condition, int line) {
+    fflush(stdout);
+    emu::end_process("finds that assert(%s) does not hold", condition, line);
+}
+static inline void emu_trap(int line) {
+    fflush(stdout);
+    emu::end_process("calls __trap()%s", "", line);
+}
+__attribute__((format(printf, 1, 2))) static int emu_printf(const char* format, ...) {
+    if (emu::printed > emu::MOST_PRINTED) return -1;
+    va_list a;
+    va_start(a, format);
+    int n = vprintf(format, a);
+    va_end(a);
+    if (n > 0 && (emu::printed += (size_t)n) > emu::MOST_PRINTED)
+        puts("\n... (the kernel prints more than 1 MiB; the rest is left out)");
+    return n;
+}
 
 namespace emu {
 struct Variable {  // a __constant__ or __device__ one
@@ -74,6 +106,8 @@ static const char* describe(const char* signature) {  // the checked build's pro
 template <void (*kernel)(void**)>
 static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
     Block& B = EMU_BLOCK;
+    catch_faults();
+    if (!L->first) printed = 0;
 #ifdef EMU_FIBRES
     prepare(B, L, true);
     B.kernel = kernel;
@@ -93,6 +127,7 @@ static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
                 }
 #endif
     }
+    fflush(stdout);
     return 0;
 }
 }  // namespace emu

@@ -16,18 +16,12 @@
 //     emu::block_released(B)     called when all living threads have met at a barrier, before any goes on,
 //     emu::warp_released(B, warp, lanes, op)   the same for a warp operation.
 #pragma once
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "pages.h"
 #include "switch.h"
 #include "types.h"
-#ifdef _WIN32
-#include <malloc.h>
-#else
-#include <sys/mman.h>
-#ifndef MAP_NORESERVE
-#define MAP_NORESERVE 0
-#endif
-#endif
 
 namespace emu {
 
@@ -53,7 +47,7 @@ struct Block {
     uint3 size, grid;     // blockDim, gridDim
     Fibre* current;
     Fibre* fibres;        // one per thread, and behind them the scheduler
-    char* stacks;
+    char* stacks;         // a guard and a stack for each thread
     size_t moat;          // bytes before and after them that belong to nobody
     int allocated;        // threads that the arrays can hold
     Fibre* sweep;         // all from this one on are ready, or done; they go before the ring
@@ -69,10 +63,9 @@ struct Block {
     unsigned alive[WARP], waiting[WARP];  // a bit per lane, a word per warp: a block has 1024 threads at most
 };
 
-#ifndef EMU_STACK_BYTES
-#define EMU_STACK_BYTES (64 * 1024)
-#endif
-constexpr size_t STACK = EMU_STACK_BYTES;
+// A stack grows down into its guard, which nobody may touch. No frame is larger than the guard (FRAME in compilers.py),
+// so none can step over it.
+constexpr size_t GUARD = 2 * PAGE, STACK = 5 * PAGE;
 // An index that is off, times 4 bytes, leads at most so far: never from an array into the thread's own variables, which
 // it may touch. It costs addresses, no memory.
 constexpr size_t MOAT = (size_t)(sizeof(void*) == 8 ? 8ull << 30 : 0);
@@ -226,6 +219,9 @@ static void fibre_main() {
     leave(B);
 }
 
+static inline char* stack_of(const Block& B, int thread) { return B.stacks + thread * (GUARD + STACK) + GUARD; }
+static inline size_t stacks_bytes(int threads) { return threads * (GUARD + STACK) + GUARD; }
+
 static void prepare(Block& B, const Launch* L, bool fibres) {
     int n = L->block[0] * L->block[1] * L->block[2];
     B.n = n;
@@ -239,21 +235,14 @@ static void prepare(Block& B, const Launch* L, bool fibres) {
     }
     if (!fibres) return;
     if (B.allocated < n) {
-#ifdef _WIN32
-        _aligned_free(B.stacks);
-        B.stacks = (char*)_aligned_malloc(n * STACK, 4096);
-#else
-        if (B.stacks) munmap(B.stacks - B.moat, B.allocated * STACK + 2 * B.moat);
-        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        char* p = (char*)mmap(nullptr, n * STACK + 2 * MOAT, PROT_NONE, flags, -1, 0);
+        if (B.stacks) return_pages(B.stacks - B.moat, stacks_bytes(B.allocated) + 2 * B.moat);
         B.moat = MOAT;
-        if (p == (char*)MAP_FAILED || mprotect(p + MOAT, n * STACK, PROT_READ | PROT_WRITE)) {  // a limit on addresses
-            if (p != (char*)MAP_FAILED) munmap(p, n * STACK + 2 * MOAT);
-            B.moat = 0;
-            p = (char*)mmap(nullptr, n * STACK, PROT_READ | PROT_WRITE, flags, -1, 0);
-        }
-        B.stacks = p + B.moat;
-#endif
+        B.stacks = reserve_pages(stacks_bytes(n) + 2 * MOAT);
+        if (!B.stacks) B.moat = 0, B.stacks = reserve_pages(stacks_bytes(n));  // there is a limit on addresses
+        if (!B.stacks) fprintf(stderr, "the emulator ran out of memory\n"), abort();
+        B.stacks += B.moat;
+        for (int i = 0; i < n; i++)
+            if (!open_pages(stack_of(B, i), STACK)) fprintf(stderr, "the emulator ran out of memory\n"), abort();
         free(B.fibres);
         free(B.ready);
         B.fibres = (Fibre*)calloc(n + 1, sizeof(Fibre));
@@ -283,7 +272,7 @@ static bool run_block(Block& B) {  // false if some threads wait for ever
     }
     // Tops are staggered: stacks a power of two apart would all fall into the same cache sets.
     for (int i = 0; i < B.n; i++) {
-        uintptr_t top = (uintptr_t)B.stacks + (i + 1) * STACK - 256 - i * 192 % 4096;
+        uintptr_t top = (uintptr_t)stack_of(B, i) + STACK - 256 - i * 192 % 4096;
         start_context(B.fibres[i].context, top & ~(uintptr_t)15, fibre_main);
         B.fibres[i].state = READY;
     }

@@ -69,8 +69,8 @@ static inline __half hsin(__half a) { return __half(::sinf(a)); }
 static inline __half hcos(__half a) { return __half(::cosf(a)); }
 static inline __half hfloor(__half a) { return __half(::floorf(a)); }
 static inline __half hceil(__half a) { return __half(::ceilf(a)); }
-static inline int __half2int_rn(__half a) { return (int)::lrintf(a); }
-static inline int __half2int_rz(__half a) { return (int)(float)a; }
+static inline int __half2int_rn(__half a) { return emu::convert<int>(::rintf(a)); }
+static inline int __half2int_rz(__half a) { return emu::convert<int>((float)a); }
 static inline short __half2short_rn(__half a) { return (short)::lrintf(a); }
 static inline __half __uint2half_rn(unsigned a) { return __half((float)a); }
 static inline unsigned short __half_as_ushort(__half a) { return a.raw; }

@@ -8,9 +8,11 @@
 //          the arrays' bytes, each padded to 8
 //     out  length, the report as JSON, then the bytes of the arrays that are not read only
 //
-// Arrays are laid out afresh with red zones of 64 KiB between: in NumPy's memory the element after the last one may well
-// exist, and how well a warp's accesses coalesce depends on where an array begins, which is a multiple of 512 on a card.
+// Arrays are laid out afresh, far apart: in NumPy's memory the element after the last one may well exist, and how well a
+// warp's accesses coalesce depends on where an array begins, which is a multiple of 512 on a card. The red zones between
+// them are reserved addresses without memory, wider than any 32-bit index of 16-byte elements leads.
 #pragma once
+#include "pages.h"
 #include "shadow.h"
 #ifdef _WIN32
 #include <fcntl.h>
@@ -24,12 +26,18 @@
 
 namespace emu {
 
-constexpr size_t RED_ZONE = 1 << 16;
+// Bytes of addresses between two arrays: the widest for which the system has enough.
+#ifdef _WIN32
+constexpr size_t RED_ZONES[] = {1ull << 30, 256 << 20, 1 << 20};
+#else
+constexpr size_t RED_ZONES[] = {64ull << 30, 16ull << 30, 1ull << 30, 256 << 20, 1 << 20};
+#endif
 
 struct Argument {
     int64_t array, offset, size;
 };
 
+static Block the_block;
 static bool want_statistics, want_races;
 static int64_t time_limit_ms;
 
@@ -70,19 +78,32 @@ static void open_streams() {
     dup2(2, 1);  // a kernel's printf must not mix with the reply: it goes where errors go, and Python shows it
 }
 
+static size_t whole_pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+// Arrays, and after them dynamic shared memory.
 static void read_arrays() {
     struct Description { int64_t size, item, align, read_only, phase; char name[64]; };
     Description* d = (Description*)calloc(n_arrays + 1, sizeof *d);
-    size_t total = 2 * RED_ZONE;
+    size_t bytes = 0;
     for (int i = 0; i < n_arrays; i++) {
         read_exactly(&d[i], sizeof *d);
-        total += (d[i].size + 1023) / 512 * 512 + RED_ZONE;
+        bytes += whole_pages(d[i].size + d[i].phase);
     }
-    char* arena = (char*)malloc(total + 512);
-    char* at = (char*)(((uintptr_t)arena + RED_ZONE + 511) & ~(uintptr_t)511);
-    for (int i = 0; i < n_arrays; i++) {
-        add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, GLOBAL, d[i].read_only);
-        at += (d[i].size + 1023) / 512 * 512 + RED_ZONE;
+    d[n_arrays] = {(int64_t)the_launch.shared_bytes, 1, 4, 0, 0, "dynamic shared memory"};
+    bytes += whole_pages(the_launch.shared_bytes);
+    char* at = nullptr;
+    size_t zone = 0;
+    for (size_t z : RED_ZONES)
+        if (!at) at = reserve_pages(bytes + (n_arrays + 2) * z), zone = z;
+    for (int i = 0; i <= n_arrays; i++) {
+        size_t taken = whole_pages(d[i].size + d[i].phase);
+        at += zone;
+        if (!at || (taken && !open_pages(at, taken))) fprintf(stderr, "the emulator ran out of memory\n"), exit(3);
+        if (i == n_arrays) the_block.dynamic_shared = at, the_block.dynamic_capacity = d[i].size;
+        if (i < n_arrays || d[i].size)
+            add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, i < n_arrays ? GLOBAL : SHARED,
+                       d[i].read_only, zone / 2);
+        at += taken;
     }
     free(d);
 }

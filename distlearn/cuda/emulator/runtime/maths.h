@@ -55,13 +55,14 @@ template <class T> static inline bool isinf(T x) { return __builtin_isinf(x); }
 template <class T> static inline bool isfinite(T x) { return __builtin_isfinite(x); }
 template <class T> static inline bool signbit(T x) { return __builtin_signbit(x); }
 
-template <class A, class B> static inline emu::Common<A, B> max(A a, B b) {
+// Of two numbers of which one is NaN, the other: `b != b` is never true of integers.
+template <class A, class B> EMU_INLINE static inline emu::Common<A, B> max(A a, B b) {
     typedef emu::Common<A, B> T;
-    return (T)a < (T)b ? (T)b : (T)a;
+    return (T)a < (T)b || (T)a != (T)a ? (T)b : (T)a;
 }
-template <class A, class B> static inline emu::Common<A, B> min(A a, B b) {
+template <class A, class B> EMU_INLINE static inline emu::Common<A, B> min(A a, B b) {
     typedef emu::Common<A, B> T;
-    return (T)b < (T)a ? (T)b : (T)a;
+    return (T)b < (T)a || (T)a != (T)a ? (T)b : (T)a;
 }
 
 static inline float __expf(float x) { return ::expf(x); }
@@ -84,15 +85,15 @@ static inline float __frcp_rn(float a) { return 1.0f / a; }
 static inline float __fsqrt_rn(float a) { return ::sqrtf(a); }
 static inline float __frsqrt_rn(float a) { return 1.0f / ::sqrtf(a); }
 
-static inline int __float2int_rn(float x) { return (int)::lrintf(x); }
-static inline int __float2int_rd(float x) { return (int)::floorf(x); }
-static inline int __float2int_ru(float x) { return (int)::ceilf(x); }
-static inline int __float2int_rz(float x) { return (int)x; }
-static inline unsigned __float2uint_rn(float x) { return (unsigned)::llrintf(x); }
-static inline unsigned __float2uint_rz(float x) { return (unsigned)x; }
-static inline long long __float2ll_rn(float x) { return ::llrintf(x); }
-static inline int __double2int_rn(double x) { return (int)::lrint(x); }
-static inline int __double2int_rz(double x) { return (int)x; }
+static inline int __float2int_rn(float x) { return emu::convert<int>(::rintf(x)); }
+static inline int __float2int_rd(float x) { return emu::convert<int>(::floorf(x)); }
+static inline int __float2int_ru(float x) { return emu::convert<int>(::ceilf(x)); }
+static inline int __float2int_rz(float x) { return emu::convert<int>(x); }
+static inline unsigned __float2uint_rn(float x) { return emu::convert<unsigned>(::rintf(x)); }
+static inline unsigned __float2uint_rz(float x) { return emu::convert<unsigned>(x); }
+static inline long long __float2ll_rn(float x) { return emu::convert<long long>(::rintf(x)); }
+static inline int __double2int_rn(double x) { return emu::convert<int>(::rint(x)); }
+static inline int __double2int_rz(double x) { return emu::convert<int>(x); }
 static inline float __double2float_rn(double x) { return (float)x; }
 static inline float __int2float_rn(int x) { return (float)x; }
 static inline float __uint2float_rn(unsigned x) { return (float)x; }

@@ -28,14 +28,26 @@ template <class T> struct Vec {  // of plain data: zeroed when it grows
 
 enum Space { GLOBAL, SHARED, CONSTANT };
 
-// What the kernel did to one array cell (4 bytes, or less where the items are smaller) last; see shadow.h.
+constexpr uintptr_t STATIC_RED_ZONE = 256 << 10;  // behind every static variable, put there by sites.py
+
+// What the kernel did to one array cell (4 bytes, or less where the items are smaller); see shadow.h.
+enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NOBODY = 0xffff };
 struct Mark {
-    uint32_t interval;  // 0: never. Counts barrier intervals over the whole launch
-    uint16_t thread, epoch, site;
-    uint16_t flags;
+    uint32_t interval, epoch;  // interval 0: never
+    uint16_t site, who;        // the thread in 10 bits, how, and in 2 bits how many fences it had called in this interval
+    unsigned thread() const { return who & 1023; }
+    bool is_atomic() const { return who & BY_ATOMIC; }
+    bool is_volatile() const { return who & BY_VOLATILE; }
+    unsigned fences() const { return who >> FENCES & 3; }
 };
 struct Cell {
-    Mark write, read, other_read;
+    Mark write, read;      // the last ones
+    uint32_t other_epoch;  // of the last read by another lane of the same warp, in the same interval
+    uint16_t other_site, other_who;
+    uint32_t lanes, since;  // which lanes of that warp have read since its last whole __syncwarp; epoch of the first
+};
+struct Past {              // what is seldom asked for
+    Mark far, earlier;     // a read by another warp in the interval of Cell::read; one of an earlier block
 };
 
 struct Region {  // an array argument, a shared, constant or device variable
@@ -46,12 +58,23 @@ struct Region {  // an array argument, a shared, constant or device variable
     Sides sides;  // of a shared variable
     char letter;  // the type of its items, for variables: see cuda_emu.h
     int item, cell_shift;
+    uintptr_t reach;  // an address that belongs to nobody is blamed on a region no farther away than this
     Cell* cells;
+    Past* past;
 };
 
 static Vec<Region> regions;
 
-static int add_region(void* p, size_t size, size_t item, size_t align, const char* name, Space space, bool read_only) {
+static void make_shadow(Region& r, int cell_shift) {  // fresh pages cost nothing until touched
+    size_t n = ((r.end - r.begin) >> cell_shift) + 2;
+    r.cell_shift = cell_shift;
+    r.cells = (Cell*)calloc(n, sizeof(Cell));
+    r.past = (Past*)calloc(n, sizeof(Past));
+    if (!r.cells || !r.past) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
+}
+
+static int add_region(void* p, size_t size, size_t item, size_t align, const char* name, Space space, bool read_only,
+                      uintptr_t reach = STATIC_RED_ZONE / 2) {
     Region& r = regions.add();
     r.begin = (uintptr_t)p;
     r.end = r.begin + size;
@@ -59,24 +82,23 @@ static int add_region(void* p, size_t size, size_t item, size_t align, const cha
     r.space = space;
     r.read_only = read_only;
     r.item = (int)item;
-    r.cell_shift = align >= 4 ? 2 : align == 2 ? 1 : 0;
-    r.cells = (Cell*)calloc((size >> r.cell_shift) + 2, sizeof(Cell));  // fresh pages cost nothing until touched
-    if (!r.cells) fprintf(stderr, "the emulator ran out of memory for %s\n", name), abort();
+    r.reach = reach;
+    make_shadow(r, align >= 4 ? 2 : align == 2 ? 1 : 0);
     return (int)regions.n - 1;
 }
 
 // From now on every byte has a cell of its own: bytes of an array of ints are written one by one, say.
 static void refine(Region& r) {
     size_t n = r.end - r.begin;
-    Cell* finer = (Cell*)calloc(n + 2, sizeof(Cell));
-    if (!finer) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
+    Region coarse = r;
+    make_shadow(r, 0);
     for (size_t i = 0; i < n; i++) {
-        const Cell& c = r.cells[i >> r.cell_shift];
-        if (c.write.interval || c.read.interval) finer[i] = c;
+        size_t from = i >> coarse.cell_shift;
+        const Cell& c = coarse.cells[from];
+        if (c.write.interval || c.read.interval) r.cells[i] = c, r.past[i] = coarse.past[from];
     }
-    free(r.cells);
-    r.cells = finer;
-    r.cell_shift = 0;
+    free(coarse.cells);
+    free(coarse.past);
 }
 
 static int find_region(uintptr_t a, size_t size) {
@@ -85,14 +107,14 @@ static int find_region(uintptr_t a, size_t size) {
     return -1;
 }
 
-static int nearest_region(uintptr_t a, uintptr_t within) {  // the array that was most likely meant; red zones keep arrays apart
+static int nearest_region(uintptr_t a) {  // the array that was most likely meant; red zones keep arrays apart
     int best = -1;
     uintptr_t distance = ~(uintptr_t)0;
     for (size_t i = 0; i < regions.n; i++) {
         uintptr_t d = a >= regions[i].end ? a - regions[i].end : a < regions[i].begin ? regions[i].begin - a : 0;
-        if (d < distance) distance = d, best = (int)i;
+        if (d < distance && d <= regions[i].reach) distance = d, best = (int)i;
     }
-    return distance < within ? best : -1;
+    return best;
 }
 
 }  // namespace emu

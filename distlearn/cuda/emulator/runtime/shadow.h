@@ -1,18 +1,28 @@
 // shadow.h -- data races and uninitialised shared memory.
 //
-// Beside every array lies its shadow: for each cell, the last write and up to two reads by different threads, each
-// marked with the thread, the place, and the barrier interval. Intervals are numbered over the whole launch, a new one
-// at every __syncthreads and at the start of every block, so that
+// Beside every array lies its shadow: for each cell, the last write and the reads that a later write could clash with,
+// each marked with the thread, the place, the barrier interval and the epoch of the warp. Intervals are numbered over
+// the whole launch, a new one at every __syncthreads and at the start of every block; a warp's epoch is the number of
+// its __syncwarps. So
 //
 //     both in this interval, other thread            -> race in the block, unless a __syncwarp of both lies between
 //     earlier interval of this block                  -> ordered by the barrier
 //     earlier block, global memory                    -> race between blocks: blocks have no order
 //     a read of shared memory, no write in this block -> uninitialised
 //
+// Which reads must be kept: of the warp that read last, the last two by different lanes (if lanes meet at a whole
+// __syncwarp, whoever read last is ordered last) and, for partial masks, which lanes have read since when; one read
+// of another warp; and one of an earlier block. A write of any thread then clashes with a kept read if it clashes with
+// any, except where lanes of partial masks have read the same cell in several epochs.
+//
+// What lanes of partial masks know of each other is a vector clock per lane (F. Mattern, "Virtual time and global states
+// of distributed systems", 1989): a __syncwarp joins the clocks of its lanes.
+//
 // Atomics do not race with each other, and a volatile read may watch what atomics change. Shuffles and votes order
-// nothing: CUDA promises memory order for __syncwarp alone. A write of an earlier block counts as handed over when that
-// block called __threadfence after it and this block has made an atomic access before the read (the last block that
-// adds up everybody's partial sums).
+// nothing: CUDA promises memory order for __syncwarp alone. An access of an earlier block counts as handed over if its
+// thread called __threadfence after it (or, once a barrier or __syncwarp lay between, another one did), and if this
+// thread has made an atomic access before (or another one, before a barrier): the last block that adds up everybody's
+// partial sums.
 #pragma once
 #include "coalescing.h"
 
@@ -20,47 +30,74 @@ namespace emu {
 
 static uint32_t interval, block_interval;  // now; the first of this block
 static Vec<uint32_t> block_intervals;      // the first of every block
-static Vec<uint32_t> fenced;               // by block: the interval of its last __threadfence
-static bool made_atomic;                   // this block has made an atomic access to global memory
 
-static uint16_t epoch[WARP], whole_epoch[WARP];  // by warp: __syncwarps so far; the last one of the whole warp
-static uint16_t pair_epoch[WARP][WARP][WARP];    // the last one that two lanes shared, for partial masks
-static bool partial[WARP];
+static uint32_t epoch[WARP], whole_epoch[WARP];  // by warp: __syncwarps so far; the last one of the whole warp
+static uint32_t known[WARP][WARP][WARP];         // [warp][a][b]: what b did before this epoch is ordered before a
+static bool partial[WARP];                       // whether `known` is in use
 
-enum { BY_ATOMIC = 1, BY_VOLATILE = 2 };
+struct Fence {
+    uint32_t interval, epoch;  // the last one; of a warp: what was ordered before it
+    uint8_t count;             // how many in that interval, 3 for more
+};
+struct Fences {            // __threadfences of a block
+    uint32_t last;         // interval of the last one of any thread
+    Fence *thread, *warp;  // null if there were none
+};
+static Vec<Fences> fences;       // by block
+static unsigned acquired[WARP];  // lanes that have made an atomic access to global memory, or synchronised with one
+static bool any_acquired, block_acquired;
 
 static void next_interval() {
     interval++;
-    memset(epoch, 0, sizeof epoch);
-    memset(whole_epoch, 0, sizeof whole_epoch);
-    for (int w = 0; w < WARP; w++)
-        if (partial[w]) memset(pair_epoch[w], 0, sizeof pair_epoch[w]), partial[w] = false;
+    block_acquired = any_acquired;
 }
 
 static void begin_block() {
+    any_acquired = false;
+    memset(acquired, 0, sizeof acquired);
     next_interval();
     block_interval = interval;
     block_intervals.add() = interval;
-    fenced.add() = 0;
-    made_atomic = false;
+    fences.add() = {};
+}
+
+static void note_fence(Block& B) {
+    unsigned t = (unsigned)B.current->linear, w = t / WARP;
+    Fences& f = fences[fences.n - 1];
+    if (!f.thread) f.thread = (Fence*)calloc((size_t)B.n, sizeof(Fence)), f.warp = (Fence*)calloc(WARP, sizeof(Fence));
+    if (!f.thread || !f.warp) fprintf(stderr, "the emulator ran out of memory\n"), abort();
+    f.last = interval;
+    Fence& own = f.thread[t];
+    own.count = (uint8_t)(own.interval != interval ? 1 : own.count < 3 ? own.count + 1 : 3);
+    own.interval = interval;
+    f.warp[w] = {interval, whole_epoch[w], 0};
+}
+
+static void note_atomic(unsigned thread) {
+    acquired[thread / WARP] |= 1u << thread % WARP;
+    any_acquired = true;
 }
 
 static void synchronised(Block& B, int warp, unsigned lanes) {
-    uint16_t now = ++epoch[warp];
+    uint32_t now = ++epoch[warp];
+    if (acquired[warp] & lanes) acquired[warp] |= lanes;
     if (lanes == B.alive[warp]) {
         whole_epoch[warp] = now;
         return;
     }
     partial[warp] = true;
+    uint32_t joined[WARP] = {};
     for (unsigned a = lanes; a; a &= a - 1)
-        for (unsigned b = lanes; b; b &= b - 1) pair_epoch[warp][__builtin_ctz(a)][__builtin_ctz(b)] = now;
+        for (int b = 0; b < WARP; b++)
+            if (uint32_t k = known[warp][__builtin_ctz(a)][b]; k > joined[b]) joined[b] = k;
+    for (unsigned a = lanes; a; a &= a - 1) joined[__builtin_ctz(a)] = now;
+    for (unsigned a = lanes; a; a &= a - 1) memcpy(known[warp][__builtin_ctz(a)], joined, sizeof joined);
 }
 
-static inline bool ordered_in_warp(const Mark& before, unsigned thread) {
+static inline bool ordered_in_warp(uint32_t when, unsigned before, unsigned thread) {
     unsigned w = thread / WARP;
-    if (before.thread / WARP != w) return false;
-    if (whole_epoch[w] > before.epoch) return true;
-    return partial[w] && pair_epoch[w][before.thread % WARP][thread % WARP] > before.epoch;
+    if (before / WARP != w) return false;
+    return whole_epoch[w] > when || (partial[w] && known[w][thread % WARP][before % WARP] > when);
 }
 
 static size_t block_of(uint32_t when) {  // which block an interval belongs to
@@ -73,18 +110,30 @@ static size_t block_of(uint32_t when) {  // which block an interval belongs to
 }
 
 static void report_race(const Region& r, int region, uint64_t offset, int size, uint32_t site, Access access, const Mark& before,
-                        Access other, bool blocks, bool same_value = false) {
+                        Access other, bool same_value = false) {
+    bool blocks = before.interval < block_interval;
     Kind kind = same_value ? SAME_VALUE : blocks ? RACE_BLOCKS : r.space == SHARED ? RACE_SHARED : RACE_GLOBAL;
     Finding* f = report(kind, site, before.site, region, access, other);
     if (!f) return;
     Block& B = block();
-    unsigned t = before.thread;
+    unsigned t = before.thread();
     uint64_t b = block_of(before.interval);
     f->offset = (int64_t)offset;
     f->size = size;
     f->other_thread = {t % B.size.x, t / B.size.x % B.size.y, t / (B.size.x * B.size.y)};
     f->other_block = {(unsigned)(b % B.grid.x), (unsigned)(b / B.grid.x % B.grid.y),
                       (unsigned)(b / ((uint64_t)B.grid.x * B.grid.y))};
+}
+
+static bool handed_over(const Mark& before, unsigned me) {
+    if (!block_acquired && !(acquired[me / WARP] >> me % WARP & 1)) return false;
+    const Fences& f = fences[block_of(before.interval)];
+    if (f.last > before.interval) return true;
+    if (!f.thread) return false;
+    unsigned t = before.thread();
+    const Fence &own = f.thread[t], &warp = f.warp[t / WARP];
+    return (own.interval == before.interval && (own.count > before.fences() || before.fences() == 3)) ||
+           (warp.interval == before.interval && warp.epoch > before.epoch);
 }
 
 // A write over another thread's write. The hooks come before the access, so whether it leaves the same value behind is
@@ -95,7 +144,6 @@ struct SecondWrite {
     uint64_t offset;
     uint32_t site;
     Mark before;
-    bool blocks;
     char value[16];
 };
 static SecondWrite second_write;  // `by` is null if there is none
@@ -107,61 +155,92 @@ static __attribute__((noinline)) void judge_second_write() {
     bool same = w.size <= (int)sizeof w.value && !memcmp((void*)(r.begin + w.offset), w.value, w.size);
     Fibre* now = block().current;
     block().current = w.by;  // whose finding it is
-    report_race(r, w.region, w.offset, w.size, w.site, WRITE, w.before, WRITE, w.blocks, same);
+    report_race(r, w.region, w.offset, w.size, w.site, WRITE, w.before, WRITE, same);
     block().current = now;
 }
 
-static void keep_second_write(const Region& r, int region, uint64_t offset, int size, uint32_t site, const Mark& before,
-                              bool blocks) {
+static void keep_second_write(const Region& r, int region, uint64_t offset, int size, uint32_t site, const Mark& before) {
     if (second_write.by) return;  // of the same access: its first cell speaks for all
-    second_write = {block().current, region, size, offset, site, before, blocks, {}};
+    second_write = {block().current, region, size, offset, site, before, {}};
     memcpy(second_write.value, (void*)(r.begin + offset), size <= 16 ? size : 16);
 }
 
-static bool handed_over(const Mark& write) { return made_atomic && fenced[block_of(write.interval)] >= write.interval; }
-
-// Does this access clash with an earlier one (which was a write, or this one is)?
-static inline bool clashes(const Region& r, const Mark& before, unsigned me, bool* blocks) {
+// Does an access clash with this earlier one (one of the two is a write)?
+static inline bool clashes(const Region& r, const Mark& before, unsigned me) {
     if (!before.interval) return false;
-    if (before.interval < block_interval) return *blocks = true, r.space != SHARED;
-    *blocks = false;
-    return before.interval == interval && before.thread != me && !ordered_in_warp(before, me);
+    if (before.interval < block_interval) return r.space != SHARED && !handed_over(before, me);
+    unsigned other = before.thread();
+    return before.interval == interval && other != me && !ordered_in_warp(before.epoch, other, me);
+}
+
+// The read that a write would clash with, or one of interval 0.
+static Mark find_clashing_read(const Region& r, uint64_t c, unsigned me, bool atomic) {
+    const Cell& x = r.cells[c];
+    const Past& past = r.past[c];
+    const Mark other = {x.read.interval, x.other_epoch, x.other_site, x.other_who};
+    const Mark kept[] = {x.read, other, past.far, past.earlier};
+    for (const Mark& m : kept)
+        if (m.who != NOBODY && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
+    unsigned w = me / WARP;
+    if (x.read.interval == interval && partial[w] && x.read.thread() / WARP == w && !(atomic && x.read.is_volatile()))
+        for (unsigned m = x.lanes & ~(1u << me % WARP); m; m &= m - 1) {
+            unsigned lane = w * WARP + (unsigned)__builtin_ctz(m);
+            if (!ordered_in_warp(x.since, lane, me)) return {interval, x.since, x.read.site, (uint16_t)lane};
+        }
+    return {};
+}
+
+static inline void note_read(const Region& r, uint64_t c, const Mark& now, unsigned me) {
+    Cell& x = r.cells[c];
+    const unsigned w = me / WARP, last = x.read.thread();
+    if (x.read.interval != interval) {
+        Mark& earlier = r.past[c].earlier;
+        if (x.read.interval && x.read.interval < block_interval && (!earlier.interval || earlier.is_volatile()))
+            earlier = x.read;
+        x.other_who = NOBODY;
+        x.lanes = 0;
+    } else if (last / WARP != w) {
+        Mark& far = r.past[c].far;
+        if (far.interval != interval || far.thread() / WARP == w || !x.read.is_volatile()) far = x.read;
+        x.other_who = NOBODY;
+        x.lanes = 0;
+    } else if (last != me) {
+        x.other_epoch = x.read.epoch;
+        x.other_site = x.read.site;
+        x.other_who = x.read.who;
+    }
+    if (!x.lanes || x.read.epoch < whole_epoch[w]) x.lanes = 0, x.since = now.epoch;
+    x.lanes |= 1u << me % WARP;
+    x.read = now;
 }
 
 static inline void watch(int region, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
     const Region& r = regions[region];
+    const bool reads = access == READ || access == VOLATILE_READ;
+    const Fence* fence = fences[fences.n - 1].thread;
+    unsigned fenced = fence && fence[me].interval == interval ? fence[me].count : 0;
+    unsigned flags = access == ATOMIC ? BY_ATOMIC : access == VOLATILE_READ ? BY_VOLATILE : 0;
+    const Mark now = {interval, epoch[me / WARP], (uint16_t)site, (uint16_t)(me | flags | fenced << FENCES)};
     uint64_t last = (offset + size - 1) >> r.cell_shift;
-    bool blocks;
     for (uint64_t c = offset >> r.cell_shift; c <= last; c++) {
         Cell& x = r.cells[c];
         if (r.space == SHARED && x.write.interval < block_interval && access != WRITE) {
             Finding* f = report(UNINITIALISED, site, 0, region, access);
             if (f) f->offset = (int64_t)offset, f->size = size;
         }
-        bool relaxed = (access == ATOMIC || access == VOLATILE_READ) && (x.write.flags & BY_ATOMIC);
-        if (!relaxed && clashes(r, x.write, me, &blocks) && !(blocks && handed_over(x.write))) {
-            if (access == WRITE && !(x.write.flags & BY_ATOMIC)) keep_second_write(r, region, offset, size, site, x.write, blocks);
-            else report_race(r, region, offset, size, site, access, x.write, x.write.flags & BY_ATOMIC ? ATOMIC : WRITE, blocks);
+        bool relaxed = (access == ATOMIC || access == VOLATILE_READ) && x.write.is_atomic();
+        if (!relaxed && clashes(r, x.write, me)) {
+            if (access == WRITE && !x.write.is_atomic()) keep_second_write(r, region, offset, size, site, x.write);
+            else report_race(r, region, offset, size, site, access, x.write, x.write.is_atomic() ? ATOMIC : WRITE);
         }
-        Mark now = {interval, (uint16_t)me, epoch[me / WARP], (uint16_t)site, 0};
-        if (access == READ || access == VOLATILE_READ) {
-            if (access == VOLATILE_READ) now.flags = BY_VOLATILE;
-            // The second slot keeps a reader of an earlier block if there was one, else another thread of this interval.
-            bool earlier_block = x.other_read.interval && x.other_read.interval < block_interval;
-            if (x.read.interval && (x.read.interval < block_interval || (x.read.thread != me && !earlier_block)))
-                x.other_read = x.read;
-            x.read = now;
+        if (reads) {
+            note_read(r, c, now, me);
             continue;
         }
-        const Mark* reads[] = {&x.read, &x.other_read};
-        for (const Mark* read : reads) {
-            if (access == ATOMIC && (read->flags & BY_VOLATILE)) continue;
-            if (clashes(r, *read, me, &blocks)) {
-                report_race(r, region, offset, size, site, access, *read, READ, blocks);
-                break;
-            }
+        if (x.read.interval) {
+            Mark read = find_clashing_read(r, c, me, access == ATOMIC);
+            if (read.interval) report_race(r, region, offset, size, site, access, read, READ);
         }
-        now.flags = access == ATOMIC ? BY_ATOMIC : 0;
         x.write = now;
     }
 }

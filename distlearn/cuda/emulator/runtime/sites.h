@@ -12,7 +12,9 @@ extern "C" {
 extern const uintptr_t emu_sites[];
 extern const uint32_t emu_site_ids[];
 extern const uint32_t emu_site_order[];
-extern const uint32_t emu_n_sites, emu_n_site_ids;
+extern const uintptr_t emu_places[];  // where the code of a line begins
+extern const uint32_t emu_place_ids[];
+extern const uint32_t emu_n_sites, emu_n_site_ids, emu_n_places;
 }
 
 namespace emu {
@@ -37,12 +39,13 @@ static inline uint32_t site_of(const void* pc) {  // 0: not in the kernel
     return at < code_size ? site_at[at] : 0;
 }
 
-static const void* last_call_before(const void* pc, const void* otherwise) {
-    uintptr_t at = (uintptr_t)pc - code_begin;
-    if (at > code_size + 64) return otherwise;  // somewhere else
-    for (at = at < code_size ? at : code_size - 1; at; at--)
-        if (site_at[at]) break;
-    return (const void*)(code_begin + at);
+// The site of the line that an instruction belongs to; 0 if it is none of the kernel's.
+static uint32_t site_of_instruction(uintptr_t pc) {
+    uintptr_t best = 0;
+    uint32_t site = 0;
+    for (uint32_t i = 0; i < emu_n_places; i++)
+        if (emu_places[i] <= pc && emu_places[i] >= best) best = emu_places[i], site = emu_place_ids[i];
+    return pc - best < 1 << 20 ? site : 0;
 }
 
 }  // namespace emu

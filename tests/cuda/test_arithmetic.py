@@ -1,0 +1,101 @@
+"""What C++ leaves undefined is computed as a card does, in both builds of every compiler."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel
+from distlearn.cuda.emulator.arithmetic import card_arithmetic
+
+i32, f32 = np.int32, np.float32
+FLOATS = np.array([np.nan, np.inf, -np.inf, 1e10, -1e10, 2.7, -2.7, 3e9, -1, 4294967040.0, 2147483520.0, 1e19, -1e19,
+                   300.9, 0, 5], f32)  # fmt: skip
+SHIFTS = np.array([0, 1, 5, 31, 32, 33, 40, 63, 64, 65, 100, -1, 2, 3, 4, 6], i32)
+BOTH = pytest.mark.parametrize("checked", [True, False], ids=["checked", "fast"])
+
+
+def compute(statements, compiler, checked, out, x=FLOATS, s=SHIFTS, compile_time=""):
+    source = f"""extern "C" __global__ void k(const float* x, const int* s, {out}* out) {{
+        int t = threadIdx.x; {compile_time}
+        {statements}
+    }}"""
+    result = np.zeros(len(x), {"int": i32, "unsigned": np.uint32, "long long": np.int64, "float": f32}[out])
+    RawKernel(source, "k", compiler=compiler, checked=checked)((1,), (len(x),), (x, s, result))
+    return result
+
+
+@BOTH
+@pytest.mark.parametrize("cast", ["(int)x[t]", "static_cast<int>(x[t])", "0 + int(x[t])", "__float2int_rz(x[t])"])
+def test_floats_to_int_saturate(cast, compiler, checked):
+    wanted = np.nan_to_num(np.clip(np.trunc(FLOATS.astype(float)), -(2**31), 2**31 - 1)).astype(i32)
+    np.testing.assert_array_equal(compute(f"out[t] = {cast};", compiler, checked, "int"), wanted)
+
+
+@BOTH
+def test_floats_to_other_integers_saturate(compiler, checked):
+    wide = FLOATS.astype(float)
+    unsigned = np.nan_to_num(np.clip(np.trunc(wide), 0, 2**32 - 1)).astype(np.uint32)
+    np.testing.assert_array_equal(compute("out[t] = (unsigned)x[t];", compiler, checked, "unsigned"), unsigned)
+    byte = compute("out[t] = (unsigned char)x[t];", compiler, checked, "unsigned")
+    np.testing.assert_array_equal(byte, unsigned & 255)
+    longs = compute("out[t] = (long long)x[t];", compiler, checked, "long long")
+    wanted = [-(2**63) if np.isnan(v) else int(max(-(2.0**63), v)) if v < 2.0**63 else 2**63 - 1 for v in wide]
+    np.testing.assert_array_equal(longs, wanted)
+
+
+@BOTH
+@pytest.mark.parametrize("assign", [False, True], ids=["shift", "assignment"])
+def test_shifts_beyond_the_width(assign, compiler, checked):
+    n = np.minimum(SHIFTS.view(np.uint32), 99)  # a negative number of places is a large one
+    for type_, value, operator, wanted in [
+        ("int", "5", "<<", [((5 << int(k)) & 0xFFFFFFFF if k < 32 else 0) for k in n]),
+        ("int", "-5", ">>", [(-5 >> int(min(k, 31))) & 0xFFFFFFFF for k in n]),
+        ("unsigned", "0x80000001u", ">>", [0x80000001 >> int(k) for k in n]),
+        ("long long", "1LL", "<<", [(1 << int(k)) & (2**64 - 1) if k < 64 else 0 for k in n]),
+    ]:
+        text = f"{type_} v = {value}; v {operator}= s[t]; out[t] = v;"
+        if not assign:
+            text = f"out[t] = {value} {operator} s[t];"
+        got = compute(text, compiler, checked, type_)
+        assert [int(v) & (2**64 - 1 if type_ == "long long" else 2**32 - 1) for v in got] == wanted
+
+
+@BOTH
+def test_maximum_and_minimum_pass_over_nan(compiler, checked):
+    for text, wanted in [
+        ("max(x[t], 0.f)", np.fmax(FLOATS, f32(0))),
+        ("max(0.f, x[t])", np.fmax(FLOATS, f32(0))),
+        ("min(x[t], 1.f)", np.fmin(FLOATS, f32(1))),
+        ("max(x[t], 2)", np.fmax(FLOATS, f32(2))),
+    ]:
+        np.testing.assert_array_equal(compute(f"out[t] = {text};", compiler, checked, "float"), wanted, err_msg=text)
+
+
+@BOTH
+def test_a_cast_is_used_as_a_number(compiler, checked, capsys):
+    constants = "enum { N = 1 << (4 + 1), M = (int)3.9f }; const int K = 2; __shared__ float a[1 << K + 3];"
+    text = """a[t] = 0; int n = t ? (int)x[t] : 0, m = t > 2 ? (int)x[t] : (unsigned)x[t]; auto i = (int)5.5f;
+        int array[8] = {1, 2, 3}; switch ((int)2.5f) { case 2: n = array[(int)1.5f]; }
+        float f = (float)(int)x[5]; unsigned char c = (unsigned char)3.5f << K;
+        if (t == 0) printf("%d %g %u\\n", (int)2.5f, 0.5f, (unsigned char)7.5f);
+        out[t] = n + max((int)x[5], 1) + (int)f + c + i + N + M + (1 << K < 5 && 16 >> K > 3) + m * 0;"""
+    got = compute(text, compiler, checked, "int", compile_time=constants)
+    assert (got == 2 + 2 + 2 + 12 + 5 + 32 + 3 + 1).all()
+    assert capsys.readouterr().out == "2 0.5 7\n"
+
+
+def test_what_is_rewritten():
+    def rewritten(code):
+        out, at = "", 0
+        for begin, end, text in sorted(card_arithmetic(code)):
+            out, at = out + code[at:begin] + text, end
+        return (out + code[at:]).replace("emu::", "")
+
+    for same in ["x = a << 4;", "x = a >> 31u;", "pair<pair<int>> p;", "void f(int);", "sizeof (int)", "A<B<3>>(x)",
+                 "int operator<<(int a);", "k<<<1, 2>>>();", "float (*f)(int) = g;",
+                 "f<A<int>, B<float>>(1);"]:  # fmt: skip
+        assert rewritten(same) == same
+    assert rewritten("a << 32") == "a <<shift<< 32"
+    assert rewritten("i < n >> k;") == "i < n >>shift>> k;"
+    assert rewritten("a >>= b;") == "a >>=shift>>= b;"
+    assert rewritten("return (unsigned int)x;") == "return (To<unsigned int>)x;"
+    assert rewritten("f((long long)-x)") == "f((To<long long>)-x)"

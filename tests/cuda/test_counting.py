@@ -1,0 +1,41 @@
+"""Counts read from assembly: every installed compiler passes the probe, one that writes something else is refused."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import KernelError, RawKernel
+from distlearn.cuda.emulator import build, cache, flow, probe, sites
+from distlearn.cuda.emulator.device_code import device_code
+
+from .matrix import installed
+
+
+@pytest.mark.parametrize("compiler", installed(), ids=lambda c: c.name)
+def test_every_version_passes_the_probe(compiler):
+    made = build.build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True)
+    assert probe.counts(made) == probe.WANTED
+
+
+UNKNOWN = {  # what in the assembly is written differently
+    "operations": (flow, "FLOP", r"^\s*(fadd|fsub|fmul|fdiv)32\b"),
+    "lines": (sites, "KERNEL_FILE", "another.cu"),
+    "jumps": (flow, "JUMP", r"^\s*(goto)\s+(\S+)$"),
+    "functions": (flow, "MATHS", r"libm_(exp|sqrt|fma)f?$"),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, tmp_path, compiler):
+    module, name, pattern = UNKNOWN[what]
+    monkeypatch.setattr(module, name, pattern if what == "lines" else __import__("re").compile(pattern))
+    monkeypatch.setenv("DISTLEARN_CACHE", str(tmp_path))
+    caches = (cache.cache_directory, build._examine)
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        kernel = RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k", compiler=compiler)
+        with pytest.raises(KernelError, match="writes assembly that the emulator does not count right"):
+            kernel.check((1,), (1,), (np.zeros(1, np.float32),))
+    finally:
+        for cached in caches:
+            cached.cache_clear()

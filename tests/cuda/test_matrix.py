@@ -1,0 +1,78 @@
+"""Whatever builds a kernel, it computes the same: compilers, instruction sets, levels of optimisation of this machine.
+
+Here each kernel of the library is built in one of these ways, the next kernel in the next one. With --cuda-matrix
+(`pytest tests/cuda --cuda-matrix`) each kernel of the library and of the corpus is built in all of them, which takes
+hours of processor time.
+"""
+
+import re
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel, kernels
+from distlearn.cuda.kernels.variant import source
+
+from .corpus import LAUNCHES
+from .matrix import builds
+from .test_corpus import fresh
+from .test_kernels import arguments, assert_same, copies, reference
+
+BUILDS = builds()
+pytestmark = pytest.mark.skipif(not BUILDS, reason="no C++ compiler")
+
+
+def chosen(number, config):
+    return BUILDS if config.getoption("--cuda-matrix", False) else [BUILDS[number % len(BUILDS)]]
+
+
+def ordered(variant, args):
+    return [np.sort(a) if i in variant.unordered else a for i, a in enumerate(args) if isinstance(a, np.ndarray)]
+
+
+def assert_equal(results, code):
+    """Bit for bit, except where floating-point sums of several blocks come in any order."""
+    equal = np.testing.assert_array_equal
+    if re.search(r"\batomic(Add|Sub|CAS)\b", code):
+
+        def equal(a, b, err_msg):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5, err_msg=err_msg)
+
+    first, *others = results.items()
+    for how, arrays in others:
+        for a, b in zip(first[1], arrays, strict=True):
+            equal(b, a, err_msg=f"{how} against {first[0]}")
+
+
+@pytest.mark.parametrize(("number", "variant"), list(enumerate(kernels.VARIANTS)), ids=str)
+def test_library(number, variant, request):
+    wanted, results = reference(variant, arguments(variant)), {}
+    code = source(variant.file)
+    for build in chosen(number, request.config):
+        for checked in (True, False):
+            args = copies(arguments(variant))
+            grid, block, given, shared_mem = variant.launch(*args)
+            RawKernel(code, variant.kernel, checked=checked, compiler=build)(grid, block, given, shared_mem=shared_mem)
+            assert_same(variant, args, wanted)
+            results[f"{build}, {'checked' if checked else 'fast'}"] = ordered(variant, args)
+    assert_equal(results, code)
+
+
+@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
+def test_corpus(case, request):
+    if not request.config.getoption("--cuda-matrix", False):
+        pytest.skip("--cuda-matrix was not given")
+    grid, block, args, want = case.make()
+    results = {}
+    for build in BUILDS:
+        for checked in (True, False):
+            given = fresh(args)
+            kernel = RawKernel(case.source, case.name, case.flags, checked=checked, compiler=build)
+            for name, value in case.constants.items():
+                kernel.set_constant(name, value)
+            kernel(grid, block, given, shared_mem=case.shared_mem)
+            for which, value in want.items():
+                value = np.asarray(value)
+                np.testing.assert_allclose(given[which].reshape(value.shape), value, rtol=case.rtol, atol=case.atol)
+            results[f"{build}, {'checked' if checked else 'fast'}"] = [given[which] for which in want]
+    assert_equal(results, case.source)

@@ -1,0 +1,120 @@
+"""What the checker knows of every cell of memory: who wrote and read it, and which array a wild index belongs to."""
+
+import numpy as np
+import pytest
+
+from distlearn.cuda import RawKernel
+
+i32, f32 = np.int32, np.float32
+
+
+def check(body, compiler, n=1, block=32, grid=1, **kw):
+    """Launch `body` on two arrays of 256 elements; `t` is the thread, `s` a shared array that every thread has set."""
+    source = f"""extern "C" __global__ void k(float* x, float* y, int n) {{
+int t = threadIdx.x; __shared__ float s[128], wide[8192]; s[t] = t; if (n == 77) wide[t] = 1; __syncthreads();
+{body}
+}}"""
+    args = (np.zeros(256, f32), np.zeros(256, f32), i32(n))
+    return RawKernel(source, "k", compiler=compiler).check((grid,), (block,), args, **kw)
+
+
+def found(report):
+    return [(e.kind, *sorted((e.line, e.other_line), reverse=True)) for e in report.errors]
+
+
+@pytest.mark.parametrize("index", [1 << 12, 1 << 20, 1 << 26, 2**31 - 1, -1, -(1 << 14), -(1 << 26), -(2**31)])
+@pytest.mark.parametrize("array", ["x", "y"])
+def test_a_wild_index_is_told_of_its_own_array(array, index, compiler):
+    report = check(f"float v = {array}[n];\nif (v == 3) x[t] = 1;", compiler, n=index, block=1)
+    assert [(e.kind, e.line, e.array, e.offset) for e in report.errors] == [("out-of-bounds", 3, array, 4 * index)]
+
+
+@pytest.mark.parametrize("index", [128, 5000, 30_000, -1, -5000])
+def test_a_wild_shared_index_is_told_of_its_own_array(index, compiler):
+    report = check("float* p = s;\nx[t] = p[n];", compiler, n=index, block=1)
+    assert [(e.kind, e.line, e.array, e.offset) for e in report.errors] == [("out-of-bounds", 4, "s", 4 * index)]
+
+
+RACES = {  # body, threads, what is found
+    "the third warp reads": (
+        "x[t] = s[0];\nif (t < 32) __syncwarp();\nif (t == 0) s[0] = 7;", 128, [("race", 5, 3)]
+    ),
+    "a reader of the own warp comes last": (
+        "if (t >= 32) x[t] = s[0];\nif (t < 32) { x[t] = s[0]; __syncwarp(); }\nif (t == 0) s[0] = 7;", 128,
+        [("race", 5, 3)],
+    ),
+    "the writer has read as well": (
+        "if (t != 31) x[t] = s[31];\nfloat b = s[t];\nif (t == 31) s[t] = b + 1;", 32, [("race", 5, 3)]
+    ),
+    "a volatile read hides none": (
+        "if (t < 32) x[t] = s[0];\nif (t >= 32) x[t] = ((volatile float*)s)[0];\nif (t == 127) atomicAdd(s, 1.0f);",
+        128, [("race", 5, 3)],
+    ),
+    "a __syncwarp orders its warp": ("x[t] = s[0];\n__syncwarp();\nif (t == 0) s[0] = 7;", 32, []),
+    "another half of the warp": (
+        "x[t] = s[0];\n__syncwarp(t < 16 ? 0xffff : 0xffff0000);\nif (t == 5) s[0] = 7;", 32, [("race", 5, 3)]
+    ),
+    "the first half, with the second one last": (
+        "x[t] = s[0];\n__syncwarp(t < 16 ? 0xffff : 0xffff0000);\nif (t == 20) s[0] = 7;", 32, [("race", 5, 3)]
+    ),
+    "handed on from lane to lane": (
+        "if (t == 0) s[9] = 1;\nif (t < 2) __syncwarp(3);\n"
+        "if (t == 1 || t == 2) __syncwarp(6);\nif (t == 2) x[0] = s[9];",
+        32, [],
+    ),
+    "handed on in the wrong order": (
+        "if (t == 1 || t == 2) __syncwarp(6);\nif (t == 0) s[9] = 1;\n"
+        "if (t < 2) __syncwarp(3);\nif (t == 2) x[0] = s[9];",
+        32, [("race", 6, 4)],
+    ),
+    "more __syncwarps than 16 bits count": (
+        "s[t] = 1;\nfor (int i = 0; i < 65535 + n; i++) __syncwarp();\nx[t] = s[31 - t];", 32, []
+    ),
+    "lanes at different lines": (
+        "float v = t;\nif (t < 16) v = __shfl_sync(~0u, v, 0);\nelse v = __shfl_sync(~0u, v, 1);\nx[t] = v;", 32,
+        [("divergent-warp-operation", 5, 4)],
+    ),
+    "votes at different lines": (
+        "int v = 0;\nif (t < 16) v = __any_sync(~0u, t == 3);\nelse v = __any_sync(~0u, t == 20);\nx[t] = v;", 32,
+        [("divergent-warp-operation", 5, 4)],
+    ),
+    "__syncwarp at different lines": ("if (t < 16) __syncwarp();\nelse __syncwarp();\nx[t] = s[0];", 32, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_order_within_a_block(name, compiler):
+    body, block, wanted = RACES[name]
+    report = check(body, compiler, block=block)
+    assert found(report) == wanted, str(report)
+
+
+LAST_BLOCK = """BEFORE
+y[blockIdx.x * 32 + t] = 1; AFTER
+if (t == 0) s[100] = atomicAdd(&x[200], 1.0f);
+__syncthreads();
+if (s[100] == gridDim.x - 1) { float sum = 0; for (int b = 0; b < gridDim.x; b++) sum += y[b * 32 + t]; x[t] = sum; }"""
+FENCES = {
+    "every thread": ("", "__threadfence(); __syncthreads();", False),
+    "one for all, behind a barrier": ("", "__syncthreads(); if (t == 0) __threadfence();", False),
+    "one for its warp, behind __syncwarp": ("", "__syncwarp(); if (t == 0) __threadfence();", False),
+    "one thread for itself only": ("", "if (t == 0) __threadfence();", True),
+    "before the write": ("__threadfence();", "__syncthreads();", True),
+    "for the block only": ("", "__threadfence_block(); __syncthreads();", True),
+    "none": ("", "__syncthreads();", True),
+}
+
+
+@pytest.mark.parametrize("name", FENCES)
+def test_a_fence_is_of_its_thread(name, compiler):
+    before, after, races = FENCES[name]
+    report = check(LAST_BLOCK.replace("BEFORE", before).replace("AFTER", after), compiler, grid=4)
+    assert found(report) == ([("race-between-blocks", 7, 4)] if races else []), str(report)
+
+
+@pytest.mark.parametrize("loop", ["\n;", "\nx[3] = t;", "\nn += i;", "\nif (i > 2000000000u) n++;"])
+def test_an_unsigned_loop_without_end_has_a_line(loop, compiler):
+    report = check(f"for (unsigned i = n; i >= 0; i--){loop}\nx[0] = n;", compiler, block=1, time_limit=0.2)
+    (error,) = report.errors
+    assert error.kind == "infinite-loop"
+    assert error.line in (3, 4)
