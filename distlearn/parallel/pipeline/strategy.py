@@ -271,7 +271,7 @@ class Pipeline(StagedModel):
     gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
-    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever deals out data), uses its inputs on the first
+    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever shards the data), uses its inputs on the first
     stage and its labels on the last.
 
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
