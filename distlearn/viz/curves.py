@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..nn.metrics import format_metric, is_share, metric_title
-from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled
+from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled, write_title
 from .units import count_axis, share_axis, time_axis
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
@@ -77,11 +77,8 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a ribbon
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
     _name_crowds(targets)
-    for target, names in zip(targets, panels, strict=True):
-        if title is None:
-            target.set_title(_finding(runs, names))
-    if title:
-        targets[0].set_title(title)
+    for i, (target, names) in enumerate(zip(targets, panels, strict=True)):
+        write_title(target, _finding(runs, names), title if i == 0 or title is None else "")
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
