@@ -97,4 +97,4 @@ def test_convolution():
         layer.forward(x)
     finally:
         walk.stop()
-    check(walk, 7, 36)
+    check(walk, 4, 12)

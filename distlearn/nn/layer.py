@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, matmul, rounded
 from ..trace import union
-from .ops import matmul, rounded
 
 
 class Param:

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
-from ..nn import Sequential
+from ..nn import Sequential, fuse
+from ..nn.fused import is_fused
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
 from .data.codecs import Codec
@@ -102,12 +103,12 @@ class Hybrid(Strategy):
         adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
-        model = parallelize(model, self.mesh.tp)
+        fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
-            model,
+            fuse(model) if fused else model,
             loss,
             optimizer,
             schedule=schedule,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..nn.container import Sequential, in_running_order
+from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
 from ..shares import share
 from ..sim import Phantom
@@ -100,7 +100,7 @@ def phantom_model(model: Sequential) -> Sequential:
     (Phantom((256, 1000), float32), 243860896)
     """
     made: dict[int, Param] = {}
-    return Sequential(*(PhantomLayer(layer, made) for layer in in_running_order(model.layers)))
+    return Sequential(*(PhantomLayer(layer, made) for layer in model.layers))
 
 
 def phantom_copy(model: Sequential) -> Sequential:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from ...nn import ops
 from ...nn.container import layer_span
 from ...nn.layer import describe
@@ -158,7 +158,7 @@ class ColumnParallelLinear(ColumnParallel):
         dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
         half = {"flops": local.flops(shape), "nbytes": local.bytes_moved(shape, itemsize)}
         with self.comm.clock.span(f"backward[{self.name}]", **half):
-            dx = ops.matmul(dy, local.W.data.T)
+            dx = matmul(dy, local.W.data.T)
         work = self.comm.iall_reduce(dx)
         with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is on its way
             local.W.add_product(rows.T, dy)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ...backend import get_xp
 from ...comm.collectives import shares
-from ...nn import Dropout, Flatten, Linear, Sequential
+from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ..data.bucket import GradientReducer, group_params
 from ..pipeline.stages import cut
 from ..strategy import Strategy, adopt, share_params, update
@@ -75,7 +75,7 @@ class OneWeirdTrick(Strategy):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.cap_bytes = cap_bytes
-        self.split = SplitModel.of(model, comm)
+        self.split = SplitModel.of(unfuse(model), comm)
         features, dense, _ = self.split
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
         self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole

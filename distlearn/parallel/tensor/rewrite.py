@@ -36,6 +36,7 @@ from ...nn import (
     Softmax,
     Tanh,
 )
+from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
 from .column_parallel import ColumnParallel, ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
 from .layer import TensorLayer, TensorSequential
@@ -88,6 +89,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     M. Shoeybi et al. (2019), Megatron-LM, section 3.
     """
+    model = unfuse(model)
     if not isinstance(model, Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
     if comm.size == 1:

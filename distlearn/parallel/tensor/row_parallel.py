@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from ...nn import Dropout, Identity, ops
 from ...nn.layer import check_dtype, check_shape, describe
 from .axis_sharding import AxisSharding, gather_last, gathered_values, reduce_scatter_last
@@ -68,7 +68,7 @@ class RowParallelLinear(TensorLayer):
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
         with self.span("forward", x):
-            y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
+            y = matmul(x.reshape(-1, self.d_in), self.W.data)
         if self.comm.size > 1:
             self.comm.all_reduce(y)
         y += self.b.data
@@ -79,7 +79,7 @@ class RowParallelLinear(TensorLayer):
         with self.span("backward", saved):
             self.W.add_product(saved.reshape(-1, self.d_in).T, dy)
             self.b.grad += ops.column_sums(dy)
-            return ops.matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
+            return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)
