@@ -41,7 +41,7 @@ class ParameterServer(Strategy):
     rule : Rule
         The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities live on the servers.
     lr : float or callable
-        Learning rate of an update, or a plan: a function of the number of the update (from 0).
+        Learning rate of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
         `bsp()` by default.
     servers : int
