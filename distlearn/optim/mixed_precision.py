@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded
 from ..nn.layer import Param
-from ..nn.ops import rounded
 from .optimizer import Optimizer
 from .rule import Rule
 

@@ -60,7 +60,7 @@ class MPIWorld:
         patience: float = PATIENCE_SECONDS,
         strict: bool = True,
     ):
-        # for the run's own messages
+        # for the run's own messages, which a program's must not meet
         self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
         self.rank, self.size = self._own.rank, self._own.size
         self.progress, self.patience = progress, patience

@@ -52,7 +52,7 @@ class Collectives:
     def _iall_reduce(self, call, x, op):
         start = self.clock.now()
         host, wide, mpi_op = self._operands(x, op)
-        request = self.raw.Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
+        request = self.reducing(wide.dtype).Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
 
         def finish():
             if wide is not host:
@@ -66,7 +66,7 @@ class Collectives:
         _, wide, mpi_op = self._operands(x, op)
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
         out = empty(counts[self.rank], wide.dtype, wide)
-        request = self.raw.Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
+        request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
         return self._started(call, x.nbytes, start, request, lambda: like(out.astype(x.dtype, copy=False), x))
 
     def _all_gather(self, call, x):

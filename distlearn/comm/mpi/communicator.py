@@ -26,7 +26,7 @@ from ..protocol import CommError, CommTimeoutError, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .agreement import RETURN, Agreement
 from .collectives import Collectives
-from .messages import Messages
+from .messages import KINDS, Messages
 from .work import Activity
 
 
@@ -86,7 +86,7 @@ class MPIComm(Messages, Collectives, BaseComm):
 
         self.mpi = MPI
         self.raw = MPI.COMM_WORLD if comm is None else comm
-        self.control = None
+        self.control, self._by_itemsize = None, {}
         self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
         self.clock = RankClock(self.rank) if clock is None else clock
         self.timeout, self.strict = timeout, strict
@@ -96,7 +96,7 @@ class MPIComm(Messages, Collectives, BaseComm):
             self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
         self._n_calls = 0
-        self.n_tags = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // 2  # from here on: messages that hold pickled objects
+        self.n_tags = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
@@ -123,8 +123,28 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     def _make_control(self, what: str) -> None:
         """Copy the MPI communicator, so that no message of the library's meets one of the user's."""
-        self.control, request = self.raw.Idup()
+        self.control = self._duplicate(what)
+        if self.strict and self.size > 1:
+            # MPICH ends the process when reductions of different element sizes meet, before their calls are compared
+            self._by_itemsize = {8: self._duplicate(what), 16: self._duplicate(what)}
+
+    def _duplicate(self, what: str):
+        raw, request = self.raw.Idup()
         self.block(request.Test, what)
+        return raw
+
+    def reducing(self, dtype):
+        """Return the MPI communicator on which arrays of this dtype are reduced."""
+        if self.strict and self.size > 1 and self.control is None:
+            self._make_control("all ranks to make their first reduction")
+        return self._by_itemsize.get(dtype.itemsize, self.raw)
+
+    def _free(self) -> None:
+        """Give the copies back to MPI, which has some 2,000 communicators."""
+        for raw in (self.control, *self._by_itemsize.values()):
+            if raw is not None:
+                raw.Free()
+        self.control, self._by_itemsize = None, {}
 
     def agreement(self, call: Call) -> Agreement | None:
         """Start to compare a collective call with those of the other ranks, if the communicator is strict."""
@@ -157,14 +177,12 @@ class MPIComm(Messages, Collectives, BaseComm):
                 self._make_control("all ranks to return")
             returned = self.control.Ibarrier().Test
         self.block(returned, "all ranks to return")
-        if self.control is not None:
-            self.control.Free()
-            self.control = None
-        status = self.mpi.Status()
-        if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
-            nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self.n_tags
-            message = f"the message of {nbytes} bytes from rank {status.Get_source()}, tag {tag}"
-            raise CommError(f"rank {self.rank} never received {message}")
+        everything = (self, *self.activity.parts)
+        lost = [text for comm in everything if (text := comm.unreceived())]
+        for comm in everything:
+            comm._free()
+        if lost:
+            raise CommError(f"rank {self.rank} never received {lost[0]}")
 
     def report(self, step, total, **values):
         """Hand rank 0's progress on."""

@@ -10,6 +10,8 @@ import time
 
 from ..protocol import CommError
 
+LOOK_SECONDS = 0.02
+"""Time between two looks for a message of another kind than the one that is waited for."""
 ABANDONED: list = []
 """Requests that will never be done, with what holds their buffers: a message that comes late is still written there."""
 
@@ -166,17 +168,25 @@ class SendWork(MPIWork):
 class RecvWork(MPIWork):
     """A receive under way: a message of any other size than the buffer's is an error, not cut and not half a buffer."""
 
-    __slots__ = ("_out", "_source", "_status", "_tag")
+    __slots__ = ("_look", "_next_look", "_out", "_source", "_status", "_tag")
 
-    def __init__(self, comm, name, start, request, out, finish, source, tag):
+    def __init__(self, comm, name, start, request, out, finish, source, tag, look):
         super().__init__(comm, name, out.nbytes, start, request, finish)
         self._out, self._source, self._tag, self._status = out, source, tag, comm.mpi.Status()
+        self._look, self._next_look = look, time.perf_counter() + LOOK_SECONDS
 
     def _call(self) -> str:
         return f"{self._name or 'recv'}(source={self._source}, tag={self._tag})"
 
     def _test(self) -> bool:
         if not self._request.Test(self._status):
+            if time.perf_counter() > self._next_look:
+                try:
+                    self._look()
+                except ValueError:
+                    ABANDONED.append((self._request, self._finish))
+                    raise
+                self._next_look = time.perf_counter() + LOOK_SECONDS
             return False
         nbytes = self._status.Get_count(self._comm.mpi.BYTE)
         if nbytes != self._nbytes:

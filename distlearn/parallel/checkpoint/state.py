@@ -161,7 +161,7 @@ def _states_of(strategy, n: int, scalars: dict) -> list:
 
 def generators(model) -> list[np.random.Generator]:
     """Return the random number generators of a model's layers, in order."""
-    found = [getattr(layer, "rng", None) for layer in walk(model)]  # a layer of any class may have one
+    found = [layer.rng for layer in walk(model)]
     return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
