@@ -84,11 +84,17 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
     Raises
     ------
     AssertionError
-        Naming the tensor, the element, and both values.
+        Naming the tensor, the element, and both values. Also if `output_shape` does not say the shape of the output:
+        ranks without samples rely on it.
     TypeError
         If the layer computes in another precision, in which differences say nothing.
     """
     y, saved = layer.forward(x)
+    promised = tuple(layer.output_shape(x.shape))
+    if promised != y.shape:
+        raise AssertionError(
+            f"{layer!r}: output_shape says {promised} for an input of shape {x.shape}, forward gave {y.shape}"
+        )
     xp = get_xp(y)
     r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
 

@@ -62,9 +62,9 @@ def make(kind, comm):
     ("kind", "files", "functions"),
     [
         ("NaiveDataParallel", 23, 79),
-        ("DataParallel", 25, 85),
+        ("DataParallel", 25, 93),
         ("Pipeline", 25, 105),
-        ("TensorParallel", 29, 105),
+        ("TensorParallel", 30, 115),
     ],
 )
 def test_step(kind, files, functions):

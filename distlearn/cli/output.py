@@ -268,6 +268,8 @@ def _strategy(settings) -> str:
     about = axes if settings.strategy == "hybrid" else []
     if settings.strategy == "pipeline" or (about and settings.pp > 1):
         about = [*about, settings.schedule]
+    if settings.strategy == "param_server":
+        about = [settings.policy]
     return f", {settings.strategy}" + (f" ({', '.join(about)})" if about else "")
 
 

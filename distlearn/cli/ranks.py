@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from ..comm import Network, RankError
+from ..nn import keep_memory
 from ..sim import Roofline, SimWorld
 from ..trace import Trace
 from ..train import DivergedError, History, Result, Settings, train
@@ -128,6 +129,7 @@ def train_recorded(
     **saving
         For `train`: `checkpoints`, `every`, `resume`.
     """
+    keep_memory()  # the processes of this command are its own
     spans = Kept(SPANS // comm.size)
     if trace is None:
         comm.clock.trace.spans = spans

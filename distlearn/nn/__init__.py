@@ -9,7 +9,7 @@ A layer's `forward` returns its output and what `backward` will need; nothing of
   `gru`, `shape`
 - layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
-- the convolution's fast ways on a CPU: `fused`
+- several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)
 - fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
 """
@@ -21,7 +21,7 @@ from .compression.clustering import Clustered, Compressed, cluster, share_weight
 from .compression.quantization import quantize
 from .compression.recomputation import Recompute
 from .container import Sequential
-from .conv import ALGORITHMS, Conv2d, Cost, choose_algorithm, conv_cost, printed_conv_cost
+from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import count_operations
 from .costs.memory import Memory, memory_report
 from .costs.profile import Profile, profile
@@ -31,6 +31,7 @@ from .costs.summary import Summary, summary
 from .costs.sweep import profile_sweep
 from .dropout import Dropout
 from .embedding import Embedding
+from .fused import choose_algorithm, fuse, unfuse
 from .gru import GRU
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
@@ -58,8 +59,7 @@ from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .recurrent import RNN
 from .response import LocalResponseNorm
 from .shape import Flatten, Identity, Reshape
-
-keep_memory()
+from .torch_state import load_torch_state, to_torch_state
 
 __all__ = [
     "ACTIVATIONS",
@@ -123,7 +123,9 @@ __all__ = [
     "cluster",
     "conv_cost",
     "count_operations",
+    "fuse",
     "keep_memory",
+    "load_torch_state",
     "make_metric",
     "memory_report",
     "move",
@@ -136,5 +138,7 @@ __all__ = [
     "share_weights",
     "skinny_products",
     "summary",
+    "to_torch_state",
+    "unfuse",
     "walk",
 ]

@@ -23,7 +23,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 def keep_memory() -> bool:
     """Tell the C library to keep freed memory for the next allocation; return whether it will.
 
-    Called when `distlearn.nn` is imported.
+    It changes the whole process, so nothing here calls it: programs do (`distlearn train`, the benchmarks).
     """
     if os.environ.get("DISTLEARN_KEEP_MEMORY", "1") == "0":
         return False

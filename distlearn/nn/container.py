@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from contextlib import nullcontext
 from weakref import WeakKeyDictionary
 
-from ..backend import can_launch
-from .activation import ReLU
-from .conv import Conv2d
+from ..backend import get_xp
 from .layer import Layer
-from .linear import Linear
-from .pool import MaxPool
 
 
 class Container(Layer):
@@ -112,11 +109,7 @@ class Sequential(Container):
 
     Notes
     -----
-    Layers run in the order given, except that a ReLU in front of a `MaxPool` runs behind it (see `in_running_order`).
-    A convolution computes the `MaxPool` that follows it, too, and the ReLU behind that: its bias is added to, and its
-    gradient summed over, the few values that are left. On a GPU a dense layer or convolution computes the ReLU that
-    follows it in the pass over memory that adds its bias. Results and gradients are those of the layers one by one; a
-    span of a layer that another has computed is empty.
+    `nn.fuse` makes a faster model of one, which computes a convolution with what follows it in one pass.
 
     Examples
     --------
@@ -130,21 +123,15 @@ class Sequential(Container):
         super().__init__(layers)
 
     def forward(self, x, clock=None):
-        """Run all layers; with a `clock`, one span per layer."""
-        saved, taken, order = [], [], in_running_order(self.layers)
-        for i, layer in enumerate(order):
-            if taken:  # the layer before has computed this one as well
-                s, like = taken.pop(0)
-                with _span(clock, layer, "forward", *like):
-                    pass
-            else:
-                like, options = (x.shape, x.dtype.itemsize), _takes(layer, order[i + 1 : i + 3])
-                with _span(clock, layer, "forward", *like):
-                    x, s = layer.forward(x, **options)
-                if "pool" in options:
-                    taken.append((_TAKEN, (layer.output_shape(like[0]), like[1])))
-                if "relu" in options:
-                    taken.append((x, (x.shape, like[1])))
+        """Run all layers; with a `clock`, one span per layer. An empty batch passes by them, as its shape tells all."""
+        if not len(x):
+            dtype = next((p.data.dtype for p in self.params), x.dtype)  # of symbols come numbers
+            return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
+        saved = []
+        for layer in self.layers:
+            like = x.shape, x.dtype.itemsize
+            with _span(clock, layer, "forward", *like):
+                x, s = layer.forward(x)
             saved.append((s, like))
         return x, saved
 
@@ -161,20 +148,20 @@ class Sequential(Container):
         clock : Clock, optional
             Gets one span per layer.
         """
-        uses = _count_uses(self.layers) if on_grad is not None else {}
-        for layer, (s, like) in zip(reversed(in_running_order(self.layers)), reversed(saved), strict=True):
-            with _span(clock, layer, "backward", *like):
-                if s is _TAKEN:  # the convolution in front of it does both
-                    continue
-                if dy is not None:  # the layer behind wanted no gradient of its input: nothing further to learn from
-                    dy = layer.backward(dy, s)
-            if on_grad is None:
-                continue
-            for p in reversed(layer.params):
+        uses = Counter(id(p) for layer in self.layers for p in layer.params) if on_grad is not None else {}
+        empty = dy is not None and not len(dy)
+        for i in reversed(range(len(self.layers))):
+            layer = self.layers[i]
+            if not empty:
+                s, like = saved[i]
+                with _span(clock, layer, "backward", *like):
+                    if dy is not None:  # else the layer behind wants no gradient: nothing further to learn from
+                        dy = layer.backward(dy, s)
+            for p in reversed(layer.params) if on_grad is not None else ():
                 uses[id(p)] -= 1
                 if uses[id(p)] == 0:
                     on_grad(p)
-        return dy
+        return get_xp(dy).empty(saved, dy.dtype) if empty else dy
 
     def parts(self, shape):
         parts = []
@@ -187,54 +174,6 @@ class Sequential(Container):
         for layer in self.layers:
             shape = layer.output_shape(shape)
         return shape
-
-
-_TAKEN = "the convolution before has pooled"
-"""What is saved for such a pooling."""
-
-
-def _takes(layer, behind) -> dict:
-    """Options of `layer.forward` with which it computes some of the (one or two) layers behind it as well.
-
-    A convolution takes the maximum pooling behind it, and the ReLU behind that; on a GPU, dense layers and convolutions
-    take a ReLU. So it is for exactly these classes, with the passes that they came with.
-    """
-    if "forward" in vars(layer):  # somebody's own, as `hollow` gives: of this layer alone
-        return {}
-    options = {}
-    if type(layer) is Conv2d and behind and type(behind[0]) is MaxPool:
-        options["pool"] = behind.pop(0)
-    if not behind or type(behind[0]) is not ReLU or type(layer) not in (Linear, Conv2d) or layer.b is None:
-        return options
-    return options | {"relu": True} if options or can_launch(layer.b.data) else {}
-
-
-def in_running_order(layers: list[Layer]) -> list[Layer]:
-    r"""Return layers in the order in which they run: maximum pooling before a ReLU that stands in front of it.
-
-    .. math:: \max_i \max(x_i, 0) = \max(\max_i x_i, 0)
-
-    The two commute, bit for bit, and so do their gradients: a positive maximum is the same pixel either way, and any
-    other has no gradient either way. Behind a pooling of 2 x 2, ReLU has a quarter of the values to work on.
-
-    Parameters
-    ----------
-    layers : list of Layer
-    """
-    order = list(layers)
-    for i in range(len(order) - 1):
-        if type(order[i]) is ReLU and type(order[i + 1]) is MaxPool:
-            order[i : i + 2] = order[i + 1], order[i]
-    return order
-
-
-def _count_uses(layers):
-    """How many layers use each parameter."""
-    uses = {}
-    for layer in layers:
-        for p in layer.params:
-            uses[id(p)] = uses.get(id(p), 0) + 1
-    return uses
 
 
 _costs: WeakKeyDictionary = WeakKeyDictionary()

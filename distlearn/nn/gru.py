@@ -6,7 +6,7 @@ happens to one contiguous block.
 
 from __future__ import annotations
 
-from ..backend import get_xp
+from ..backend import get_xp, matmul
 from . import init, ops
 from .layer import Param
 from .recurrent import Recurrent, swap
@@ -75,14 +75,14 @@ class GRU(Recurrent):
         x, n = swap(x), self.d_hidden
         xp, c = get_xp(x), self.c.data
         U = self._halved(_stack(self.U.data, 3))
-        gates = ops.matmul(x.reshape(-1, self.d_in), self._halved(_stack(self.W.data, 3)))
+        gates = matmul(x.reshape(-1, self.d_in), self._halved(_stack(self.W.data, 3)))
         gates += self._halved(_stack(self.b.data[None], 3))
         gates = gates.reshape(3, *x.shape[:2], n)
         h, candidates = xp.empty_like(gates[0]), xp.empty_like(gates[0])
         first = state
         state = xp.zeros(h.shape[1:], h.dtype) if first is None else first
         for t in range(len(x)):
-            from_state = ops.matmul(state, U)
+            from_state = matmul(state, U)
             rz, new = gates[:2, t], gates[2, t]
             rz += from_state[:2]
             xp.tanh(rz, out=rz)  # the sigmoid: (1 + tanh(a / 2)) / 2; weights and biases were halved for it
@@ -131,7 +131,7 @@ class GRU(Recurrent):
             xp.multiply(dn, gates[0, t], out=grads[0, t])
             if t or first is not None:
                 before = dy[t - 1] if t else dstate
-                for part in ops.matmul(grads[:3, t], back):
+                for part in matmul(grads[:3, t], back):
                     before += part
                 dh *= z[t]
                 before += dh
@@ -141,16 +141,16 @@ class GRU(Recurrent):
         rows = grads[1:].reshape(3, -1, self.d_hidden)
         dx = 0
         for gradient, W in zip(rows, _stack(self.W.data, 3), strict=True):
-            dx = dx + ops.matmul(gradient, W.T)
+            dx = dx + matmul(gradient, W.T)
         return swap(dx.reshape(x.shape)), dstate
 
     def _add_all(self, x, h, first, grads):
         """Add the gradients of all parameters."""
         n, xp = self.d_hidden, get_xp(h)
         rows = grads.reshape(4, -1, n)
-        self.W.add(_side_by_side(ops.matmul(x.reshape(-1, self.d_in).T, rows[1:])))
+        self.W.add(_side_by_side(matmul(x.reshape(-1, self.d_in).T, rows[1:])))
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
-        new, r, z = ops.matmul(before, after) + (0 if first is None else ops.matmul(first.T, grads[:3, 0]))
+        new, r, z = matmul(before, after) + (0 if first is None else matmul(first.T, grads[:3, 0]))
         self.U.add(xp.concatenate([r, z, new], axis=1))
         sums = [ops.column_sums(part) for part in rows]
         self.c.add(sums[0])

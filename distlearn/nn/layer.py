@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, matmul, rounded
 from ..trace import union
-from .ops import matmul, rounded
 
 
 class Param:
@@ -106,11 +105,17 @@ class Layer:
         Shown in traces, tables and parameter names.
     spans_itself : bool
         Its passes do more than compute, so it writes their spans itself; `Sequential` writes one for any other layer.
+    input_gradient : bool
+        Whether `backward` returns the gradient of the input, or None: nobody needs that of a first layer.
+    rng : Generator or None
+        Where its random numbers come from, if it draws any: part of a checkpoint.
     """
 
     params: list[Param] = []  # noqa: RUF012  (a layer with parameters sets its own list)
     name: str = ""
     spans_itself: bool = False
+    input_gradient: bool = True
+    rng = None
 
     def forward(self, x):
         """Return the layer's output and what `backward` needs.

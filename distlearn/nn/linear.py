@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..backend import matmul
 from . import init, ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
@@ -43,15 +44,11 @@ class Linear(Layer):
         self.b = Param(init.zeros((d_out,), dtype), "b")
         self.params = [self.W, self.b]
 
-    def forward(self, x, relu=False):
-        """Return x W + b, with `relu` max(x W + b, 0): see `Sequential`."""
+    def forward(self, x):
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
-        y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
-        if relu:
-            ops.bias_relu(y, self.b.data)
-        else:
-            y += self.b.data
+        y = matmul(x.reshape(-1, self.d_in), self.W.data)
+        y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
     def backward(self, dy, saved):
@@ -59,7 +56,7 @@ class Linear(Layer):
         dy = dy.reshape(-1, self.d_out)
         self.W.add_product(x.T, dy)
         self.b.add(ops.column_sums(dy))
-        return ops.matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
+        return matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from . import ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
@@ -82,7 +82,7 @@ class BatchNorm(_Scaled):
 
     def forward(self, x):
         self._check(x)
-        xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, ops.single(x)
+        xp, n, dtype, x = get_xp(x), math.prod(x.shape[:-1]), x.dtype, single(x)
         if n == 0:  # a rank without samples, which still takes part in the step
             return x.astype(dtype), None
         if n == 1:
@@ -96,13 +96,13 @@ class BatchNorm(_Scaled):
         scale = 1 / xp.sqrt(var + self.eps)
         normal *= scale
         y = normal * self.gamma.data + self.beta.data
-        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale, mean, var)
+        return rounded(y, dtype), (rounded(normal, dtype), scale, mean, var)
 
     def backward(self, dy, saved):
         if saved is None:
             return dy
         normal, scale, mean, var = saved
-        n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, ops.single(dy)
+        n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, single(dy)
         dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)
         self.beta.add(dbeta)
         self.gamma.add(dgamma)
@@ -110,7 +110,7 @@ class BatchNorm(_Scaled):
         dy -= dbeta / n
         dy -= normal * (dgamma / n)
         dy *= self.gamma.data * scale
-        return ops.rounded(dy, dtype)
+        return rounded(dy, dtype)
 
     def _remember(self, mean, var):
         """Move the running statistics towards this batch's."""
@@ -129,19 +129,19 @@ class _BatchNormEval(BatchNorm):
 
     def forward(self, x):
         self._check(x)
-        dtype, x = x.dtype, ops.single(x)
-        scale = 1 / get_xp(x).sqrt(ops.single(self.running_var.data) + self.eps)
+        dtype, x = x.dtype, single(x)
+        scale = 1 / get_xp(x).sqrt(single(self.running_var.data) + self.eps)
         normal = (x - self.running_mean.data) * scale
         y = normal * self.gamma.data + self.beta.data
-        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale)
+        return rounded(y, dtype), (rounded(normal, dtype), scale)
 
     def backward(self, dy, saved):
         normal, scale = saved
-        dtype, dy = dy.dtype, ops.single(dy)
+        dtype, dy = dy.dtype, single(dy)
         self.beta.add(ops.column_sums(dy))
         self.gamma.add(ops.column_sums(dy * normal))
         dy *= self.gamma.data * scale
-        return ops.rounded(dy, dtype)
+        return rounded(dy, dtype)
 
     def eval(self):
         return self
@@ -180,16 +180,16 @@ class LayerNorm(_Scaled):
 
     def forward(self, x):
         self._check(x)
-        dtype, x = x.dtype, ops.single(x)
+        dtype, x = x.dtype, single(x)
         normal = x - x.mean(axis=-1, keepdims=True)
         scale = 1 / get_xp(x).sqrt((normal * normal).mean(axis=-1, keepdims=True) + self.eps)
         normal *= scale
         y = normal * self.gamma.data + self.beta.data
-        return ops.rounded(y, dtype), (ops.rounded(normal, dtype), scale)
+        return rounded(y, dtype), (rounded(normal, dtype), scale)
 
     def backward(self, dy, saved):
         normal, scale = saved
-        dtype, dy = dy.dtype, ops.single(dy)
+        dtype, dy = dy.dtype, single(dy)
         self.beta.add(ops.column_sums(dy))
         self.gamma.add(ops.column_sums(dy * normal))
         dy *= self.gamma.data
@@ -197,4 +197,4 @@ class LayerNorm(_Scaled):
         dy -= dy.mean(axis=-1, keepdims=True)
         dy -= normal * along
         dy *= scale
-        return ops.rounded(dy, dtype)
+        return rounded(dy, dtype)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..backend import can_launch, get_xp, gpu_matmul
+from ..backend import can_launch, get_xp, matmul, rounded, single
 
 CACHE_BYTES = 256 * 1024
 """A work buffer of this size stays in a core's second-level cache while a GEMM reads it."""
@@ -14,38 +14,6 @@ LONG = 128
 """Contiguous values from which on NumPy's cost of a run does not show."""
 DEVICE_BYTES = 256 * 1024 * 1024
 """Work buffer on a GPU, which wants few and large kernels."""
-
-
-def matmul(a, b, out=None):
-    """Multiply matrices; half precision is multiplied in single and rounded once, as tensor cores do.
-
-    NumPy has no half-precision GEMM: its loop is a thousand times slower, and rounds after every addition.
-    """
-    xp = get_xp(a)
-    if a.dtype == np.float16 and xp is np:
-        product = rounded(single(a) @ single(b), a.dtype)
-        if out is None:
-            return product
-        out[...] = product
-        return out
-    multiply = None if xp is np else gpu_matmul.get()
-    return (multiply or xp.matmul)(a, b, out=out)
-
-
-def single(x):
-    """Return half precision as single: sums in half stand still where a term is lost, from 2,048 ones on."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
-
-
-def rounded(x, dtype):
-    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning.
-
-    `MixedPrecision` looks for such values, and expects some.
-    """
-    if x.dtype == dtype:
-        return x
-    with np.errstate(over="ignore"):
-        return x.astype(dtype)
 
 
 def column_sums(x):
@@ -113,28 +81,6 @@ def batches(n: int, sample_bytes: int, xp) -> list[slice]:
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 
-def windows(x, size, stride=(1, 1), dilation=(1, 1)):
-    """View every window of an image without copying.
-
-    Parameters
-    ----------
-    x : (n, h, w, c) array
-    size : (kh, kw)
-    stride, dilation : (int, int)
-
-    Returns
-    -------
-    view : (n, oh, ow, kh, kw, c) array
-        Read it only: its elements overlap.
-    """
-    n, h, w, c = x.shape
-    (kh, kw), (sy, sx), (dy, dx) = size, stride, dilation
-    oh, ow = (h - dy * (kh - 1) - 1) // sy + 1, (w - dx * (kw - 1) - 1) // sx + 1
-    sn, sh, sw, sc = x.strides
-    strides = (sn, sh * sy, sw * sx, sh * dy, sw * dx, sc)
-    return get_xp(x).lib.stride_tricks.as_strided(x, (n, oh, ow, kh, kw, c), strides)
-
-
 def gathered(x):
     """Copy pixels that lie apart, (n, h, w, c), side by side, so that what follows meets one long row.
 
@@ -159,26 +105,3 @@ def _pixels(x):
     if not isinstance(x, np.ndarray) or x.strides[-1] != x.itemsize or not x.size:
         return None
     return x.view(np.dtype((np.void, x.shape[-1] * x.itemsize)))
-
-
-def pad(x, top, bottom, left, right, value=0):
-    """Put a border of `value` around images (n, h, w, c); a negative border cuts some of the image off."""
-    _, h, w, _ = x.shape
-    x = x[:, max(0, -top) : h - max(0, -bottom), max(0, -left) : w - max(0, -right)]
-    top, bottom, left, right = (max(0, side) for side in (top, bottom, left, right))
-    if not (top or bottom or left or right):
-        return x
-    n, h, w, c = x.shape
-    shape = (n, h + top + bottom, w + left + right, c)
-    xp = get_xp(x)
-    padded = xp.zeros(shape, x.dtype) if value == 0 else xp.full(shape, value, x.dtype)
-    padded[:, top : top + h, left : left + w] = x
-    return padded
-
-
-def pair(value, what: str, least: int = 1) -> tuple[int, int]:
-    """Read one whole number or two as (vertical, horizontal)."""
-    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(values) != 2 or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
-        raise ValueError(f"{what} is {value!r}, expected a whole number of {least} or more, or two of them")
-    return int(values[0]), int(values[1])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from . import ops
+from .conv.geometry import pad, pair
 from .layer import Layer, check_shape, describe
 
 
@@ -18,9 +19,9 @@ class _Pool(Layer):
 
     def __init__(self, size, stride=None, *, padding=0, ceil=False):
         name = type(self).__name__
-        self.size = ops.pair(size, f"{name}: size")
-        self.stride = self.size if stride is None else ops.pair(stride, f"{name}: stride")
-        self.padding, self.ceil = ops.pair(padding, f"{name}: padding", least=0), ceil
+        self.size = pair(size, f"{name}: size")
+        self.stride = self.size if stride is None else pair(stride, f"{name}: stride")
+        self.padding, self.ceil = pair(padding, f"{name}: padding", least=0), ceil
         if any(p >= k for p, k in zip(self.padding, self.size, strict=True)):
             raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
 
@@ -98,7 +99,7 @@ class MaxPool(_Pool):
 
     def forward(self, x):
         shape, xp = self.output_shape(x.shape), get_xp(x)
-        padded = ops.pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
+        padded = pad(x, *self._borders(*x.shape[1:3]), value=-math.inf)
         y, won = xp.empty(shape, x.dtype), []
         for part in ops.batches(len(x), padded[:1].nbytes, xp):
             columns, down = _max_along(padded[part], 1, self.size[0], self.stride[0], shape[1])
@@ -184,32 +185,39 @@ class AvgPool(_Pool):
 
     Parameters
     ----------
-    size, stride, padding
-        As in `MaxPool`; the border's zeros count in the mean.
+    size, stride, padding, ceil
+        As in `MaxPool`. The border's zeros count in the mean; what a last window with `ceil` has beyond the border
+        does not, so that window divides by fewer pixels.
 
     Notes
     -----
     Shapes: (n, h, w, c) to (n, oh, ow, c). kh kw additions an output. Saves nothing but shapes.
     """
 
-    def __init__(self, size, stride=None, *, padding=0):
-        super().__init__(size, stride, padding=padding)
-
     def forward(self, x):
         _, oh, ow, _ = self.output_shape(x.shape)
-        padded = ops.pad(x, *self._borders(*x.shape[1:3]))
+        padded = pad(x, *self._borders(*x.shape[1:3]))
         columns = _sum_along(padded, 1, self.size[0], self.stride[0], oh)
         y = _sum_along(columns, 2, self.size[1], self.stride[1], ow)
-        y *= 1 / math.prod(self.size)
+        self._divide(y, x.shape)
         return y, (columns.shape, padded.shape, x.shape)
 
     def backward(self, dy, saved):
         columns_shape, padded_shape, shape = saved
         top, _, left, _ = self._borders(*shape[1:3])
-        dy *= 1 / math.prod(self.size)
+        self._divide(dy, shape)
         dcolumns = _give_to_all(dy, columns_shape, 2, self.size[1], self.stride[1])
         dx = _give_to_all(dcolumns, padded_shape, 1, self.size[0], self.stride[0])
         return dx[:, top : top + shape[1], left : left + shape[2]]
+
+    def _divide(self, y, shape):
+        """Divide sums by the number of pixels in their windows, in place."""
+        axes = zip(shape[1:3], self.size, self.stride, self.padding, y.shape[1:3], strict=True)
+        rows, columns = ([min(k, n + 2 * p - i * s) for i in range(count)] for n, k, s, p, count in axes)
+        if min(rows) * min(columns) == math.prod(self.size):
+            y *= 1 / math.prod(self.size)
+        else:
+            y /= get_xp(y).asarray([[a * b] for a in rows for b in columns], y.dtype).reshape(len(rows), -1, 1)
 
 
 def _sum_along(x, axis, size, stride, count):
@@ -243,7 +251,7 @@ class GlobalAvgPool(Layer):
 
     def forward(self, x):
         self.output_shape(x.shape)
-        return ops.rounded(ops.single(x).mean(axis=(1, 2)), x.dtype), x.shape
+        return rounded(single(x).mean(axis=(1, 2)), x.dtype), x.shape
 
     def backward(self, dy, saved):
         _, h, w, _ = saved

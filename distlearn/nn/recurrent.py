@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, matmul
 from . import init, ops
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
@@ -41,7 +41,7 @@ class Recurrent(Layer):
         """Return the input, time first, and what all steps get from it: (time, batch, gates d_hidden)."""
         self._check(x)
         x = swap(x)
-        y = ops.matmul(x.reshape(-1, self.d_in), self.W.data)
+        y = matmul(x.reshape(-1, self.d_in), self.W.data)
         y += self.b.data
         return x, y.reshape(*x.shape[:2], y.shape[-1])
 
@@ -65,7 +65,7 @@ class Recurrent(Layer):
         self.b.add(ops.column_sums(rows))
         before, after = h[:-1].reshape(-1, self.d_hidden), dproducts[1:].reshape(-1, dproducts.shape[-1])
         self.U.add_product(before.T, after)
-        return swap(ops.matmul(rows, self.W.data.T).reshape(x.shape)) if self.input_gradient else None
+        return swap(matmul(rows, self.W.data.T).reshape(x.shape)) if self.input_gradient else None
 
     def output_shape(self, shape):
         check_shape(self, shape, "batch", "time", self.d_in)
@@ -114,7 +114,7 @@ class RNN(Recurrent):
         xp, U = get_xp(h), self.U.data
         for t, now in enumerate(h):
             if t:
-                now += ops.matmul(h[t - 1], U)
+                now += matmul(h[t - 1], U)
             xp.tanh(now, out=now)
         return swap(h), (x, h)
 
@@ -126,7 +126,7 @@ class RNN(Recurrent):
         for t in range(len(h) - 1, -1, -1):
             da[t] *= slope[t]
             if t:
-                da[t - 1] += ops.matmul(da[t], back)
+                da[t - 1] += matmul(da[t], back)
         return self._add_gradients(x, h, da, da)
 
 

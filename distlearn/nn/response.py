@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded, single
 from . import ops
 from .layer import Layer
 
@@ -48,18 +48,18 @@ class LocalResponseNorm(Layer):
         self.n, self.k, self.alpha, self.beta = n, k, alpha, beta
 
     def forward(self, x):
-        xp, rows = get_xp(x), _rows(ops.single(x))
+        xp, rows = get_xp(x), _rows(single(x))
         y, s = xp.empty_like(rows), xp.empty_like(rows)
         for part, squares, frame in self._parts(rows):
             xp.multiply(rows[part], rows[part], out=squares)
             xp.multiply(self._sums(frame, squares), self.alpha, out=s[part])
             s[part] += self.k
             xp.multiply(rows[part], self._damping(s[part]), out=y[part])
-        return ops.rounded(y, x.dtype).reshape(x.shape), (x, ops.rounded(s, x.dtype))
+        return rounded(y, x.dtype).reshape(x.shape), (x, rounded(s, x.dtype))
 
     def backward(self, dy, saved):
         x, s = saved
-        xp, rows, s, dx = get_xp(x), _rows(ops.single(x)), ops.single(s), _rows(ops.single(dy))
+        xp, rows, s, dx = get_xp(x), _rows(single(x)), single(s), _rows(single(dy))
         for part, products, frame in self._parts(rows):
             dx[part] *= self._damping(s[part])
             around = dx[part] * rows[part]
@@ -67,7 +67,7 @@ class LocalResponseNorm(Layer):
             xp.multiply(self._sums(frame, products), rows[part], out=around)
             around *= 2 * self.alpha * self.beta
             dx[part] -= around
-        return ops.rounded(dx, dy.dtype).reshape(dy.shape)
+        return rounded(dx, dy.dtype).reshape(dy.shape)
 
     def _parts(self, rows):
         """Yield (part, inner, frame): some rows, room for as many, and that with zeros for neighbours on both sides."""

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..backend import get_xp
+from ..backend import get_xp, rounded
 from ..nn.layer import Param
-from ..nn.ops import rounded
 from .optimizer import Optimizer
 from .rule import Rule
 
@@ -61,6 +60,8 @@ class MixedPrecision(Optimizer):
     P. Micikevicius et al. (2018), Mixed precision training, ICLR, sections 3.1 and 3.2. D. Kalamkar et al. (2019), A
     study of bfloat16 for deep learning training, arXiv:1905.12322.
     """
+
+    counters = ("steps", "scale", "skipped", "_good")
 
     def __init__(
         self,

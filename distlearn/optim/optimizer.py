@@ -69,6 +69,8 @@ class Optimizer:
     """
 
     scope: Scope | None = None
+    counters: tuple[str, ...] = ("steps",)
+    """Attributes that are numbers, and part of the training state."""
 
     def __init__(
         self,

@@ -6,6 +6,8 @@ import bisect
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 
 def _check_rate(schedule, lr):
     if not lr >= 0:
@@ -29,6 +31,8 @@ def as_schedule(lr, what: str):
     """
     if callable(lr):
         return lr
+    if not isinstance(lr, (int, float, np.number)):
+        raise TypeError(f"{what}: lr is {lr!r}, expected a number, or a function of the step")
     if not lr >= 0:
         raise ValueError(f"{what}: lr is {lr!r}, expected a learning rate of 0 or more")
     return Constant(lr)

@@ -16,7 +16,8 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.mesh import mesh
-from ..nn import Sequential
+from ..nn import Sequential, fuse
+from ..nn.fused import is_fused
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
 from .data.codecs import Codec
@@ -31,9 +32,10 @@ class Hybrid(Strategy):
     r"""Data, pipeline and tensor parallelism at once: gradients of a `Pipeline` of tensor-parallel stages, summed over
     its copies.
 
-    The layers are dealt along tp (`parallelize`), then cut into stages along pp, and the gradients of what a rank holds
-    are summed along dp, bucket by bucket while the last micro-batch's backward goes on. With axes of length 1 it is any
-    of the three alone, or two of them. Put tp where the network is fastest: on neighbouring ranks, as `mesh` does.
+    The layers are sharded along tp (`parallelize`), then cut into stages along pp, and the gradients of what a rank
+    holds are summed along dp, bucket by bucket while the last micro-batch's backward goes on. With axes of length 1 it
+    is any of the three alone, or two of them. Put tp where the network is fastest: on neighbouring ranks, as `mesh`
+    does.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ class Hybrid(Strategy):
     Notes
     -----
     Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
-    the activations and gradients at both ends of a stage (where a cut lies between dealt layers, the rank's part of
+    the activations and gradients at both ends of a stage (where a cut lies between sharded layers, the rank's part of
     them alone); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
     (pp tp) of parameters, gradients and optimizer state.
 
@@ -101,12 +103,12 @@ class Hybrid(Strategy):
         adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         share_params(comm, model)
-        model = parallelize(model, self.mesh.tp)
+        fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
-            model,
+            fuse(model) if fused else model,
             loss,
             optimizer,
             schedule=schedule,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..nn.container import Sequential, in_running_order
+from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
 from ..shares import share
 from ..sim import Phantom
@@ -47,7 +47,7 @@ class PhantomLayer(Layer):
 
     def backward(self, dy, saved):
         """Return a phantom of the input's gradient, None where the layer gives none."""
-        return Phantom(saved, dy.dtype) if getattr(self.layer, "input_gradient", True) else None
+        return Phantom(saved, dy.dtype) if self.layer.input_gradient else None
 
     def _ask(self, question, *about):
         """Ask the layer, once for all ranks: an Inception module takes its time to answer."""
@@ -100,7 +100,7 @@ def phantom_model(model: Sequential) -> Sequential:
     (Phantom((256, 1000), float32), 243860896)
     """
     made: dict[int, Param] = {}
-    return Sequential(*(PhantomLayer(layer, made) for layer in in_running_order(model.layers)))
+    return Sequential(*(PhantomLayer(layer, made) for layer in model.layers))
 
 
 def phantom_copy(model: Sequential) -> Sequential:
@@ -130,7 +130,7 @@ def hollow(model: Layer) -> None:
         Such as the `model` of a strategy, of which every rank has one of its own.
     """
     for layer in walk(model):
-        for leaf in (layer, getattr(layer, "local", None)):
+        for leaf in (layer, layer.local if isinstance(layer, TensorLayer) else None):
             if leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
                 leaf.forward, leaf.backward = forward, backward = _hollow_passes(leaf)
                 leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
@@ -144,7 +144,7 @@ def _hollow_passes(layer):
         return Phantom(layer.output_shape(x.shape), x.dtype), x
 
     def backward(dy, saved):
-        return Phantom(saved.shape, dy.dtype) if getattr(layer, "input_gradient", True) else None
+        return Phantom(saved.shape, dy.dtype) if layer.input_gradient else None
 
     return forward, backward
 

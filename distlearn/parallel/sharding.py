@@ -80,7 +80,7 @@ class ShardSpec:
         xp = get_xp(whole)
         if isinstance(self.placement, Replicate):
             return whole.copy()
-        return xp.array(self._flat(whole)[self._key()], copy=True, order="C")
+        return xp.array(self._flat(whole)[self._key(xp)], copy=True, order="C")
 
     def add_to(self, whole, part) -> None:
         """Write this rank's part into the whole, or add it where ranks hold summands."""
@@ -96,8 +96,9 @@ class ShardSpec:
     def _flat(self, whole):
         return whole.reshape(-1) if self.placement.axis is None else whole
 
-    def _key(self):
+    def _key(self, xp=np):
         axis, index = self.placement.axis or 0, self.placement.index
+        index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy takes no NumPy array as an index
         return (slice(None),) * axis + (index,)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from .. import data as datasets
 from ..backend import to_device
 from ..comm.protocol import CutOffError
-from ..nn import MLP, SoftmaxCrossEntropy
+from ..nn import MLP, SoftmaxCrossEntropy, fuse
 from ..nn import build as build_model
 from ..nn.layer import move
 from ..optim import RULES, WarmUp, scaled_lr
@@ -65,11 +65,12 @@ def _model(settings: Settings, dataset):
         model.output_shape((1, dataset.n_features))
     except ValueError as error:
         raise ValueError(f"model {settings.model!r} does not take the samples of {dataset.name!r}: {error}") from None
+    model = fuse(model)
     return model if settings.device == "cpu" else move(model, lambda array: to_device(array, settings.device))
 
 
 def learning_rate(settings: Settings, n_train: int):
-    """Return the run's learning rate, or a plan of it: scaled to the batch, and rising at first if that is wanted.
+    """Return the run's learning rate, or a schedule of it: scaled to the batch, and rising at first if that is wanted.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from .look import COLORS, MUTED, NAVY, SKY, VERMILION, new_axes, styled
+from .look import COLORS, MUTED, NAVY, SKY, VERMILION, new_axes, styled, write_title
 
 WARP, SECTOR = 32, 32  # lanes, bytes
 MOST_ROWS = 16  # accesses of a warp that one figure shows
@@ -75,7 +75,7 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    ax.set_title(_who_clashes(array, interval, clashes, shown) if title is None else title)
+    write_title(ax, _who_clashes(array, interval, clashes, shown), title)
     return ax
 
 
@@ -137,7 +137,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     labels = [Patch(color=colours[n], label=f"line {n}: {_mean(counts[n])} sectors an access") for n in lines]
     labels.append(Patch(color=MUTED, alpha=0.3, label="moved, not asked for"))
     ax.legend(handles=labels, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    ax.set_title(_how_many(array, warp, counts, rows) if title is None else title)
+    write_title(ax, _how_many(array, warp, counts, rows), title)
     return ax
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled
+from .look import COLORS, INK, MUTED, VERMILION, new_axes, styled, write_title
 
 OURS, PEER = COLORS[0], MUTED
 
@@ -57,7 +57,7 @@ def plot_benchmarks(records, *, ax=None, title=None):
     ax.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
     ax.set_xlabel("ours / peer (the mark is the goal)")
     ax.grid(axis="y", visible=False)
-    ax.set_title(_finding(rows) if title is None else title)
+    write_title(ax, _finding(rows), title)
     return ax
 
 

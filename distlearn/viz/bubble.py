@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..parallel.pipeline.schedule import ideal_bubble
-from .look import COLORS, LINES, MARKERS, new_axes, styled
+from .look import COLORS, LINES, MARKERS, new_axes, styled, write_title
 from .units import share_axis
 
 
@@ -72,7 +72,7 @@ def plot_bubble(
     share_axis(ax.yaxis, "bubble")
     ax.set_ylim(bottom=0)
     ax.legend()
-    ax.set_title(_enough(ranks[-1], virtual[0]) if title is None else title)
+    write_title(ax, _enough(ranks[-1], virtual[0]), title)
     return ax
 
 

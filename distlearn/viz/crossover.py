@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..tables import format_time, quantity
-from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled
+from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 
 class Crossover(NamedTuple):
@@ -139,8 +139,7 @@ def _finish(ax, kinds, title: str) -> None:
         handles.append(Line2D([], [], color=MUTED, linestyle=(0, (5, 1.5)), marker="", label="predicted"))
         handles.append(Line2D([], [], color=MUTED, linestyle="", marker="o", label="measured"))
     ax.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    if title:
-        ax.set_title(title)
+    write_title(ax, title)
 
 
 def _finding(sweeps, found: dict[str, list[Crossover] | None]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..nn.metrics import format_metric, is_share, metric_title
-from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled
+from .look import COLORS, INK, LINES, MARKERS, lightness, new_axes, styled, write_title
 from .units import count_axis, share_axis, time_axis
 
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
@@ -46,7 +46,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         What training is measured by; with "step" the loss is that of every single step.
     y : str or sequence of str, optional
         Any of "loss" and the columns of the runs' metric: "train_accuracy", "val_accuracy", "test_accuracy" of a
-        classifier. By default "loss" and the metric on the validation set.
+        classifier. By default "loss" and the metric on the validation set, or on the test set if there is no other.
     ax : Axes, optional
         Where to draw, if there is one panel.
     axes : sequence of Axes, optional
@@ -66,7 +66,8 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         were measured by different metrics.
     """
     runs = _runs(histories)
-    panels = _panels(y, _metric_of(runs))
+    metric = _metric_of(runs)
+    panels = _panels(("loss", _evaluated(runs, metric)) if y is None else y, metric)
     if x not in X_NAMES:
         raise ValueError(f"plot_history: x is {x!r}, expected one of {', '.join(X_NAMES)}")
     curves = [_curves(runs, x, names) for names in panels]
@@ -77,11 +78,8 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
         _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a ribbon
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
     _name_crowds(targets)
-    for target, names in zip(targets, panels, strict=True):
-        if title is None:
-            target.set_title(_finding(runs, names))
-    if title:
-        targets[0].set_title(title)
+    for i, (target, names) in enumerate(zip(targets, panels, strict=True)):
+        write_title(target, _finding(runs, names), title if i == 0 or title is None else "")
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 
@@ -109,10 +107,17 @@ def _metric_of(runs) -> str:
     return next(iter(by.values()))
 
 
+def _evaluated(runs, metric: str) -> str:
+    """The first set on which all runs were evaluated: validation, test, training; validation if none is."""
+    names = [f"{split}_{metric}" for split in ("val", "test", "train")]
+    known = (name for name in names if all(np.isfinite(run.column(name)).any() for run in runs.values()))
+    return next(known, names[0])
+
+
 def _panels(y, metric: str) -> list[list[str]]:
     """Names of the quantities by panel: loss and metric do not share an axis."""
     known = ("loss", *(f"{split}_{metric}" for split in SETS))
-    names = ["loss", f"val_{metric}"] if y is None else [y] if isinstance(y, str) else list(y)
+    names = [y] if isinstance(y, str) else list(y)
     for name in names:
         if name not in known:
             raise ValueError(f"plot_history: y is {name!r}, expected one of {', '.join(known)}")

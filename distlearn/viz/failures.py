@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..tables import format_duration, format_time
 from .intervals import union
-from .look import AMBER, INK, MUTED, NAVY, TEAL, TRACK, VERMILION, new_axes, styled
+from .look import AMBER, INK, MUTED, NAVY, TEAL, TRACK, VERMILION, new_axes, styled, write_title
 from .units import count_axis, time_axis
 
 
@@ -62,7 +62,7 @@ def plot_recoveries(trace, *, ax=None, title=None):
     parts = ((NAVY, "training"), (VERMILION, "lost, not noticed"), (AMBER, "recovery"), (TRACK, "waiting"))
     handles = [Patch(facecolor=color, label=label) for color, label in parts]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    ax.set_title(_standstill(trace, lost, len(ranks)) if title is None else title)
+    write_title(ax, _standstill(trace, lost, len(ranks)), title)
     return ax
 
 
@@ -118,11 +118,9 @@ def plot_restarts(run, *, ax=None, title=None):
         Patch(facecolor=AMBER, alpha=0.5, label="until the first new step"),
     ]
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    if title is None:
-        share = sum(r.seconds_lost for r in run.restarts) / run.seconds
-        again = sum(r.steps_lost for r in run.restarts)
-        title = f"{len(run.restarts)} failures: {again} steps done again, {share:.0%} of the time lost"
-    ax.set_title(title)
+    share = sum(r.seconds_lost for r in run.restarts) / run.seconds
+    again = sum(r.steps_lost for r in run.restarts)
+    write_title(ax, f"{len(run.restarts)} failures: {again} steps done again, {share:.0%} of the time lost", title)
     return ax
 
 
@@ -163,13 +161,12 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
     ax.set_xlabel("work between two checkpoints")
     ax.set_ylabel("time of the run / work")
     ax.legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0)
-    if title is None:
-        title = (
-            f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {format_duration(study.mtbf)}, "
-            f"a checkpoint takes {format_duration(study.cost)}:\nbest after {format_duration(study.daly)} (predicted), "
-            f"{format_duration(study.best)} (simulated)"
-        )
-    ax.set_title(title)
+    finding = (
+        f"{study.nodes} node{'s' * (study.nodes > 1)}, a failure every {format_duration(study.mtbf)}, "
+        f"a checkpoint takes {format_duration(study.cost)}:\nbest after {format_duration(study.daly)} (predicted), "
+        f"{format_duration(study.best)} (simulated)"
+    )
+    write_title(ax, finding, title)
     return ax
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..tables import format_time, time_unit
-from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, styled
+from .look import COLORS, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 from .units import share_axis
 
 
@@ -59,7 +59,7 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
     finding = f"{top.name} takes {top.seconds / last.seconds:.0%} of a step with a batch of {last.batch:,}"
     if model:
         finding = f"{model}: {finding}"
-    ax.set_title(finding if title is None else title)
+    write_title(ax, finding, title)
     return ax
 
 
@@ -101,7 +101,7 @@ def plot_batching(sweeps, *, ax=None, title=None):
     where = sweeps[best][int(gains[best].argmax())].batch
     most = "gains" if len(sweeps) == 1 else "gains most:"
     finding = f"{best} {most} {gains[best].max():.3g} times, with a batch of {where:,}"
-    ax.set_title(finding if title is None else title)
+    write_title(ax, finding, title)
     return ax
 
 
@@ -136,7 +136,7 @@ def plot_products(products, *, ax=None, title=None):
     ax.set_ylabel("speed [Gflop/s]")
     finding = f"{products[-1].batch / products[0].batch:,.0f} times the work takes "
     finding += f"{products[-1].seconds / products[0].seconds:,.0f} times as long"
-    ax.set_title(finding if title is None else title)
+    write_title(ax, finding, title)
     return ax
 
 

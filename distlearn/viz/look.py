@@ -12,6 +12,7 @@ import functools
 import matplotlib as mpl
 import numpy as np
 from cycler import cycler
+from matplotlib.axes import Axes
 
 NAVY, VERMILION, SKY, PURPLE, AMBER, TEAL = "#132f5b", "#c24430", "#62b2e6", "#7529a1", "#f0c350", "#2e968b"
 
@@ -132,3 +133,22 @@ def new_axes(ncols: int = 1, figsize=None, **kwargs):
 
     _, axes = plt.subplots(1, ncols, figsize=figsize, squeeze=False, **kwargs)
     return list(axes[0])
+
+
+def write_title(where, finding: str, title: str | None = None) -> None:
+    """Write what a picture shows above it: the one way in which all plot functions do.
+
+    Parameters
+    ----------
+    where : Axes or Figure
+    finding : str
+        In a sentence.
+    title : str, optional
+        What the user wants there instead; "" for nothing.
+    """
+    text = finding if title is None else title
+    if text:
+        if isinstance(where, Axes):
+            where.set_title(text)
+        else:
+            where.suptitle(text, x=0.01, ha="left")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .look import COLORS, INK, new_axes, styled
+from .look import COLORS, INK, new_axes, styled, write_title
 
 PARTS = {
     "parameters": "parameters",
@@ -60,7 +60,7 @@ def plot_memory(memories, *, ax=None, title=None):
     ax.set_xlabel(f"memory of one rank [{name}]")
     ax.grid(visible=False, axis="y")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    ax.set_title(_finding(memories) if title is None else title)
+    write_title(ax, _finding(memories), title)
     return ax
 
 

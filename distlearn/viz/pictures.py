@@ -9,7 +9,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.patches import Rectangle
 
 from ..backend import to_numpy
-from .look import INK, MUTED, VERMILION, new_axes, styled
+from .look import INK, MUTED, VERMILION, new_axes, styled, write_title
 from .units import share_axis
 
 GAP, LETTERING = 0.12, 0.42
@@ -74,11 +74,8 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
     ax.set_xlim(-0.05 * width, columns * step[0] - GAP * width + 0.05 * width)
     ax.set_ylim(n_rows * step[1] - GAP * height, -0.05 * height)
     ax.set_axis_off()
-    if title is None:
-        right = None if guess is None else int((guess[: len(truth)] == truth).sum())
-        title = f"{len(truth)} images" if right is None else f"{right} of {len(truth)} right"
-    if title:
-        ax.set_title(title)
+    right = None if guess is None else int((guess[: len(truth)] == truth).sum())
+    write_title(ax, f"{len(truth)} images" if right is None else f"{right} of {len(truth)} right", title)
     return ax
 
 
@@ -147,9 +144,7 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
     ax.grid(visible=False)
     bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
     share_axis(bar.ax.yaxis, "share of the true class")
-    title = _finding(counts, names) if title is None else title
-    if title:
-        ax.set_title(title)
+    write_title(ax, _finding(counts, names), title)
     return ax
 
 

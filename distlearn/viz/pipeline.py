@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from .look import AMBER, INK, NAVY, SKY, TRACK, VERMILION, lightness, new_axes, styled
+from .look import AMBER, INK, NAVY, SKY, TRACK, VERMILION, lightness, new_axes, styled, write_title
 from .pipeline_content import Content, content
 from .units import time_axis
 
@@ -90,7 +90,7 @@ def plot_schedule(
     if legend:
         handles = _legend(shown, shades)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
-    ax.set_title(shown.finding() if title is None else title)
+    write_title(ax, shown.finding(), title)
     return ax
 
 

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled
+from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled, write_title
 from .units import count_axis, time_axis
 
 X_LABELS = {"updates": "updates of the parameters", "time": "time", "samples": "samples used"}
@@ -82,7 +82,7 @@ def plot_loss(runs, *, x="time", ax=None, title=None):
     if x == "updates":
         ax.set_xscale("log")
         _plain_log(ax.xaxis)
-    ax.set_title(f"Loss against {x}" if title is None else title)
+    write_title(ax, f"Loss against {x}", title)
     return ax
 
 
@@ -121,7 +121,7 @@ def plot_staleness(runs, *, ax=None, title=None):
     ax.grid(visible=False, axis="y")
     ax.set_xlim(-0.8, 1.22 * furthest + 0.8)  # room for the words
     count_axis(ax.xaxis, "staleness of a gradient [versions]")
-    ax.set_title("How stale the gradients are" if title is None else title)
+    write_title(ax, "How stale the gradients are", title)
     return ax
 
 
@@ -156,7 +156,7 @@ def plot_throughput(runs, *, ax=None, title=None):
     ax.grid(visible=False, axis="y")
     ax.set_xlim(0, 1.75 * top)
     ax.set_xlabel("samples used per second [1/s]")
-    ax.set_title("Throughput" if title is None else title)
+    write_title(ax, "Throughput", title)
     return ax
 
 
@@ -186,7 +186,7 @@ def plot_policies(runs, *, loss=None, title=None):
     time.legend(loc="upper right", ncols=2, handlelength=2.6)
     plot_staleness(runs, ax=stale)
     plot_throughput(runs, ax=speed)
-    figure.suptitle(finding if title is None else title, x=0.01, ha="left")
+    write_title(figure, finding, title)
     return updates, time, stale, speed
 
 

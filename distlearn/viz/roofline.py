@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from ..cuda.cards import Card
 from ..cuda.cards import card as find_card
-from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled
+from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 
 @styled
@@ -70,7 +70,7 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
         textcoords="offset points", ha="right", color=MUTED, fontsize=9,
     )  # fmt: skip
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0)
-    ax.set_title(_finding(points, card) if title is None else title)
+    write_title(ax, _finding(points, card), title)
     return ax
 
 

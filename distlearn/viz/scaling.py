@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import COLORS, MUTED, new_axes, styled
+from .look import COLORS, MUTED, new_axes, styled, write_title
 from .units import share_axis
 
 
@@ -158,8 +158,7 @@ def _finish(left, right, sizes, title: str) -> None:
     share_axis(right.yaxis, "parallel efficiency")
     right.set_ylim(0, max(1.08, 1.03 * right.dataLim.ymax))
     left.legend(loc="upper left")
-    if title:
-        left.set_title(title)
+    write_title(left, title)
 
 
 def _finding(runs: dict[str, Speedup]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import COLORS, INK, LINES, MUTED, new_axes, styled
+from .look import COLORS, INK, LINES, MUTED, new_axes, styled, write_title
 from .policies import policy_look
 from .units import share_axis, time_axis
 
@@ -32,11 +32,11 @@ def plot_throughputs(found, *, axes=None, title=None):
             look = policy_look(name, p, found.policies)
             _line(ax, workers, found.gradients[s, p] / workers[:, None], label=name, **look)
         _workers_axis(ax, workers)
-        ax.set_title(scenario.capitalize())
+        write_title(ax, scenario.capitalize())
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("used gradients per worker\nand mean step [1]")
     axes[-1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.6)
-    axes[0].figure.suptitle(_throughput_finding(found) if title is None else title, x=0.01, ha="left")
+    write_title(axes[0].figure, _throughput_finding(found), title)
     return tuple(axes)
 
 
@@ -81,8 +81,8 @@ def plot_time_to_loss(found, *, axes=None, title=None):
             ax.set_xlabel("workers (a line ends where a seed never got there)")
         ax.set_yscale("log")
         ax.set_ylabel(f"{label} to a loss of {found.loss:g}")
-    axes[0].set_title("Waiting costs time" if title is None else title)
-    axes[1].set_title("Stale gradients and large batches cost samples")
+    write_title(axes[0], "Waiting costs time", title)
+    write_title(axes[1], "Stale gradients and large batches cost samples")
     axes[1].legend(loc="best", handlelength=2.6)
     return tuple(axes)
 
@@ -114,7 +114,7 @@ def plot_lr_limits(limits, *, ax=None, title=None):
     ax.set_yscale("log")
     ax.set_ylabel("largest learning rate that trains")
     ax.legend(loc="best", handlelength=2.8)
-    ax.set_title(_limit_finding(limits) if title is None else title)
+    write_title(ax, _limit_finding(limits), title)
     return ax
 
 
@@ -150,7 +150,7 @@ def plot_recovered(runs, *, ax=None, title=None):
     _workers_axis(ax, np.array(workers))
     share_axis(ax.yaxis, "test accuracy")
     ax.legend(loc="best", handlelength=2.8)
-    ax.set_title(_recovered_finding(runs) if title is None else title)
+    write_title(ax, _recovered_finding(runs), title)
     return ax
 
 
@@ -194,14 +194,14 @@ def plot_real_and_simulated(pair, *, axes=None, title=None):
     time_axis(left.xaxis, longest, "time")
     left.set_ylabel("training loss")
     left.legend(loc="upper right", ncols=2, fontsize=8, handlelength=2.4)
-    left.set_title("Solid: real ranks; dashed: simulated")
+    write_title(left, "Solid: real ranks; dashed: simulated")
     right.set_yticks(range(len(pair.real)), list(pair.real)[::-1])
     right.grid(visible=False, axis="y")
     right.set_xlim(0, 1.5 * right.get_xlim()[1])
     right.set_xlabel("samples used per second [1/s]")
     worst = max(abs(ratio - 1) for ratio in pair.ratios().values())
     finding = f"is right to {worst:.0%}" if worst < 0.5 else f"is {worst:.0%} off"
-    right.set_title(f"The simulation {finding}" if title is None else title)
+    write_title(right, f"The simulation {finding}", title)
     return left, right
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..tables import format_time
-from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled
+from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 from .steps import draw_steps
 
 
@@ -45,7 +45,7 @@ def plot_stall(curves, *, axes=None):
         _shade(ax, group, _limits(curves)[0])
         _nodes_axis(ax, group)
         ax.set_ylim(_limits(curves))
-        ax.set_title(_finding(group))
+        write_title(ax, _finding(group))
     axes[0].set_ylabel("time of an iteration")
     if made:
         axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -136,7 +136,7 @@ def plot_remedies(curves, *, nodes: int | None = None, ax=None):
         gain = "" if point is first else f"{_relative(first, point):.2g} times as fast"
         rows[name] = {"computing": point.computing, "communication": point.seconds - point.computing}, gain
     draw_steps(ax, rows, below=made)
-    ax.set_title(_best_remedy(curves[0], points, nodes))
+    write_title(ax, _best_remedy(curves[0], points, nodes))
     return ax
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..tables import format_time, time_unit
-from .look import AMBER, MUTED, NAVY, new_axes, styled
+from .look import AMBER, MUTED, NAVY, new_axes, styled, write_title
 
 KINDS = {"computing": (NAVY, ""), "communication": ("#e7b3aa", "//"), "bubble": (AMBER, "..")}
 """Colour and hatch of each part, in order."""
@@ -81,7 +81,7 @@ def plot_plan(plan, *, most: int = 12, ax=None):
             "recommended" if cost is plan.best else "" if plan.fits(cost) else "does not fit",
         )
     draw_steps(ax, rows, pale={str(c.layout) for c in shown if not plan.fits(c)}, below=made)
-    ax.set_title(_finding(plan))
+    write_title(ax, _finding(plan))
     return ax
 
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ..tables import format_time
 from .bars import Bars, select
-from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled
+from .look import AMBER, COLORS, INK, NAVY, PURPLE, SKY, TEAL, TRACK, VERMILION, new_axes, styled, write_title
 from .units import time_axis
 
 FAMILY_COLORS = {
@@ -101,9 +101,7 @@ def plot_timeline(
     if legend:
         handles = _legend(bars, colours, drawn)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
-    title = _finding(bars, drawn) if title is None else title
-    if title:
-        ax.set_title(title)
+    write_title(ax, _finding(bars, drawn), title)
     return ax
 
 

@@ -18,27 +18,27 @@ import psutil
 
 from . import reaper
 from .deaths import exit_statuses
-from .interrupts import let_through
+from .interrupts import check_interrupts
 from .launching import find_mpiexec, is_hydra, mpi_settings, thread_settings
 
 START_SECONDS = 60.0
 LAST_WORDS_SECONDS = 5.0
-"""Longest time between the end of an engine and mpiexec's word on it: milliseconds, but on a busy machine."""
+"""Longest time from the end of an engine to mpiexec's report of it; milliseconds, unless the machine is busy."""
 
 
 def publish(data: dict) -> None:
-    """Send data from within a running task to the client (on an engine)."""
+    """Send data from a running task to the client (called on an engine)."""
     from ipyparallel.engine.datapub import publish_data
 
     publish_data(data)
 
 
 def identity(client, engine: int) -> str | None:
-    """Return what tells an engine from a later one of the same number; None if there is none now."""
+    """Return the unique id of the engine with this number; None if there is none."""
     return client._engines.get(engine)
 
 
-def died(error: BaseException) -> bool:
+def is_engine_death(error: BaseException) -> bool:
     """Say whether a task failed because its engine died."""
     return getattr(error, "ename", "") == "EngineError"
 
@@ -47,23 +47,23 @@ def died(error: BaseException) -> bool:
 class Hosts:
     """Machines on which `EngineWorld` starts its engines.
 
-    They have this Python and the library at the same paths (a shared disk), and let this user in without a password.
-    Ranks are dealt to them in blocks: with two hosts and four engines ranks 0 and 1 are on the first.
+    They have this Python and the library at the same paths (a shared disk), and accept logins without a password.
+    Ranks are assigned in blocks: with two hosts and four engines ranks 0 and 1 are on the first.
 
     Parameters
     ----------
     addresses : sequence of str
         Addresses or names.
     here : str
-        The address of this machine, as the others see it.
+        The address of this machine, as seen from the others.
     rsh : str
-        The program that runs a command elsewhere: it is called as `rsh ADDRESS COMMAND...`.
+        The program that runs a command on another host, called as `rsh ADDRESS COMMAND...`.
     environment : dict of str to str
-        More environment variables for the engines.
+        Additional environment variables of the engines.
     one_machine : bool
-        The hosts are parts of this machine (network namespaces, containers that share its processes): their processes
-        can be watched and killed from here. Those of other machines are signalled through ipyparallel, and end when
-        mpiexec here does.
+        The hosts are parts of this machine (network namespaces, containers that share its process ids): their
+        processes can be watched and killed from here. Those of other machines are signalled through ipyparallel, and
+        end when mpiexec here does.
 
     Examples
     --------
@@ -82,13 +82,13 @@ class Hosts:
             raise ValueError(f"Hosts: addresses are {self.addresses!r}, expected a list with one or more")
 
     def share(self, n: int) -> list[int]:
-        """Return how many of n engines each host gets, as even as it goes."""
+        """Return how many of n engines each host gets, as evenly as possible."""
         if n < len(self.addresses):
             raise ValueError(f"Hosts: {n} engines for {len(self.addresses)} hosts, expected one for each, or more")
         return [n // len(self.addresses) + (i < n % len(self.addresses)) for i in range(len(self.addresses))]
 
     def mpiexec_arguments(self, n: int) -> list[str]:
-        """Return what MPICH's mpiexec must be told to start n ranks there."""
+        """Return the arguments with which MPICH's mpiexec starts n ranks there."""
         slots = ",".join(f"{a}:{k}" for a, k in zip(self.addresses, self.share(n), strict=True))
         return ["-launcher", "ssh", "-launcher-exec", self.rsh, "-localhost", self.here, "-hosts", slots]
 
@@ -110,7 +110,7 @@ class Cluster:
     ----------
     client : ipyparallel.Client
     ids : list of int
-        ipyparallel's numbers of the living engines.
+        ipyparallel's numbers of the running engines.
     folder : Path
         Profile and logs; removed by `stop`.
     """
@@ -128,7 +128,7 @@ class Cluster:
             self._environment |= hosts.environment
         self._ipp = self._controller = self._set = None
         self.ids: list[int] = []
-        self._spent: set[str] = set()  # engines that are gone, which ipyparallel may list for some seconds more
+        self._former: set[str] = set()  # engines that have ended, but which ipyparallel may still list for seconds
         reaper.sweep()
         self.folder = reaper.new_folder()
         self._reaper = reaper.Reaper(self.folder)
@@ -165,7 +165,7 @@ class Cluster:
             **({} if self.hosts is None else {"controller_ip": self.hosts.here}),
             controller_args=["--HeartMonitor.period=500", "--HeartMonitor.max_heartmonitor_misses=20", "--nodb"],
         )
-        let_through()
+        check_interrupts()
         self._ipp.start_controller_sync()
         self._controller = psutil.Process(self._ipp.controller.pid)
         self._start_engines()
@@ -176,34 +176,34 @@ class Cluster:
         if self.client is None:
             self.client = self._ipp.connect_client_sync()
         deadline = time.monotonic() + START_SECONDS
-        while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._spent]) < self.n:
+        while len(fresh := [i for i, u in sorted(self.client._engines.items()) if u not in self._former]) < self.n:
             if not self.is_complete() or time.monotonic() > deadline:
-                raise RuntimeError(f"{self.n} engines did not start. Their last words:\n{self.log_tail(1500)}")
-            let_through()
+                raise RuntimeError(f"{self.n} engines did not start. The end of their log:\n{self.log_tail(1500)}")
+            check_interrupts()
             time.sleep(0.02)
         self.ids = fresh
 
     @property
     def is_local(self) -> bool:
-        """Whether the engines are processes of this machine, which can be watched and killed by their ids."""
+        """Whether the engines run on this machine, where they can be watched and killed by their process ids."""
         return self.hosts is None or self.hosts.one_machine
 
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
-        """Say whether the controller lives."""
-        return _lives(self._controller)
+        """Say whether the controller runs."""
+        return _is_running(self._controller)
 
     def _launchers(self) -> list:
-        """What has started the engines: one mpiexec, or without MPI a process for each."""
+        """Return what started the engines: one mpiexec, or without MPI a launcher for each."""
         launchers = getattr(self._set, "launchers", None)
         return [self._set] if launchers is None else list(launchers.values())
 
     def has_launchers(self) -> bool:
-        """Say whether all that has started the engines lives."""
-        return all(_lives(launcher.process) for launcher in self._launchers())
+        """Say whether all launchers of engines run."""
+        return all(_is_running(launcher.process) for launcher in self._launchers())
 
     def is_complete(self) -> bool:
-        """Say whether controller and engine launcher live."""
+        """Say whether controller and launchers run."""
         return self.has_controller() and self.has_launchers()
 
     def log_tail(self, nbytes: int = 20_000) -> str:
@@ -216,7 +216,7 @@ class Cluster:
         return text.strip()
 
     def exit_statuses(self, wait: float = LAST_WORDS_SECONDS) -> list[int]:
-        """Return the wait statuses of the ranks of a set that has ended: mpiexec says them before it ends itself."""
+        """Return the wait statuses of the ranks of a set that has ended: mpiexec prints them before it ends."""
         deadline = time.monotonic() + wait
         while self.mpi and is_hydra(find_mpiexec()):
             last_look = not self.has_launchers() or time.monotonic() > deadline
@@ -229,25 +229,25 @@ class Cluster:
 
     # -- ending --------------------------------------------------------------------------------------------------------
     def restart_engines(self) -> None:
-        """Replace the engines by new ones; replace the controller, too, if it is dead."""
+        """Replace the engines by new ones, and the controller if it died."""
         if self.client is None or not self.has_controller():
             self._drop()
-            self._spent = set()
+            self._former = set()
             self._start()
             return
         self.kill_engines()
-        self._spent |= set(self.client._engines.values())  # also of a start that was interrupted
+        self._former |= set(self.client._engines.values())  # also of a start that was interrupted
         self._ipp.engines.clear()  # ipyparallel would revive dead sets
         self._start_engines()
 
     def kill_engines(self, pids=()) -> None:
-        """Kill all engines, also those that do not listen to anything else.
+        """Kill all engines.
 
-        First those with the given process ids: their nannies then tell the controller and go by themselves.
+        First those with the given process ids: their nannies then inform the controller and end by themselves.
         """
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
-            self.exit_statuses()  # whoever kills mpiexec before it has said them will never know
+            self.exit_statuses()  # before mpiexec is killed, too, which prints them
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)
@@ -255,14 +255,14 @@ class Cluster:
             _kill(victims, timeout=1)
 
     def _drop(self) -> None:
-        """End all processes, and forget about them."""
+        """End all processes."""
         if self.client is not None:
             with contextlib.suppress(Exception):
                 self.client.close(linger=0)
         self.client = None
         reaper.kill_marked(self.folder, grace=0.3)
         if self._ipp is not None:
-            self._ipp.controller, self._ipp.engines = None, {}  # nothing left for it to stop
+            self._ipp.controller, self._ipp.engines = None, {}  # its own `stop` has nothing to do
         self._ipp = None
         shutil.rmtree(self.folder / "profile", ignore_errors=True)
 
@@ -276,7 +276,7 @@ class Cluster:
         self._reaper = None
 
 
-def _lives(process) -> bool:
+def _is_running(process) -> bool:
     try:
         return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -1,9 +1,8 @@
 """Which rank died first.
 
-When one process of an MPI set dies, mpiexec kills the others within a millisecond, and afterwards all are dead alike.
-So the kernel has to be asked: a `pidfd` of each process becomes readable when it dies, and `epoll` lists what became
-readable in that order, also to a thread that looks late. Besides, mpiexec's exit codes tell a crash or an exit from a
-kill.
+When one process of an MPI job dies, mpiexec kills the others within a millisecond. The kernel knows the order: the
+`pidfd` of a process becomes readable when it dies, and `epoll` returns descriptors in the order in which they became
+readable, also to a thread that is scheduled late. mpiexec's exit codes distinguish a crash or an exit from a kill.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import signal
 import threading
 
 
-class Deaths:
-    """Watches processes of this machine die.
+class DeathWatch:
+    """Records the order in which processes of this machine die.
 
     Parameters
     ----------
@@ -27,7 +26,7 @@ class Deaths:
     Attributes
     ----------
     order : list of int
-        Ranks that died, in the order of their deaths; empty where the system has no `pidfd`.
+        Ranks in the order of their deaths; empty if the system has no `pidfd`.
     """
 
     def __init__(self, pids: list[int]):
@@ -67,13 +66,13 @@ class Deaths:
             self._poller.close()
 
 
-def choose_first(seen: list[int], reported: list[int], statuses: list[int]) -> int:
+def first_to_die(seen: list[int], reported: list[int], statuses: list[int]) -> int:
     """Decide which rank died first.
 
     Parameters
     ----------
     seen : list of int
-        `Deaths.order`.
+        `DeathWatch.order`.
     reported : list of int
         Ranks in the order in which ipyparallel reported their deaths; not empty.
     statuses : list of int
@@ -81,9 +80,9 @@ def choose_first(seen: list[int], reported: list[int], statuses: list[int]) -> i
 
     Examples
     --------
-    >>> choose_first([2, 0, 1, 3], [0, 2, 1, 3], [])
+    >>> first_to_die([2, 0, 1, 3], [0, 2, 1, 3], [])
     2
-    >>> choose_first([0, 1, 2], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
+    >>> first_to_die([0, 1, 2], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
     1
     """
     odd = [rank for rank, status in enumerate(statuses) if status not in (0, signal.SIGKILL)]
@@ -93,7 +92,7 @@ def choose_first(seen: list[int], reported: list[int], statuses: list[int]) -> i
 
 
 def exit_statuses(text: str, size: int) -> list[int]:
-    """Read the wait statuses of all ranks from what mpiexec wrote; empty if they are not there.
+    """Read the wait statuses of all ranks from the output of mpiexec; empty if there are none.
 
     Examples
     --------
@@ -106,7 +105,7 @@ def exit_statuses(text: str, size: int) -> list[int]:
 
 
 def how_it_ended(status: int | None) -> str:
-    """Say in words what a wait status means.
+    """Describe a wait status in words.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Training that survives its engines: a rank dies or hangs, the engines are started anew, the last checkpoint goes on.
+"""Training that survives the failure of engines: they are restarted, and training resumes from the last checkpoint.
 
-Under MPI the death of one rank is the death of all, so nobody is left who could go on, as on the simulator. What helps
-is to lose little (a checkpoint every now and then), to notice soon, and to be back soon.
+Under MPI all ranks die with one, so none is left to continue, as they do on the simulator. What helps is to lose little
+(frequent checkpoints), to notice the failure soon, and to restart fast.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from .progress import Bar
 
 @dataclass
 class Restart:
-    """One time that ranks failed, and training went on from a checkpoint.
+    """One failure, after which training resumed from a checkpoint.
 
     Attributes
     ----------
     rank : int or None
-        Who failed first; None if it was the controller.
+        Which failed first; None if it was the controller.
     reason : str
-        What happened, in a line.
+        What happened, in one line.
     size : int
-        Ranks that training went on with.
+        Ranks that training resumed on.
     noticed, resumed : float
-        When the failure was known here, and when the first step after it was done [s since the start].
+        When the failure was noticed, and when the first step after it was done [s since the start].
     reached, step : int
-        Steps that were known to be done, and the step from which training went on.
+        Steps known to be done before the failure, and the step from which training resumed.
     samples_lost : int
-        Samples that had to be trained on again.
+        Samples that were trained on again.
     seconds_lost : float
-        From the moment at which the step it went on from had been done first, to its being resumed [s].
+        From the time at which `step` was first done to `resumed` [s].
     """
 
     rank: int | None
@@ -50,12 +50,12 @@ class Restart:
 
     @property
     def steps_lost(self) -> int:
-        """Steps that had to be done again."""
+        """Steps that were done again."""
         return max(0, self.reached - self.step)
 
     @property
     def seconds_down(self) -> float:
-        """From the news of the failure to the end of the first step after it [s]."""
+        """From noticing the failure to the end of the first step after it [s]."""
         return self.resumed - self.noticed
 
     def __str__(self) -> str:
@@ -67,17 +67,17 @@ class Restart:
 
 @dataclass
 class ElasticRun:
-    """What training through failures brought.
+    """The result of `train_through_failures`.
 
     Attributes
     ----------
     results : list
-        By rank: what the program returned in the end.
+        What the program returned, by rank.
     restarts : list of Restart
     progress : list of (float, int)
-        When how many steps were known to be done [s since the start], also those that had to be done again.
+        Times [s since the start] and the steps known to be done by then, steps done again included.
     seconds : float
-        In all [s].
+        Total time [s].
     """
 
     results: list
@@ -91,27 +91,27 @@ class ElasticRun:
 
     @property
     def seconds_lost(self) -> float:
-        """Time that failures cost [s]."""
+        """Time lost to failures [s]."""
         return sum(r.seconds_lost for r in self.restarts)
 
 
 class _Log:
-    """Remembers when which step was first known to be done, and hands reports on.
+    """Records when each step was first done, and passes reports on.
 
     Parameters
     ----------
     store : CheckpointStore
     progress : list
-        Gets (seconds, step) of every report.
+        Extended by the (seconds, step) of every report.
     show : callable or None
-        Gets the reports, too.
+        Called with each report.
     """
 
     def __init__(self, store: CheckpointStore, progress: list, show):
         self._progress = progress
         self._store, self._show, self._zero = store, show, time.perf_counter()
         self._done: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # step, when, samples
-        self._open: Restart | None = None  # a restart of which the first step has not been seen
+        self._open: Restart | None = None  # a restart whose first step has not been reported
         self._saved: list[int] = []
 
     def now(self) -> float:
@@ -119,15 +119,15 @@ class _Log:
         return time.perf_counter() - self._zero
 
     def failed(self, restart: Restart) -> None:
-        """Take note of a failure."""
-        if self._open is not None:  # another one, before a single step was done
+        """Record a failure."""
+        if self._open is not None:  # a second failure before a step was done
             self._open.resumed, self._open.step = restart.noticed, self._open.reached
             self._open.seconds_lost = restart.noticed - self._open.noticed
         self._open, restart.reached = restart, self._done[-1][0]
         self._saved = [0, *self._store.steps]
 
     def __call__(self, step, total, **values) -> None:
-        """Take note of a report."""
+        """Record a report."""
         if self._open is not None:
             self._resumed(self._open, step)
             self._open = None
@@ -138,7 +138,7 @@ class _Log:
             self._show(step, total, **values)
 
     def _resumed(self, restart: Restart, step: int) -> None:
-        """Complete the record of a failure: `step` is the first that was seen after it."""
+        """Complete the record of a failure: `step` is the first that was reported after it."""
         restart.resumed = self.now()
         restart.step = max(saved for saved in self._saved if saved < step)  # the first report may have been missed
         steps, times, samples = zip(*self._done, strict=True)  # of some steps: reports are a tenth of a second apart
@@ -159,12 +159,12 @@ def train_through_failures(
     resume: bool = True,
     **kwargs,
 ) -> ElasticRun:
-    """Run a training program on engines until it is done, whatever happens to them on the way.
+    """Run a training program on engines until it is complete, restarting them after failures.
 
     Parameters
     ----------
     world : EngineWorld
-        With engines of its own, so that they can be started anew.
+        That started its engines, so that it can restart them.
     program : callable
         `program(comm, *args, checkpoints=..., every=..., resume=..., **kwargs)`, such as `distlearn.train.train`. It
         must `comm.report` every step, as `fit` does.
@@ -173,26 +173,26 @@ def train_through_failures(
     checkpoints : path
         Folder that all engines see.
     every : int
-        Steps between two checkpoints; `young_interval` and `daly_interval` say how many are best.
+        Steps between two checkpoints; `young_interval` and `daly_interval` estimate the best number.
     restarts : int
         Give up after so many failures.
     fewer : bool
-        Go on with one rank less after every failure, as if its machine were gone; else with as many as before.
+        Resume with one rank fewer after every failure, as if its machine were gone; else with as many as before.
     progress_timeout : float, optional
-        Longest time between two reports [s]: a rank that hangs counts as failed. Without it only death does, and an
-        engine that ipyparallel has not heard of for ten seconds.
+        Longest time between two reports [s]; then a rank hangs, which counts as a failure. Without it a failure is the
+        death of an engine, or ten seconds without an answer to ipyparallel.
     resume : bool
-        Begin from what the folder holds.
+        Start from the newest checkpoint in the folder.
 
     Returns
     -------
     run : ElasticRun
-        Equal to an undisturbed run: bit for bit on as many ranks, to rounding on fewer.
+        Equal to a run without failures: bit for bit on as many ranks, to rounding on fewer.
 
     Raises
     ------
     RankError
-        If a rank raised an exception of its own: that would happen again. If there were too many failures.
+        If a rank raised an exception, which would happen again; after too many failures.
     """
     shown, bar = world.progress, Bar() if world.progress is True else None
     run = ElasticRun([])
@@ -223,5 +223,5 @@ def train_through_failures(
 
 
 def _is_failure(error: CommError) -> bool:
-    """Say whether an error is the ranks' fate, and not the program's fault."""
+    """Say whether a rank was lost, rather than the program wrong."""
     return error.lost if isinstance(error, RankError) else "controller" in str(error)

@@ -3,9 +3,10 @@
     with EngineWorld(4) as world:
         results = world.run(train, settings)
 
-What flows where: `run` pickles the function once and submits it to every engine of a `Group`; `remote.launch` runs it
-there on a communicator of its own; a `Watch` shows progress and output, and waits for the first trouble. `Cluster` owns
-the processes, `reaper` their death, `outcome` words the one error that says what went wrong.
+`run` pickles the function once and submits it to every engine (`Ranks`); `remote.launch` runs it there on a
+communicator of its own; a `Watch` shows progress and output and waits for the end or the first failure. `Cluster`
+starts and stops the processes, `deaths` finds out which died first, `outcome` makes the error, `reaper` ends what a
+dead owner left.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import weakref
 from ..comm.protocol import CommError
 from ..trace import Trace
 from .cluster import Cluster
-from .group import Group
-from .interrupts import held
-from .outcome import blame, surface, where
+from .interrupts import defer_interrupts
+from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar
-from .watch import ControllerDied, Deadlock, NoProgress, TimeIsUp, Watch, unpack
+from .ranks import Ranks
+from .watch import ControllerDied, Deadlock, NoProgress, TimedOut, Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
@@ -30,28 +31,29 @@ _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 class EngineWorld:
     """Ranks that are ipyparallel engines, each a process of its own, connected by MPI.
 
-    A rank that raises, hangs or is killed gives one `RankError` that names it and says where the others were; the next
-    `run` works, if need be on new engines. Interrupting the notebook interrupts the ranks. `close`, the end of the
-    process, and the death of the process leave nothing behind.
+    If a rank raises, hangs or is killed, `run` raises one `RankError` that names it and says where the others were; the
+    next `run` works, if necessary on new engines. Interrupting the notebook interrupts the ranks. No process outlives
+    `close` or this process, however that ends.
 
     Parameters
     ----------
     engines : int or ipyparallel.DirectView
-        How many engines to start on this machine, or a view on engines that run already (`rc[:]`), wherever they came
-        from. Those are not stopped by `close`, and cannot be started anew.
+        How many engines to start on this machine, or a view on engines that run already (`rc[:]`), however they were
+        started. Those are not stopped by `close`, and cannot be restarted.
     mpi : bool
-        Connect the ranks by MPI. Without it they are faster to start and die alone, but cannot communicate.
+        Connect the ranks by MPI. Without it engines start faster and one can die without the others, but they cannot
+        communicate.
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
-        A rank that has waited for so long in one call is shown, with what it waits for; if all ranks have, that is a
-        deadlock, and an error [s]. Calls that move many bytes are given a second more for each megabyte.
+        After so long in one call a rank is shown, with what it waits for; if all ranks wait, that is a deadlock and an
+        error [s]. A call gets one second more for each megabyte that it moves.
     progress : bool or callable
-        Show `comm.report`s of rank 0 as a progress bar, or hand them to `progress(step, total, **values)`.
+        Show `comm.report`s of rank 0 as a progress bar, or pass them to `progress(step, total, **values)`.
     threads : int, optional
-        BLAS threads of each engine; by default the cores are shared out, unless OMP_NUM_THREADS is set.
+        BLAS threads of each engine; by default cores / engines, unless OMP_NUM_THREADS is set.
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
     hosts : Hosts, optional
         Machines on which the engines are started; this one by default.
 
@@ -62,7 +64,7 @@ class EngineWorld:
     trace : Trace
         Spans of all ranks in the last run, on one time axis.
     view : ipyparallel.DirectView
-        On the engines in the order of ranks, for ``%px`` and the like.
+        On the engines in the order of ranks, for example for ``%px``.
     client : ipyparallel.Client
 
     Examples
@@ -81,21 +83,21 @@ class EngineWorld:
         patience=PATIENCE_SECONDS,
         progress=True,
         threads=None,
-        strict=False,
+        strict=True,
         hosts=None,
     ):
         self.mpi, self.timeout, self.patience = mpi, timeout, patience
         self.progress, self.strict = progress, strict
         self.trace = Trace()
-        self._dead = ""  # why the engines must be started anew
+        self._restart_reason = ""  # why the engines must be restarted
         self._closed = False
-        self._cluster = self._group = None
+        self._cluster = self._ranks = None
         if hasattr(engines, "client"):
             if threads is not None or hosts is not None:
                 raise ValueError(
                     "EngineWorld: threads and hosts can be chosen only for engines that EngineWorld starts"
                 )
-            self._group = Group(engines, mpi)
+            self._ranks = Ranks(engines, mpi)
         elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
             self._start(engines, threads, hosts)
         else:
@@ -118,48 +120,48 @@ class EngineWorld:
     @property
     def size(self) -> int:
         """Number of ranks."""
-        return self._group.size
+        return self._ranks.size
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the engines, by rank."""
-        self._revive()
-        return list(self._group.pids)
+        self._ensure_engines()
+        return list(self._ranks.pids)
 
     def resize(self, size: int) -> None:
-        """Go on with another number of engines: the next `run` starts them.
+        """Change the number of engines: the next `run` restarts them.
 
         Raises
         ------
         CommError
-            If the engines are not this world's.
+            If this world did not start its engines.
         """
         if self._cluster is None:
-            raise CommError("EngineWorld: the engines are not this world's, so it cannot start others")
+            raise CommError("EngineWorld.resize: this world did not start its engines, so it cannot start others")
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"EngineWorld.resize: {size!r}, expected a number of engines, 1 or more")
         if size != self._cluster.n:
-            self._cluster.n, self._dead = size, f"{size} engines are wanted instead of {self._cluster.n}"
+            self._cluster.n, self._restart_reason = size, f"resized from {self._cluster.n} to {size} engines"
 
     @property
     def view(self):
         """The ipyparallel view on the engines, in the order of ranks."""
-        self._revive()
-        return self._group.view
+        self._ensure_engines()
+        return self._ranks.view
 
     @property
     def client(self):
         """The ipyparallel client."""
-        self._revive()
-        return self._group.client
+        self._ensure_engines()
+        return self._ranks.client
 
     def close(self) -> None:
         """Stop the engines that this world started; do nothing the second time."""
-        with held():
+        with defer_interrupts():
             self._closed = True
             _open.discard(self)
-            if self._group is not None:
-                self._group.close()
+            if self._ranks is not None:
+                self._ranks.close()
             if self._cluster is not None:
                 self._cluster.stop()
 
@@ -170,7 +172,7 @@ class EngineWorld:
         Parameters
         ----------
         fn : callable
-            May be defined in the notebook; travels with what it refers to.
+            May be defined in the notebook; is sent together with what it refers to.
         *args, **kwargs
             Pickled; large data is better loaded on the ranks.
         timeout : float, optional
@@ -186,7 +188,7 @@ class EngineWorld:
         Raises
         ------
         RankError
-            If a rank raised or died: the first that did. Its traceback is in the message, the exception in `original`.
+            If a rank raised or died: names the first. The message holds its traceback, `original` the exception.
         RankTimeoutError
             If ranks had not returned in time; says where each was.
         RankDeadlockError
@@ -196,23 +198,23 @@ class EngineWorld:
         KeyboardInterrupt
             After the ranks were interrupted, too.
         """
-        __tracebackhide__ = True  # the frames that a user sees are his own, and `surface`
+        __tracebackhide__ = True
         payload = _pack(fn, args, kwargs)
         timeout = self.timeout if timeout is None else timeout
         bar = Bar() if self.progress is True else None
-        with held():  # whatever is begun here is ended, or known to be lost
-            self._revive()
-            self._dead = "the last run was broken off"
-            calls = self._group.submit(payload, strict=self.strict, patience=self.patience)
-            watch = Watch(self._group, calls, bar or self.progress or None)
+        with defer_interrupts():  # what is started here is ended, or marked for a restart
+            self._ensure_engines()
+            self._restart_reason = "the last run was interrupted"
+            calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
+            watch = Watch(self._ranks, calls, bar or self.progress or None)
             try:
                 error = self._watch(watch, timeout, progress_timeout)
             finally:
                 if bar is not None:
                     bar.close()
             if error is not None:
-                surface(error)
-            self._group.was_orderly()
+                raise error
+            self._ranks.mark_completed()
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
     def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:
@@ -224,79 +226,81 @@ class EngineWorld:
             reason, limit = "deadlock", self.patience
         except NoProgress:
             reason, limit = "no progress", progress_timeout
-        except TimeIsUp:
+        except TimedOut:
             reason, limit = "timeout", timeout
         except ControllerDied:
-            problem = "the controller of the engines died while they worked"
+            problem = "the controller of the engines died during the run"
         except KeyboardInterrupt:
-            watch.bring_home()
-            self._settle(watch)
+            watch.stop_ranks()
+            self._collect(watch)
             places = "; ".join(f"rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames)
             raise KeyboardInterrupt(f"all ranks were interrupted. {places}") from None
-        except Exception:  # of whoever is shown the progress
-            watch.show_nothing()
-            watch.bring_home()
-            self._settle(watch)
+        except Exception:  # of the user's progress function
+            watch.stop_showing()
+            watch.stop_ranks()
+            self._collect(watch)
             raise
         if reason or problem or any(o.status != "returned" for o in watch.outcomes.values()):
-            watch.bring_home()
-        self._settle(watch)
+            watch.stop_ranks()
+        self._collect(watch)
         if problem:
-            self._dead = problem
-            return CommError(f"{problem}; it and they are started anew at the next run")
+            self._restart_reason = problem
+            return CommError(f"{problem}; the next run restarts it and the engines")
         outcomes = [watch.outcomes[rank] for rank in range(self.size)]
         if all(o.status == "returned" for o in outcomes):
             return None
-        return blame(outcomes, reason, limit, self._outlook(watch))
+        return first_failure(outcomes, reason, limit, self._next_step(watch))
 
-    def _settle(self, watch: Watch) -> None:
-        """Note whether the engines are still fit, keep the spans, and show what is left."""
-        self._dead = "engines died, or had to be killed, in the last run" if watch.killed else ""
+    def _collect(self, watch: Watch) -> None:
+        """Note whether the engines must be restarted, keep the spans, and show the rest of the output."""
+        self._restart_reason = "engines died, or had to be killed, in the last run" if watch.killed else ""
         spans = [span for outcome in watch.outcomes.values() for span in outcome.spans]
         self.trace = Trace(sorted(spans, key=lambda s: (s.end, s.rank)))
         watch.finish()
 
-    def _outlook(self, watch: Watch) -> str:
-        """Say what becomes of engines that had to be killed."""
+    def _next_step(self, watch: Watch) -> str:
+        """Say what happens next, if the engines had to be killed."""
         if not watch.killed:
             return ""
         if self._cluster is None:
-            return "The engines are not this world's: restart their cluster, and make a new EngineWorld of its view."
-        return "The engines are started anew at the next run" + (" (MPI ends all ranks with one)." if self.mpi else ".")
+            return (
+                "This world did not start the engines: restart their cluster, and make a new EngineWorld of its view."
+            )
+        return "The next run restarts the engines" + (" (MPI ends all ranks with one)." if self.mpi else ".")
 
-    # -- starting anew -------------------------------------------------------------------------------------------------
+    # -- starting and restarting --------------------------------------------------------------------------------------
     def _start(self, engines, threads, hosts) -> None:
-        """Start a cluster, and make ranks of its engines; leave nothing behind if that fails or is interrupted."""
+        """Start a cluster, and make its engines ranks; end all processes if that fails or is interrupted."""
         try:
-            with held():
+            with defer_interrupts():
                 self._cluster = Cluster(engines, self.mpi, threads, hosts)
-                self._meet()
+                self._make_ranks()
         except BaseException:
             self.close()
             raise
 
-    def _meet(self) -> None:
-        """Make ranks of the cluster's engines."""
-        self._group = Group(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
+    def _make_ranks(self) -> None:
+        """Make the cluster's engines ranks."""
+        self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
 
-    def _revive(self) -> None:
-        """Make sure that all engines live: start them anew if they do not."""
+    def _ensure_engines(self) -> None:
+        """Restart the engines if they cannot be used."""
         if self._closed:
             raise CommError("this EngineWorld is closed; make a new one")
-        trouble = self._dead or self._group.trouble()
-        if not trouble:
+        problem = self._restart_reason or self._ranks.problem()
+        if not problem:
             return
         if self._cluster is None:
-            raise CommError(f"EngineWorld: {trouble}; restart their cluster, and make a new EngineWorld of its view")
+            raise CommError(f"EngineWorld: {problem}; restart their cluster, and make a new EngineWorld of its view")
         start = time.perf_counter()
-        with held():
-            self._dead = trouble  # until all is done: this, too, may be interrupted
-            self._group.close()
+        with defer_interrupts():
+            self._restart_reason = problem  # until the restart is complete: it can be interrupted, too
+            self._ranks.close()
             self._cluster.restart_engines()
-            self._meet()
-            self._dead = ""
+            self._make_ranks()
+            self._restart_reason = ""
         seconds = time.perf_counter() - start
-        print(f"EngineWorld: started {self.size} engines anew in {seconds:.1f} s ({trouble})", file=sys.stderr)
+        print(f"EngineWorld: restarted {self.size} engines in {seconds:.1f} s ({problem})", file=sys.stderr)
 
 
 def _pack(fn, args, kwargs) -> bytes:

@@ -1,17 +1,17 @@
-"""Ctrl-C at safe places only.
+"""Ctrl-C at safe places only, in the process that drives the ranks and on an engine.
 
 Python raises KeyboardInterrupt between any two bytecodes of the main thread: after a process was started and before
-anybody wrote down which, while a queue is locked that another thread needs, half-way through cleaning up. A block that
-must not be broken off there holds interrupts back, and lets them through where it can be left:
+its id was stored, while a queue is locked that another thread needs, in the middle of cleaning up. A block that must
+not be interrupted there defers interrupts, and checks for them where it can be left:
 
-    with held():
-        start_things()
+    with defer_interrupts():
+        start_processes()
         while not ready():
-            let_through()                  # KeyboardInterrupt comes here
+            check_interrupts()             # KeyboardInterrupt is raised here
             wait_a_moment()
     # or here
 
-Who presses Ctrl-C again, more than `STUBBORN` seconds after one that had no effect, is obeyed on the spot.
+A second Ctrl-C, more than `INSIST_SECONDS` after one that had no effect, is raised at once.
 """
 
 from __future__ import annotations
@@ -23,95 +23,97 @@ import time
 
 from .outcome import frames_of_stack
 
-STUBBORN = 1.0
+INSIST_SECONDS = 1.0
 
 
-class _State:
-    """The one handler of SIGINT while interrupts are held: signals belong to the process, not to an object."""
+class _Deferral:
+    """The process's handler of SIGINT while interrupts are deferred; there is one, as there is one SIGINT."""
 
     def __init__(self):
-        self.depth, self.came, self.before = 0, None, signal.default_int_handler
+        self.depth, self.pending_since, self.previous_handler = 0, None, signal.default_int_handler
 
     def handle(self, signum, frame):
-        """Take note of an interrupt; obey if the last one has been waiting for long."""
+        """Note an interrupt; raise it if an earlier one has been pending for long."""
         now = time.monotonic()
-        if self.depth == 0 or (self.came is not None and now - self.came > STUBBORN):
-            self.obey(frame)
-        elif self.came is None:
-            self.came = now
+        if self.depth == 0 or (self.pending_since is not None and now - self.pending_since > INSIST_SECONDS):
+            self.deliver(frame)
+        elif self.pending_since is None:
+            self.pending_since = now
 
-    def obey(self, frame):
-        """Do what SIGINT does where it is not held: as a rule raise KeyboardInterrupt."""
-        self.came = None
-        self.before(signal.SIGINT, frame)
-
-
-_state = _State()
+    def deliver(self, frame):
+        """Do what SIGINT does where it is not deferred: as a rule raise KeyboardInterrupt."""
+        self.pending_since = None
+        self.previous_handler(signal.SIGINT, frame)
 
 
-class held:
-    """A block in which interrupts come only where it calls `let_through`, and at its end.
+_deferral = _Deferral()
 
-    Blocks may lie in each other; the outermost counts. Nothing changes in threads, which no signal reaches, nor where
-    SIGINT is ignored or ends the process.
+
+class defer_interrupts:
+    """A block in which interrupts are raised only by `check_interrupts`, and at its end.
+
+    Blocks can be nested; the outermost counts. Nothing changes in threads, which no signal reaches, nor where SIGINT is
+    ignored or ends the process.
     """
 
     def __enter__(self):
         before = signal.getsignal(signal.SIGINT)
-        self._on = threading.current_thread() is threading.main_thread() and callable(before)
-        if not self._on:
+        self._active = threading.current_thread() is threading.main_thread() and callable(before)
+        if not self._active:
             return
-        if before != _state.handle:
-            _state.before, _state.depth = before, 0
-            signal.signal(signal.SIGINT, _state.handle)
-        _state.depth += 1
+        if before != _deferral.handle:
+            _deferral.previous_handler, _deferral.depth = before, 0
+            signal.signal(signal.SIGINT, _deferral.handle)
+        _deferral.depth += 1
 
     def __exit__(self, kind, error, trace):
-        if not self._on:
+        if not self._active:
             return
-        _state.depth -= 1
-        if _state.depth > 0:
+        _deferral.depth -= 1
+        if _deferral.depth > 0:
             return
-        signal.signal(signal.SIGINT, _state.before)
-        came, _state.came = _state.came, None
-        if came is not None and not isinstance(error, KeyboardInterrupt):
-            _state.before(signal.SIGINT, sys._getframe(1))
+        signal.signal(signal.SIGINT, _deferral.previous_handler)
+        pending, _deferral.pending_since = _deferral.pending_since, None
+        if pending is not None and not isinstance(error, KeyboardInterrupt):
+            _deferral.previous_handler(signal.SIGINT, sys._getframe(1))
 
 
-def let_through() -> None:
-    """Raise KeyboardInterrupt if an interrupt was held back."""
-    if _state.came is not None and threading.current_thread() is threading.main_thread():
-        _state.obey(sys._getframe(1))
+def check_interrupts() -> None:
+    """Raise KeyboardInterrupt if one was deferred."""
+    if _deferral.pending_since is not None and threading.current_thread() is threading.main_thread():
+        _deferral.deliver(sys._getframe(1))
 
 
-class Interrupts:
-    """SIGINT while a launch runs: remembers where it struck, and raises KeyboardInterrupt where that is safe."""
+class EngineInterrupts:
+    """SIGINT on an engine while a launch runs: keeps the stack that it found, and raises KeyboardInterrupt.
+
+    Inside `with interrupts:` the exception waits for the end of the block.
+    """
 
     def __init__(self):
         self.frames: list | None = None
-        self._armed, self._held = True, False
+        self._armed, self._deferred = True, False
         signal.signal(signal.SIGINT, self._handle)
 
     @property
-    def struck(self) -> bool:
+    def came(self) -> bool:
         """Whether there was one."""
         return self.frames is not None
 
     def _handle(self, signum, frame):
         if self.frames is None:
             self.frames = frames_of_stack(frame)
-        if self._armed and not self._held:
+        if self._armed and not self._deferred:
             raise KeyboardInterrupt
 
     def disarm(self) -> None:
-        """From now on the launch is over, and an interrupt comes too late."""
+        """Raise no more: the launch is over."""
         self._armed = False
 
     def __enter__(self):
-        """Hold interrupts back until the block is done."""
-        self._held = True
+        self._deferred = True
 
     def __exit__(self, *exc):
-        self._held = False
-        if self.struck and self._armed:
+        self._deferred = False
+        if self.came and self._armed:
             raise KeyboardInterrupt

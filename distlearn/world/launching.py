@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 
 from ..comm.waiting import count_cores
-from .interrupts import held, let_through
+from .interrupts import check_interrupts, defer_interrupts
 from .reaper import mpi_files, remove
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 NAP = 0.1
-"""How long `launch` waits between two looks for an interrupt [s]."""
+"""Time between two checks for an interrupt in `launch` [s]."""
 
 
 def find_mpiexec() -> str:
@@ -50,18 +50,18 @@ def is_hydra(mpiexec: str) -> bool:
 
 
 def busy_cores(seconds: float = 0.2) -> float:
-    """Measure how many cores are in use, while this process waits: those of other programs, whatever ran here before.
+    """Measure how many cores other programs use, while this process waits.
 
     Parameters
     ----------
     seconds : float
-        How long to look [s].
+        How long to measure [s].
     """
     return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
 
 
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
-    """Return environment variables that let `ranks` processes share the cores without treading on each other.
+    """Return environment variables that divide the cores among `ranks` processes.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def launch(
     command : list of str
         Program and arguments; a first word "python" means this interpreter.
     threads : int, optional
-        BLAS threads of each rank; by default the cores are shared out, unless OMP_NUM_THREADS is set.
+        BLAS threads of each rank; by default cores / ranks, unless OMP_NUM_THREADS is set.
     env : dict of str to str, optional
-        More environment variables.
+        Additional environment variables.
     timeout : float, optional
         [s]; then all ranks are killed and `subprocess.TimeoutExpired` is raised.
     capture : bool
@@ -115,7 +115,9 @@ def launch(
         raise ValueError(f"launch: n is {n!r}, expected the number of ranks, 1 or more")
     command = [sys.executable if i == 0 and word == "python" else str(word) for i, word in enumerate(command)]
     pipe = subprocess.PIPE if capture else None
-    with held():  # Ctrl-C must not strike when it runs and nobody knows it yet, nor inside the locks of `subprocess`
+    with (
+        defer_interrupts()
+    ):  # Ctrl-C must not strike when it runs and nobody knows it yet, nor inside the locks of `subprocess`
         process = subprocess.Popen(
             [find_mpiexec(), "-n", str(n), *command],
             env=os.environ | thread_settings(n, threads) | mpi_settings() | (env or {}),
@@ -128,7 +130,7 @@ def launch(
         )
         try:
             out, err = _communicate(process, timeout)
-        except BaseException:  # too late, or Ctrl-C: nobody may stay
+        except BaseException:  # timeout or Ctrl-C: no rank may be left
             kill_tree(process.pid)
             process.communicate()
             raise
@@ -136,10 +138,10 @@ def launch(
 
 
 def _communicate(process, timeout: float | None) -> tuple[str | None, str | None]:
-    """Wait for a process as `Popen.communicate` does; interrupts come between two looks."""
+    """Wait for a process as `Popen.communicate` does, checking for interrupts."""
     start = time.monotonic()
     while True:
-        let_through()
+        check_interrupts()
         left = NAP if timeout is None else min(NAP, start + timeout - time.monotonic())
         try:
             return process.communicate(timeout=max(0.0, left))
@@ -149,7 +151,7 @@ def _communicate(process, timeout: float | None) -> tuple[str | None, str | None
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and everything that it started."""
+    """Kill a process and all its descendants."""
     try:
         root = psutil.Process(pid)
         family = [*root.children(recursive=True), root]

@@ -1,4 +1,4 @@
-"""What every world offers, and the simplest: one rank, in this process, in real time."""
+"""The protocol of worlds, and the simplest world: one rank, in this process, in real time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..trace import Trace, WallClock
 
 @runtime_checkable
 class World(Protocol):
-    """A number of ranks that run one function together.
+    """Ranks that run one function together.
 
     Attributes
     ----------
     size : int
         Number of ranks.
     trace : Trace
-        What happened when on which rank, in the last run.
+        Spans and messages of the last run.
     """
 
     size: int
@@ -35,12 +35,12 @@ class World(Protocol):
 
 
 class LocalWorld:
-    """A `World` of one rank, which is this process itself, without MPI.
+    """A `World` of one rank, this process, without MPI.
 
     Parameters
     ----------
     report : callable, optional
-        Gets `comm.report(step, total, **values)`.
+        Called by `comm.report(step, total, **values)`.
 
     Examples
     --------

@@ -17,7 +17,7 @@ import traceback
 
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
-from ..comm.select_backend import best
+from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import Outcome, text_of_error, where
@@ -33,14 +33,14 @@ class MPIWorld:
     Parameters
     ----------
     progress : bool or callable
-        Rank 0 shows `comm.report`s as a progress bar, or hands them to `progress(step, total, **values)`.
+        Rank 0 shows `comm.report`s as a progress bar, or passes them to `progress(step, total, **values)`.
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
     patience : float
-        A rank that has waited for so long in one call says what it waits for; if all ranks have, that is a deadlock,
-        and an error [s]. Calls that move many bytes are given a second more for each megabyte.
+        After so long in one call a rank prints what it waits for; if all ranks wait, that is a deadlock and an error
+        [s]. A call gets one second more for each megabyte that it moves.
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
 
     Attributes
     ----------
@@ -58,9 +58,10 @@ class MPIWorld:
         progress=True,
         timeout: float | None = None,
         patience: float = PATIENCE_SECONDS,
-        strict: bool = False,
+        strict: bool = True,
     ):
-        self._own = MPIComm(world_comm().Dup(), timeout=timeout)  # what a program sends must not meet what a run sends
+        # for the run's own messages, which a program's must not meet
+        self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
         self.rank, self.size = self._own.rank, self._own.size
         self.progress, self.patience = progress, patience
         self._options = {"timeout": timeout, "strict": strict}
@@ -81,8 +82,8 @@ class MPIWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank, on every rank.
 
-        A rank that raises ends all of them: it prints its traceback and one line that names it, and aborts. So do
-        `sys.exit` and Ctrl-C, with an exit code that is not 0, and ranks that all wait for each other.
+        A rank that raises ends the job: it prints its traceback and one line that names it, and aborts. So do
+        `sys.exit` and Ctrl-C, with a non-zero exit code, and a deadlock.
 
         Raises
         ------
@@ -93,7 +94,7 @@ class MPIWorld:
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
         try:
-            comm = best(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
+            comm = select_backend(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
             comm.activity.on_wait = _Waits(self)
             value = fn(comm, *args, **kwargs)
             comm.end()
@@ -111,38 +112,38 @@ class MPIWorld:
         return results
 
     def _hears(self, seconds: float) -> bool:
-        """Listen for a rank that tells what went wrong; MPI passes messages on only while it is called."""
+        """Wait for a rank that reports a failure; MPI makes progress only while it is called."""
         return poll(lambda: self._own.raw.Iprobe(tag=FAILED), timeout=seconds)
 
     def _fail(self, error: BaseException) -> None:
-        """End the whole run because of an error on this rank."""
+        """End the job because of an error on this rank."""
         text = text_of_error(error, self.rank)
         if self.size == 1:
             if not isinstance(error, Exception):
                 raise error
             raise RankError(0, text, original=error) from error
-        # an error that all make is told once, by the lowest rank: the higher ones wait a moment for it
+        # an error of all ranks is printed once, by the lowest: the higher ones wait a moment for it
         if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
-            time.sleep(5.0)  # who tells ends this rank, too
+            time.sleep(5.0)  # that rank ends this one, too
         told = "".join(traceback.format_exception(error))
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def _abort(self, text: str, code: int = 1) -> None:
-        """Say why, and end all ranks."""
+        """Print why, and end all ranks."""
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()
-        self._hears(0.2)  # mpiexec drops what it has not passed on when the ranks end
-        del notes  # until now they may have been under way
+        self._hears(0.2)  # mpiexec drops output that it has not forwarded when the ranks end
+        del notes  # kept until now: they may still be in progress
         world_comm().Abort(code)
-        os._exit(code)  # Abort may return before it strikes
+        os._exit(code)  # Abort may return
 
 
 class _Waits:
-    """What one rank does about waits that are long: it tells rank 0, a moment later also the user.
+    """Reports one rank's long waits to rank 0, and a moment later to the user.
 
-    Rank 0, which hears of all, ends the run when all ranks wait.
+    Rank 0 ends the job when all ranks wait.
     """
 
     def __init__(self, world: MPIWorld):
@@ -154,7 +155,7 @@ class _Waits:
         self._said = False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
-        """Be told of a wait: `Activity.on_wait`."""
+        """Record a wait: `Activity.on_wait`."""
         self._patience(what, nbytes, seconds)
         if self._mine is None:
             return
@@ -173,7 +174,7 @@ class _Waits:
             self._sent.append(self._raw.Isend(pickle.dumps(wait), 0, WAITS))
 
     def _listen(self) -> None:
-        """Hear of other ranks' waits; end the run if all wait."""
+        """Receive the other ranks' reports; end the job if all wait."""
         status = self._world._own.mpi.Status()
         while message := self._raw.Improbe(tag=WAITS, status=status):
             data = bytearray(status.Get_count(self._world._own.mpi.BYTE))

@@ -1,7 +1,7 @@
-"""What became of a rank, and the one error that tells it to the user.
+"""How a run ended on each rank, and the one error that reports a failure to the user.
 
-An engine sends home an `Outcome`; the client makes one itself for a rank that cannot (its process is dead or does not
-answer). `blame` reads the outcomes of all ranks and says which rank was first to fail, why, and where the others were.
+An engine returns an `Outcome`; the client makes one for a rank that cannot (its process died or does not answer).
+`first_failure` reads the outcomes of all ranks and says which rank failed first, why, and where the others were.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..comm.protocol import CommTimeoutError, DeadlockError, RankError
 
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
-"""Their frames are left out of what a user sees: the line that called them says more."""
+"""Frames of these are not shown to users: the line that called them says more."""
 
 
 class RankTimeoutError(RankError, CommTimeoutError):
@@ -28,30 +28,30 @@ class RankDeadlockError(RankError, DeadlockError):
 
 
 class Frame(NamedTuple):
-    """A line of code that a rank was in."""
+    """A line of code that a rank was executing."""
 
     filename: str
     line: int
     function: str
     source: str
     own: bool
-    """Whether it belongs to this package's communication code."""
+    """Whether it belongs to `OWN_MODULES`."""
 
 
 @dataclass
 class Outcome:
-    """What became of one rank's call.
+    """How one rank's call of the user's function ended.
 
     Attributes
     ----------
     status : str
-        "returned", "early" (it returned, and was interrupted while it waited for the others to), "raised",
-        "interrupted" (by us), "died" (its process), "silent" (could not be interrupted); while the run goes on also
-        "waiting" (for others) and "running".
+        "returned"; "early" (returned, but was interrupted while it waited for the others to return); "raised";
+        "interrupted" (by the client); "died" (its process); "unresponsive" (could not be interrupted). During a run:
+        "waiting" (for other ranks) or "running".
     ended : float
         When, on the run's clock.
     error : str
-        Type and text of the exception; how the process died; why it is silent, if that is known.
+        Type and text of the exception; how the process died; why it does not respond, if that is known.
     frames : list of Frame
         Where it raised, or where it was when it was interrupted; outermost first.
     waits_for : str
@@ -69,8 +69,8 @@ class Outcome:
     original: bytes = b""
     spans: list = field(default_factory=list)
     progress: tuple | None = None
-    place: int = 0
-    """As which of the ranks it ended, as far as the client saw."""
+    position: int = 0
+    """Position in the order in which the client heard of the ranks' ends."""
 
 
 # -- looking at frames -----------------------------------------------------------------------------------------------
@@ -79,8 +79,7 @@ class Outcome:
 def frames_of(walk) -> list[Frame]:
     """Turn (frame, line number) pairs, outermost first, into `Frame`s.
 
-    A frame that a signal strikes between two lines is on none of them: Python says None. The function's first line
-    stands for it.
+    The line number is None where a signal arrived between two lines; the function's first line is used then.
     """
     found = []
     for frame, lineno in walk:
@@ -92,7 +91,7 @@ def frames_of(walk) -> list[Frame]:
 
 
 def frames_of_error(error: BaseException) -> list[Frame]:
-    """Return the frames that an exception went through."""
+    """Return the frames of an exception's traceback."""
     return frames_of(traceback.walk_tb(error.__traceback__))
 
 
@@ -102,14 +101,14 @@ def frames_of_stack(frame) -> list[Frame]:
 
 
 def text_of_error(error: BaseException, rank: int) -> str:
-    """Write type and text of an exception, its notes included."""
+    """Format type, text and notes of an exception."""
     text = str(error).removeprefix(f"rank {rank}: ")
     notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + notes
 
 
 def pickled(error: BaseException) -> bytes:
-    """Pickle an exception so that it can surely be read back; empty where it cannot."""
+    """Pickle an exception; return b"" if that, or reading it back, is impossible."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
@@ -118,14 +117,14 @@ def pickled(error: BaseException) -> bytes:
     return data
 
 
-def users(frames: list[Frame]) -> list[Frame]:
-    """Keep the frames that are the user's: those that our code called, without ours."""
+def user_frames(frames: list[Frame]) -> list[Frame]:
+    """Keep the frames of the user's code: below the package's first frame, without the package's own."""
     first = next((i for i, frame in enumerate(frames) if frame.own), 0)
     return [frame for frame in frames[first:] if not frame.own]
 
 
-def _place(frame: Frame) -> tuple[str, str]:
-    """Name file (or notebook cell) and source line of a frame."""
+def _location(frame: Frame) -> tuple[str, str]:
+    """Return the name of a frame's file (or notebook cell) and its source line."""
     name = frame.filename.replace("\\", "/").rpartition("/")[2]
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is not None:
@@ -136,13 +135,13 @@ def _place(frame: Frame) -> tuple[str, str]:
 
 
 def where(outcome: Outcome) -> str:
-    """Say in a few words where a rank was."""
-    if outcome.status == "silent" and outcome.error:
+    """Say where a rank was, and what it waited for."""
+    if outcome.status == "unresponsive" and outcome.error:
         return outcome.error
-    mine = users(outcome.frames)
+    mine = user_frames(outcome.frames)
     place = ""
     if mine:
-        place = f"{_place(mine[-1])[0]}, line {mine[-1].line}, in {mine[-1].function}"
+        place = f"{_location(mine[-1])[0]}, line {mine[-1].line}, in {mine[-1].function}"
     if outcome.waits_for:
         waits = "waits" if outcome.status == "waiting" else "waited"
         return f"{waits} for {outcome.waits_for}" + (f" ({place})" if place else "")
@@ -152,10 +151,10 @@ def where(outcome: Outcome) -> str:
 
 
 def traceback_text(outcome: Outcome) -> str:
-    """Write the user's part of a traceback."""
+    """Format the user's part of a traceback."""
     lines = []
-    for frame in users(outcome.frames):
-        name, source = _place(frame)
+    for frame in user_frames(outcome.frames):
+        name, source = _location(frame)
         lines.append(f"  {name}, line {frame.line}, in {frame.function}")
         if source:
             lines.append(f"    {source}")
@@ -165,8 +164,8 @@ def traceback_text(outcome: Outcome) -> str:
 # -- the one error ---------------------------------------------------------------------------------------------------
 
 
-def blame(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note: str = "") -> RankError:
-    """Make the one error for a run that failed.
+def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note: str = "") -> RankError:
+    """Make the error of a run that failed.
 
     Parameters
     ----------
@@ -174,18 +173,18 @@ def blame(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note:
         By rank.
     reason : {"", "timeout", "no progress", "deadlock"}
         Why the ranks were interrupted, if not because one of them failed. Where there was no progress, ranks that wait
-        for others are not to blame if there is one that does not.
+        for others are not to first_failure if there is one that does not.
     seconds : float
         The limit that was exceeded.
     note : str
         Ends the message: what happens to the engines.
     """
     failed = [o for o in outcomes if o.status in ("raised", "died")]
-    silent = [o for o in outcomes if o.status == "silent"]
-    late = [o for o in outcomes if o.status in ("interrupted", "silent")]
+    unresponsive = [o for o in outcomes if o.status == "unresponsive"]
+    late = [o for o in outcomes if o.status in ("interrupted", "unresponsive")]
     early = [o for o in outcomes if o.status == "early"]
     original, kind, lost = None, RankError, True
-    if failed and min(failed, key=lambda o: o.place).status == "died":
+    if failed and min(failed, key=lambda o: o.position).status == "died":
         first = min((o for o in failed if o.status == "died"), key=lambda o: o.ended)
         text = first.error
     elif failed:
@@ -201,16 +200,16 @@ def blame(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note:
     elif reason == "timeout":
         first, kind, lost = (late or early)[0], RankTimeoutError, False
         text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early)])
-    elif silent:
-        first = silent[0]
+    elif unresponsive:
+        first = unresponsive[0]
         text = f"does not react any more: it {where(first)}"
     else:
         first = (late or early)[0]
         text = f"was interrupted from outside (SIGINT): it {where(first)}"
-    others = [f"rank {o.rank} {where(o)}" for o in late if o not in (*silent, first) and kind is RankError]
+    others = [f"rank {o.rank} {where(o)}" for o in late if o not in (*unresponsive, first) and kind is RankError]
     text += f"\nMeanwhile {'; '.join(others)}." if others else ""
-    if silent:
-        text += f"\n{_ranks(silent)} could not be interrupted."
+    if unresponsive:
+        text += f"\n{_ranks(unresponsive)} could not be interrupted."
     return kind(first.rank, text + (f"\n{note}" if note else ""), original, lost)
 
 
@@ -219,11 +218,11 @@ def _lines(outcomes) -> list[str]:
 
 
 def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
-    """Choose the rank that raised first, the lowest of those that raised the same, and write what it raised."""
+    """Return the rank that raised first (of several with the same error the lowest) and the error's text."""
     first = min(raised, key=lambda o: o.ended)
-    twins = [o for o in raised if o.error == first.error]
-    first = min(twins, key=lambda o: o.rank)
-    others = [o for o in twins if o is not first]
+    same = [o for o in raised if o.error == first.error]
+    first = min(same, key=lambda o: o.rank)
+    others = [o for o in same if o is not first]
     also = f" ({_ranks(others).lower()} raised the same)" if others else ""
     steps = traceback_text(first)
     return first, first.error + also + (f"\n\nOn rank {first.rank}:\n{steps}" if steps else "")
@@ -241,8 +240,3 @@ def _too_late(late, outcomes, seconds) -> str:
     if back := [o for o in outcomes if o not in late]:
         head += f"; {_ranks(back).lower()} had returned"
     return f"{head}:"
-
-
-def surface(error: BaseException):
-    """Raise what happened on a rank; its own traceback is in the message below."""
-    raise error

@@ -8,16 +8,16 @@ import time
 from .outcome import Outcome, frames_of_stack
 
 REPORT_SECONDS = 0.1
-"""At most ten reports a second leave an engine; the last one always does."""
+"""Time between two reports that leave an engine; the last one always does."""
 
 
 class Reporter:
-    """The engine's side of `comm.report`: passes some reports on, and keeps the last one.
+    """The engine's side of `comm.report`: passes on some reports a second, and keeps the last one.
 
     Parameters
     ----------
     publish : callable
-        `publish((step, total, values))`; cheap, but not free.
+        `publish((step, total, values))`.
     """
 
     def __init__(self, publish):
@@ -25,7 +25,7 @@ class Reporter:
         self.last: tuple | None = None
 
     def __call__(self, step, total, **values) -> None:
-        """Take note of a report."""
+        """Record a report."""
         self.last = (int(step), int(total), {name: _plain(v) for name, v in values.items()})
         now = time.perf_counter()
         if now >= self._next or step >= total:
@@ -34,21 +34,21 @@ class Reporter:
 
 
 def _plain(value):
-    """Turn an array's scalar into a number."""
+    """Turn an array of one element into a number."""
     return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
 
 
 class Texts:
-    """The values of reports, as texts.
+    """Formats the values of reports.
 
-    A value called `samples` is a count since the start; it is shown as samples/s since the first report.
+    A value called `samples` counts from the start; it is shown as samples/s since the first report.
     """
 
     def __init__(self):
-        self._first = None  # time and samples of the first report: starting ranks is not training
+        self._first = None  # time and samples of the first report, so that the start of the ranks does not count
 
     def __call__(self, values: dict) -> dict[str, str]:
-        """Return the texts of a report's values by name."""
+        """Return the formatted values by name."""
         texts = {}
         for name, value in values.items():
             if name == "samples":
@@ -62,7 +62,7 @@ class Texts:
 
 
 class Bar:
-    """The client's side: one tqdm bar (a widget in a notebook, text in a terminal), made at the first report."""
+    """The client's side: a tqdm bar (a widget in a notebook, text in a terminal), made at the first report."""
 
     def __init__(self, description: str = "", unit: str = "step"):
         self._bar, self._description, self._unit = None, description, unit
@@ -83,17 +83,17 @@ class Bar:
         self._bar.refresh()
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """End the bar; it stays visible."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
 
 class Output:
-    """Prints what ranks print, each line headed by its rank.
+    """Prints what ranks print, each line with its rank in front.
 
-    The order is that of ranks, so it is the same in every run; yet it is live: the first rank that has not ended yet is
-    shown line by line, the others when their turn comes.
+    The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown line
+    by line while it runs, those behind it later.
     """
 
     def __init__(self, size: int):
@@ -108,7 +108,7 @@ class Output:
         streams : list of dict
             By rank: all of "stdout" and "stderr" so far.
         ended : collection of int
-            Ranks from which nothing more will come.
+            Ranks whose output is complete.
         """
         while self._turn < len(streams):
             over = self._turn in ended
@@ -119,7 +119,7 @@ class Output:
             self._turn += 1
 
     def _print(self, name: str, text: str, over: bool) -> None:
-        """Print one rank's new lines: whole ones only, while more may come."""
+        """Print one rank's new lines; an incomplete line only when the output is complete."""
         start = min(self._shown[self._turn, name], len(text))
         end = len(text) if over else text.rfind("\n") + 1
         if end <= start:
@@ -132,15 +132,14 @@ class Output:
 
 
 # -- ranks that wait for long -----------------------------------------------------------------------------------------
-# A rank that computes for a minute lets the others wait for a minute; that is no mistake, and they are only shown. But
-# when all ranks have waited for so long, each in one call, nobody is left who could send what they wait for: that is a
-# deadlock, and an error.
+# While a rank computes for a minute, the others may wait for a minute: that is shown, but not an error. If all ranks
+# wait, each in one call, none is left to send what they wait for: a deadlock, which is an error.
 
 PATIENCE_SECONDS = 10.0
 SLOWEST_BYTES_PER_SECOND = 1e6
-"""Networks are faster than this: a call that moves many bytes is given the time that they may need."""
+"""Slower than any network: a call gets the time that its bytes may take."""
 GRACE_SECONDS = 0.5
-"""Ranks that wait for each other do not run out of patience at the very same moment."""
+"""Ranks that wait for each other report that at slightly different times."""
 
 
 class Patience:
@@ -150,16 +149,16 @@ class Patience:
     ----------
     rank : int
     seconds : float
-        So long may a call wait before anybody is told.
+        How long a call may wait before it is reported.
     tell : callable
-        Gets an `Outcome` of status "waiting" when a wait has become long, and None when it is over.
+        Called with an `Outcome` of status "waiting" when a wait has become long, and with None when it is over.
     """
 
     def __init__(self, rank: int, seconds: float, tell):
         self._rank, self._seconds, self._tell, self._told = rank, seconds, tell, False
 
     def __call__(self, what, nbytes: int, seconds: float) -> None:
-        """Take note that the rank has waited for `what` for so many seconds; None says that it goes on."""
+        """Record that the rank has waited for `what` for `seconds`; None: the wait is over."""
         if what is None:
             if self._told:
                 self._told = False
@@ -170,7 +169,7 @@ class Patience:
 
 
 def stop_button() -> str:
-    """Say how the user ends a run."""
+    """Tell the user how to end a run."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is not None:
         return "The stop button of the notebook (Interrupt Kernel) ends the run"

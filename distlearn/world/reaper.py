@@ -1,12 +1,12 @@
-"""Nothing is left behind: processes of a cluster die with the process that owns it, however that one ends.
+"""No process of a cluster outlives the process that owns it, however that ends.
 
 Every process of a cluster carries a mark in its environment (`DISTLEARN_CLUSTER`, the cluster's folder), and so does
-whatever it starts. So they are found without keeping lists, also when their parents have died. They are killed
+all that it starts. So they are found without a list of process ids, also when their parents have died. They are killed
 
 * by the owner, in `close()` and at exit;
-* by the *reaper*, a small process of its own session that holds one end of a pipe: when the owner is gone without
-  having said goodbye (SIGKILL, SIGTERM, `os._exit`), the pipe closes, and it acts;
-* by the next cluster that this user starts, should both have been killed.
+* by the *reaper*, a small process in a session of its own that holds one end of a pipe: if the owner ends without
+  dismissing it (SIGKILL, SIGTERM, `os._exit`), the pipe closes, and the reaper kills them;
+* by the next cluster that this user starts, if owner and reaper were killed.
 
 This file is run as a script and needs nothing but psutil.
 """
@@ -33,7 +33,7 @@ HYDRA_FILE = "hydra_hwloc_xmlfile_"
 
 
 def marked(folder, variable: str = MARK) -> list[psutil.Process]:
-    """Return the living processes that carry the mark of a cluster (or another mark, in another `variable`)."""
+    """Return the running processes that carry the mark of a cluster (or another mark, in another `variable`)."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -50,11 +50,11 @@ def kill_marked(folder, grace: float = 0.0, limit: float = 10.0, variable: str =
     folder : path
         The cluster's folder.
     grace : float
-        Time that they get to end by themselves after SIGTERM [s].
+        Time between SIGTERM and SIGKILL [s].
     limit : float
         Give up after so many seconds (a process can be stuck in the kernel).
     variable : str
-        Where in their environment the mark stands.
+        The environment variable that holds the mark.
     """
     deadline = time.monotonic() + limit
     processes = marked(folder, variable)
@@ -80,14 +80,14 @@ def mpi_files(processes) -> set[str]:
 
 
 def remove(paths) -> None:
-    """Remove files, if they are there yet."""
+    """Remove files that exist."""
     for path in paths:
         with contextlib.suppress(OSError):
             os.unlink(path)
 
 
 def hydra_files(processes) -> set[str]:
-    """Return the topologies that proxies of MPICH hold open: theirs beyond doubt, whatever else lies in that folder."""
+    """Return the topology files that MPICH's proxies hold open: these are theirs, unlike others in the same folder."""
     found = set()
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
@@ -96,7 +96,7 @@ def hydra_files(processes) -> set[str]:
 
 
 def shared_memory(processes) -> set[str]:
-    """Return the files of MPI's shared memory that have a name yet (of processes killed while they start)."""
+    """Return the files of MPI's shared memory that still have names (of processes killed while they start)."""
     found = set()
     for process in processes:
         with contextlib.suppress(OSError):
@@ -106,11 +106,11 @@ def shared_memory(processes) -> set[str]:
 
 
 def clusters_folder() -> Path:
-    """Return this user's folder of running clusters on this machine, readable to nobody else."""
+    """Return this user's folder of running clusters on this machine, which nobody else can read."""
     folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
-        raise RuntimeError(f"{folder} belongs to somebody else; set TMPDIR to a folder of your own")
+        raise RuntimeError(f"{folder} belongs to another user; set TMPDIR to a folder of your own")
     return folder
 
 
@@ -124,7 +124,7 @@ def new_folder() -> Path:
 
 
 def here() -> str:
-    """Name the machine and container in which a process id means something."""
+    """Return the name of the machine and the PID namespace, in which process ids are valid."""
     try:
         return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -132,9 +132,9 @@ def here() -> str:
 
 
 def is_alive(owner: dict) -> bool:
-    """Say whether the owner of a cluster still runs: the process itself, not another that got its pid."""
+    """Say whether the owner of a cluster still runs, and its process id was not reused."""
     if owner["where"] != here():
-        return True  # it cannot be told from here
+        return True  # unknown here
     try:
         process = psutil.Process(owner["pid"])
         return abs(process.create_time() - owner["created"]) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
@@ -143,20 +143,20 @@ def is_alive(owner: dict) -> bool:
 
 
 def ownerless() -> list[Path]:
-    """Return the folders of this user's clusters whose owner is gone."""
+    """Return the folders of this user's clusters whose owner has ended."""
     found = []
     for folder in clusters_folder().glob("cluster-*"):
         try:
             owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # being made, or being removed
             owner = None
-        if _age(folder) > 60 if owner is None else not is_alive(owner):  # what has no owner by then never will
+        if _age(folder) > 60 if owner is None else not is_alive(owner):  # an owner is written within a minute
             found.append(folder)
     return found
 
 
 def _age(folder: Path) -> float:
-    """Seconds since a folder was changed; 0 if it is just being removed."""
+    """Seconds since a folder was changed; 0 if it was just removed."""
     try:
         return time.time() - folder.stat().st_mtime
     except OSError:
@@ -164,7 +164,7 @@ def _age(folder: Path) -> float:
 
 
 def sweep() -> list[Path]:
-    """End clusters of this user whose owner is gone; return their folders."""
+    """End the clusters of this user whose owner has ended; return their folders."""
     swept = ownerless()
     for folder in swept:
         kill_marked(folder)
@@ -173,7 +173,7 @@ def sweep() -> list[Path]:
 
 
 class Reaper:
-    """The owner's side: starts the reaper of a cluster, and says goodbye to it."""
+    """The owner's side: starts and dismisses the reaper of a cluster."""
 
     def __init__(self, folder: Path):
         command = [sys.executable, "-P", __file__, str(folder)]
@@ -181,7 +181,7 @@ class Reaper:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # whoever reads the owner's output must not wait for us
+            stderr=subprocess.DEVNULL,  # or a reader of the owner's output would wait for the reaper
             start_new_session=True,
         )
 
@@ -191,7 +191,7 @@ class Reaper:
         return self._process.pid
 
     def dismiss(self) -> None:
-        """Tell it that the owner has cleaned up."""
+        """End the reaper: the owner has cleaned up."""
         with contextlib.suppress(OSError):  # it may have been killed
             self._process.stdin.write(b"bye\n")
             self._process.stdin.close()
@@ -203,12 +203,12 @@ class Reaper:
 
 
 def main(folder: str) -> None:
-    """Wait until the owner says goodbye or is gone; in the second case clean up."""
+    """Wait until the owner dismisses the reaper or has ended; in the second case clean up."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     owner = json.loads((Path(folder) / "owner.json").read_text(encoding="utf-8"))
-    while True:  # a child that the owner forked holds the pipe open, too: so look at the owner now and then
+    while True:  # children that the owner forked hold the pipe open, too: check the owner itself
         if select.select([sys.stdin], [], [], 2.0)[0]:
             if sys.stdin.buffer.readline():
                 return

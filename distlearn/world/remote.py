@@ -1,8 +1,8 @@
 """The engine's side of `EngineWorld`: what runs on a rank before, around and after the user's function.
 
-Every launch gets a communicator of its own. A failed one leaves messages and half-finished collectives behind, which
-nobody will ever meet again. The copies (MPI's `Dup`) must be numbered the same on every rank, also after a launch in
-which some ranks were interrupted before they came to make theirs: `Copies` sees to that.
+Every launch gets a communicator of its own: messages and half-finished collectives of a failed one stay on its
+communicator, which is not used again. The duplicates must have the same numbers on every rank, also after a launch in
+which some ranks were interrupted before they made theirs; `Duplicates` keeps count.
 """
 
 from __future__ import annotations
@@ -14,45 +14,45 @@ import signal
 import sys
 import time
 
-from ..comm.local import NoComm
+from ..comm.local import DisconnectedComm
 from ..comm.waiting import RankClock, poll
-from .interrupts import Interrupts
+from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
 from .progress import Patience, Reporter
 
 _worlds: dict = {}
-"""What `join` left for `launch`, by the world's key."""
+"""What `join_world` left for `launch`, by the world's key."""
 
 
-class Copies:
-    """Numbered copies of a communicator.
+class Duplicates:
+    """Numbered duplicates of a communicator.
 
-    Copying is collective: the k-th copy on one rank belongs to the k-th on every other. A rank that was interrupted
-    while it waited for the others' k-th keeps it, and takes it up again in the next launch; a rank that never came to
-    make it makes it then.
+    Duplication is collective: the k-th on one rank belongs to the k-th on every other. A rank that was interrupted
+    while it waited for the others' k-th continues to wait in the next launch; a rank that had not begun it begins it
+    then.
     """
 
     def __init__(self, base):
-        self._base, self._made, self._under_way = base, 0, None
+        self._base, self._made, self._in_progress = base, 0, None
         self._used: dict[int, object] = {}
 
     def get(self, number: int, interrupts):
-        """Return copy `number`; waits until every rank wants it."""
+        """Return duplicate `number`, when every rank has asked for it."""
         comm = None
         while self._made < number:
-            if self._under_way is None:
+            if self._in_progress is None:
                 with interrupts:
-                    self._under_way = self._base.Idup()
-            comm, request = self._under_way
+                    self._in_progress = self._base.Idup()
+            comm, request = self._in_progress
             poll(request.Test)
             with interrupts:
-                self._under_way = None
+                self._in_progress = None
                 self._made += 1
                 self._used[self._made] = comm
         return self._used[number]
 
     def free(self, numbers) -> None:
-        """Give copies back to MPI, which has some 2,000; for those that every rank left in good order."""
+        """Free duplicates whose launch completed on every rank: MPI has about 2,000."""
         for number in numbers:
             comm = self._used.pop(number, None)
             if comm is not None:
@@ -62,8 +62,8 @@ class Copies:
 # -- called by the client ----------------------------------------------------------------------------------------------
 
 
-def hello(mpi: bool) -> dict:
-    """Say who this engine is."""
+def describe_engine(mpi: bool) -> dict:
+    """Return this engine's process, node, Python and MPI rank."""
     import platform
 
     who = {"pid": os.getpid(), "node": platform.node(), "rank": 0, "size": 1}
@@ -76,7 +76,7 @@ def hello(mpi: bool) -> dict:
     return who
 
 
-def join(key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None) -> None:
+def join_world(key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None) -> None:
     """Make this engine a rank of a world.
 
     Parameters
@@ -88,31 +88,31 @@ def join(key: str, rank: int, members: list[int] | None, paths: list[str], stack
     members : list of int or None
         COMM_WORLD's ranks that form the world; None without MPI.
     paths : list of str
-        The client's `sys.path`: what it can import, engines should.
+        The client's `sys.path`, so that engines can import what it can.
     stacks : str or None
-        Name of a file for the Python stack, written at SIGUSR1 even while a C call does not return.
+        File to which SIGUSR1 writes the Python stack, even during a C call.
     """
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
-    always_answer()
-    copies = None
+    shield_traceback()
+    duplicates = None
     if members is not None:
         from ..comm.mpi import release_shared_memory_names, world_comm
 
         everyone = world_comm()
         base = everyone if len(members) == everyone.Get_size() else everyone.Create_group(everyone.group.Incl(members))
-        copies = Copies(base.Dup())
+        duplicates = Duplicates(base.Dup())
         release_shared_memory_names()
     if stacks is not None and hasattr(faulthandler, "register"):
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
-    _worlds[key] = (rank, copies)
+    _worlds[key] = (rank, duplicates)
 
 
-def always_answer() -> None:
-    """Make this engine answer every call, also one that is interrupted twice in a row.
+def shield_traceback() -> None:
+    """Make this engine answer also a call that is interrupted twice in a row.
 
-    The kernel turns KeyboardInterrupt into an answer, beginning with its traceback; a second one that struck before the
-    answer was sent would leave the client without any, and one that struck a moment later would end the engine.
+    The kernel's answer to a KeyboardInterrupt begins with `showtraceback`. A second interrupt before the answer is
+    sent would leave the client without one; a moment later it would end the engine.
     """
     from IPython import get_ipython
 
@@ -122,7 +122,7 @@ def always_answer() -> None:
     show = shell.showtraceback
 
     def showtraceback(*args, **kwargs):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until the kernel sets it anew, after its answer
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the kernel resets it after its answer
         show(*args, **kwargs)
 
     shell.showtraceback = showtraceback
@@ -145,40 +145,40 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     outcome, value : bytes
         A pickled `Outcome` and what the function returned, pickled.
     """
-    interrupts = Interrupts()
-    rank, copies = _worlds[key]
+    interrupts = EngineInterrupts()
+    rank, duplicates = _worlds[key]
     reporter = Reporter(_publish)
     outcome, value, comm = Outcome(rank, "interrupted"), b"", None
     try:
         if order["cwd"]:
             os.chdir(order["cwd"])
-        if copies is None:
+        if duplicates is None:
             comm = _unconnected(rank, order["size"], reporter)
         else:
             from ..comm.mpi import MPIComm
-            from ..comm.select_backend import best
+            from ..comm.select_backend import select_backend
 
-            copies.free(order["free"])
-            copy = copies.get(order["number"], interrupts)
-            comm = best(MPIComm.begin(copy, reporter, strict=order["strict"]))
+            duplicates.free(order["free"])
+            copy = duplicates.get(order["number"], interrupts)
+            comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
             comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
-        if copies is not None:
+        if duplicates is not None:
             comm.end()
         outcome.status = "returned"
         interrupts.disarm()
     except BaseException as error:
         interrupts.disarm()
-        getattr(comm, "abort", lambda: None)()  # on a GPU a collective that the others never join would run for ever
-        if not interrupts.struck:
+        getattr(comm, "abort", lambda: None)()  # a collective on a GPU that the others do not join would never end
+        if not interrupts.came:
             outcome.status = "raised"
         outcome.error, outcome.original = text_of_error(error, rank), pickled(error)
         outcome.frames = interrupts.frames or frames_of_error(error)
         value = b""
     if comm is not None:
         outcome.ended, outcome.spans = comm.clock.now(), comm.clock.trace.spans
-        waits_for = comm.activity.waits_for if copies is not None else None
+        waits_for = comm.activity.waits_for if duplicates is not None else None
         outcome.waits_for = (
             str(waits_for) if waits_for is not None and outcome.status in ("interrupted", "early") else ""
         )
@@ -187,7 +187,7 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
 
 
 def _call(comm, payload: bytes) -> bytes:
-    """Unpack the function, call it, pack up its result."""
+    """Unpickle the function, call it, pickle its result."""
     import cloudpickle
 
     fn, args, kwargs = pickle.loads(payload)
@@ -198,10 +198,10 @@ def _call(comm, payload: bytes) -> bytes:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
 
 
-def _unconnected(rank: int, size: int, reporter) -> NoComm:
-    """Make the communicator of engines without MPI."""
+def _unconnected(rank: int, size: int, reporter) -> DisconnectedComm:
+    """Return the communicator of engines without MPI."""
     why = "these engines were started without MPI; use EngineWorld(n) with mpi=True"
-    return NoComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
+    return DisconnectedComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
 
 
 def _publish(report) -> None:

@@ -1,8 +1,8 @@
-"""Watching a launch: wait for all ranks or for the first trouble, and then bring everybody home.
+"""Watching a launch: wait for all ranks or for the first failure, then stop the others.
 
-Trouble is: a rank raised, a process died, time is up, the user interrupted. Whatever it was, the other ranks are
-interrupted, so that each comes back and can say where it was, and the engines are ready for the next launch. A rank
-that does not react within `PATIENCE` seconds (it sits in a C call, or is stopped) costs the engines their lives.
+A failure is: a rank raised, a process died, the time is over, all ranks wait for each other, the user interrupted. In
+each case the other ranks are interrupted, so that each returns and can say where it was, and the engines are ready for
+the next launch. If a rank does not respond within `PATIENCE` seconds (it is in a C call, or stopped), all are killed.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 
 from ..comm.protocol import CommError
-from .cluster import died
-from .interrupts import let_through
+from .cluster import is_engine_death
+from .interrupts import check_interrupts
 from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, Output, stop_button
 
 TICK = 0.05
 PAUSE = 0.05
-"""An error that all ranks make, they make at about the same time: wait a moment for the others before interrupting."""
+"""An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them."""
 PATIENCE = 3.0
 STACK_SECONDS = 0.2
 """Within which a rank that was asked for its stack has written it."""
 OUTPUT_SECONDS = 5.0
-"""The last words of a rank come a moment after its result, on a busy machine a long one."""
+"""The last output of a rank comes a moment after its result, on a busy machine a long one."""
 
 
-class TimeIsUp(Exception):
+class TimedOut(Exception):
     """Some ranks have not returned in time."""
 
 
-class NoProgress(TimeIsUp):
+class NoProgress(TimedOut):
     """Rank 0 has reported nothing new for too long."""
 
 
@@ -41,15 +41,15 @@ class Deadlock(Exception):
 
 
 class ControllerDied(Exception):
-    """The engines' controller is gone."""
+    """The engines' controller died."""
 
 
 class Watch:
-    """One launch under way.
+    """One launch.
 
     Parameters
     ----------
-    group : Group
+    ranks : Ranks
     handles : list of ipyparallel.AsyncResult
         By rank.
     show : callable or None
@@ -58,19 +58,19 @@ class Watch:
     Attributes
     ----------
     outcomes : dict of int to Outcome
-        Of the ranks that are known.
+        Of the ranks that have ended.
     values : dict of int to bytes
         Pickled results.
     killed : bool
         Whether the engines had to be killed, or died.
     """
 
-    def __init__(self, group, handles, show):
-        self._group, self._handles, self._show = group, handles, show
+    def __init__(self, ranks, handles, show):
+        self._ranks, self._handles, self._show = ranks, handles, show
         self._rank_of = {id(handle): rank for rank, handle in enumerate(handles)}
         self._arrivals: list = []
         for handle in handles:
-            handle.add_done_callback(self._arrivals.append)  # called in the order of the news
+            handle.add_done_callback(self._arrivals.append)  # in the order in which the results arrive
         self._output = Output(len(handles))
         self.outcomes: dict[int, Outcome] = {}
         self.values: dict[int, bytes] = {}
@@ -90,7 +90,7 @@ class Watch:
 
         Raises
         ------
-        TimeIsUp
+        TimedOut
             After `timeout` seconds.
         NoProgress
             After `progress_timeout` seconds without a new report of rank 0, once there has been one.
@@ -99,47 +99,47 @@ class Watch:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.pending:
-            self._tick()
+            self._poll()
             if any(o.status != "returned" for o in self.outcomes.values()):
                 return
             if deadline is not None and time.monotonic() > deadline and self.pending:
-                raise TimeIsUp
+                raise TimedOut
             if progress_timeout is not None and self._report and time.monotonic() > self._reported + progress_timeout:
                 raise NoProgress
             self._look_at_waits()
-            if self._group.cluster is not None and not self._group.cluster.has_controller():
+            if self._ranks.cluster is not None and not self._ranks.cluster.has_controller():
                 raise ControllerDied
 
-    def bring_home(self) -> None:
-        """Interrupt the ranks that still run, until all are back; kill the engines if that does not help."""
+    def stop_ranks(self) -> None:
+        """Interrupt the ranks that still run until all have ended; kill the engines if some do not respond."""
         try:
             self._wait(PAUSE)
             start, pause = time.monotonic(), 0.2
             while self.pending and time.monotonic() < start + PATIENCE:
-                self._group.interrupt(self.pending)
+                self._ranks.interrupt(self.pending)
                 self._wait(pause)
                 pause *= 1.5
             if self.pending:
-                self._group.ask_stacks(self.pending)
+                self._ranks.request_stacks(self.pending)
                 time.sleep(STACK_SECONDS)
-        except KeyboardInterrupt:  # a second Ctrl-C: at once
+        except KeyboardInterrupt:  # a second Ctrl-C: do not wait any longer
             pass
-        for rank in [*self.pending, *filter(self._group.lives, self._deaths)]:
-            self.outcomes[rank] = self._group.silent(rank)
-        if any(o.status in ("silent", "died") for o in self.outcomes.values()):
+        for rank in [*self.pending, *filter(self._ranks.is_alive, self._deaths)]:
+            self.outcomes[rank] = self._ranks.unresponsive(rank)
+        if any(o.status in ("unresponsive", "died") for o in self.outcomes.values()):
             self.killed = True
-            self._group.kill()
-            self._settle_deaths()
+            self._ranks.kill()
+            self._explain_deaths()
 
     def finish(self) -> None:
-        """Show what is left to show."""
+        """Show the rest of the output."""
         for rank, handle in enumerate(self._handles):
-            if self.outcomes[rank].status not in ("died", "silent"):
+            if self.outcomes[rank].status not in ("died", "unresponsive"):
                 handle.wait_for_output(OUTPUT_SECONDS)
         self._show_progress()
         self._output.show([handle.metadata for handle in self._handles], range(len(self._handles)))
 
-    def show_nothing(self) -> None:
+    def stop_showing(self) -> None:
         """Show no progress any more."""
         self._show = None
 
@@ -148,45 +148,45 @@ class Watch:
         """Wait for all ranks, but no longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self.pending and time.monotonic() < deadline:
-            self._tick()
+            self._poll()
 
-    def _tick(self) -> None:
-        """Wait for a moment or for the next rank to end, and show what is new."""
-        let_through()
+    def _poll(self) -> None:
+        """Wait until a rank ends, at most `TICK` seconds, and show what is new."""
+        check_interrupts()
         futures = [self._handles[rank] for rank in self.pending]
         wait(futures, timeout=TICK, return_when=FIRST_COMPLETED)
         while self._arrivals:
             handle = self._arrivals.pop(0)
-            self._take(self._rank_of[id(handle)], handle)
+            self._receive(self._rank_of[id(handle)], handle)
         self._show_what_is_new()
 
-    def _take(self, rank: int, handle) -> None:
-        """Read what a rank sent home."""
+    def _receive(self, rank: int, handle) -> None:
+        """Read the answer of a rank."""
         error = handle.exception()
         if error is None:
             outcome, self.values[rank] = handle.result()
             self.outcomes[rank] = pickle.loads(outcome)
-        elif died(error):
+        elif is_engine_death(error):
             self._deaths.append(rank)
             self.outcomes[rank] = Outcome(rank, "died")
-        elif getattr(error, "ename", "") == "KeyboardInterrupt":  # it struck outside of `launch`
+        elif getattr(error, "ename", "") == "KeyboardInterrupt":  # interrupted outside of `launch`
             self.outcomes[rank] = Outcome(rank, "interrupted")
         else:
             self.outcomes[rank] = Outcome(rank, "raised", error=text_of_error(error, rank))
-        self.outcomes[rank].place = len(self.outcomes)
+        self.outcomes[rank].position = len(self.outcomes)
 
-    def _settle_deaths(self) -> None:
-        """Find out which death was the first, and how it came."""
+    def _explain_deaths(self) -> None:
+        """Find out which process died first, and how."""
         dead = [rank for rank in self._deaths if self.outcomes[rank].status == "died"]
         if not dead:
             return
-        first, how = self._group.first_dead(dead)
+        first, how = self._ranks.first_death(dead)
         for rank in dead:
             self.outcomes[rank].error = f"its process {how}" if rank == first else "its process died"
             self.outcomes[rank].ended = 0.0 if rank == first else 1.0
 
     def _look_at_waits(self) -> None:
-        """Show who waits for what, once for each time that ranks run out of patience; raise if all of them wait."""
+        """Show who waits for what, once for each time that ranks have waited for long; raise if all ranks wait."""
         told = {rank: self._handles[rank].metadata["data"].get("wait") for rank in self.pending}
         waits = {rank: wait for rank, wait in told.items() if wait is not None}
         if not waits:
@@ -199,9 +199,9 @@ class Watch:
             return
         self._told_waits = True
         others = [rank for rank in self.pending if rank not in waits]
-        self._group.ask_stacks(others)
+        self._ranks.request_stacks(others)
         time.sleep(STACK_SECONDS)
-        places = waits | {rank: self._group.running(rank) for rank in others}
+        places = waits | {rank: self._ranks.running(rank) for rank in others}
         lines = "".join(f"  rank {rank} {where(places[rank])}\n" for rank in sorted(places))
         sys.stderr.write(
             f"EngineWorld: ranks have waited for long:\n{lines}{stop_button()}; the engines stay usable.\n"

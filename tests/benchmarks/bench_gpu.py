@@ -94,7 +94,7 @@ def eager_record(name: str, n: int) -> dict:
     """The step as it is written."""
     model, (x, y) = nn.build(name), batch_of(name, n)
     theirs = torch_step(model, x, y, "cuda") if has_peer() else None
-    ours = our_step(nn.move(model, on_gpu), on_gpu(x), on_gpu(y))
+    ours = our_step(nn.fuse(nn.move(model, on_gpu)), on_gpu(x), on_gpu(y))
     if theirs:
         check_same_loss(name, ours(), theirs())
     return compare(f"{name} step on the GPU, batch {n}", ours, theirs)

@@ -258,7 +258,7 @@ def test_elastic_engines_go_on_with_those_that_are_left(call, tmp_path):
     def kill():
         while not (tmp_path / "out" / output.PARTIAL).exists():
             time.sleep(0.005)
-        os.kill(next(iter(engines._open))._group.pids[1], signal.SIGKILL)
+        os.kill(next(iter(engines._open))._ranks.pids[1], signal.SIGKILL)
 
     threading.Thread(target=kill, daemon=True).start()
     result = call(*long, "--strategy", "elastic", "--world", "engines", "--size", 3, "--out", "out")

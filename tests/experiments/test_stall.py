@@ -9,7 +9,6 @@ from distlearn.comm.network import cost
 from distlearn.experiments import LECTURE, facts, remedies, scaling_curve, simulate_step, stall_study, without_dense
 from distlearn.experiments.scaling.two_networks import auxiliary_mb, two_networks, without_towers
 from distlearn.nn import SoftmaxCrossEntropy, build
-from distlearn.nn.container import in_running_order
 from distlearn.nn.models import MODELS
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Int8, OneBit, TopK
@@ -109,7 +108,7 @@ def test_overlap_hides_communication_within_what_is_possible(name):
 def test_computing_takes_what_the_roofline_says():
     s, want = (16, 227, 227, 3), 0.0
     model = build("alexnet", seed=None)
-    for layer in in_running_order(model.layers):
+    for layer in model.layers:
         flops, moved = layer.flops(s), layer.bytes_moved(s)
         want += max(flops / 1e12, moved / 1e11) + max(layer.backward_flops(s) / 1e12, 2 * moved / 1e11)
         s = layer.output_shape(s)

@@ -27,7 +27,6 @@ def _convolutions():
         ((2, 5, 8, 1), (1, 2, 3), {"padding": 1}),
         ((2, 5, 5, 20), (20, 3, 3), {"padding": 1}),
         ((2, 4, 4, 2), (2, 2, 3), {"padding": 3}),
-        ((0, 5, 5, 2), (2, 3, 3), {}),
     ]
     others = [
         ((2, 7, 8, 3), (3, 2, 3), {"stride": 2, "padding": 1}),
@@ -43,14 +42,15 @@ def _convolutions():
         mine = geometries + ([] if algorithm.startswith("winograd") else others)
         for shape, args, options in mine:
             yield Conv2d(*args, 1, algorithm=algorithm, **options, **F), shape
+    for shape, args, options in geometries + others:
+        yield nn.fuse(Conv2d(*args, 1, **options, **F)), shape
     yield Conv2d(2, 3, 3, 1, bias=False, **F), (2, 4, 4, 2)
+    yield nn.Sequential(Conv2d(2, 3, 3, 1, **F)), (0, 5, 5, 2)
 
 
 def _pools():
     for pool, ceil in itertools.product((nn.MaxPool, nn.AvgPool), (False, True)):
-        options = {"ceil": ceil} if pool is nn.MaxPool else {}
-        if pool is nn.AvgPool and ceil:
-            continue
+        options = {"ceil": ceil}
         yield pool(2, **options), (2, 6, 4, 3)
         yield pool(2, **options), (1, 5, 7, 2)
         yield pool(3, 2, **options), (2, 8, 7, 2)

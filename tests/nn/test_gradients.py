@@ -57,6 +57,17 @@ def test_gradients_are_added_not_set(layer, shape):
         np.testing.assert_allclose(b, 2 * a, rtol=1e-12, atol=1e-12)
 
 
+def test_a_layer_that_promises_another_shape_is_named():
+    class Half(nn.Layer):
+        def forward(self, x):
+            return x[:, ::2], x.shape
+
+    with pytest.raises(
+        AssertionError, match=r"output_shape says \(2, 4\) for an input of shape \(2, 4\), forward gave \(2, 2\)"
+    ):
+        gradient_check(Half(), x_of(2, 4))
+
+
 def test_embedding():
     layer, x = nn.Embedding(5, 3, 0, **F), np.array([[0, 2, 2], [4, 0, 2]])
     errors = gradient_check(layer, x)

@@ -4,13 +4,17 @@ import numpy as np
 import pytest
 
 from distlearn import nn
-from distlearn.nn.container import in_running_order
+from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import Serial
 from distlearn.testing import gradient_check
 
 
 def x_of(*shape, seed=1, dtype="float64"):
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def serial(model):
+    return Serial(model, nn.MeanSquaredError(), Optimizer(model.params, SGD(), 0.1))
 
 
 class TestEval:
@@ -201,7 +205,7 @@ class TestContainers:
         model = nn.Sequential(inside, nn.Sequential(nn.Tanh(), second))
         names = ["0.0.W", "0.0.b", "0.1.0.W", "0.1.0.b", "1.1.b"]
         assert [p.name for p in model.params] == names
-        assert list(Serial(model, nn.MeanSquaredError(), None).gather_params()) == names
+        assert list(serial(model).gather_params()) == names
 
     def test_parameters_that_cannot_be_told_apart_are_refused(self):
         class Pair(nn.Layer):
@@ -214,13 +218,29 @@ class TestContainers:
         with pytest.raises(ValueError, match=r"layer 1, Pair\(\), has several parameters named 'W'.* Sequential"):
             nn.Sequential(nn.ReLU(), Pair())
         with pytest.raises(ValueError, match=r"2 parameters of the model are named 'W'"):
-            Serial(Pair(), nn.MeanSquaredError(), None)
+            serial(Pair())
 
     def test_layers_that_another_model_has_renamed_since_are_refused(self):
         model = nn.MLP((4, 3, 2))
         nn.Sequential(model.layers[2])
         with pytest.raises(ValueError, match=r"2 parameters of the model are named '0.W'.*another container"):
-            Serial(model, nn.MeanSquaredError(), None)
+            serial(model)
+
+    def test_an_empty_batch_passes_by_the_layers(self):
+        """What a rank without samples has: shapes, no values, and gradients that are complete."""
+
+        class Largest(nn.Layer):
+            """Fails without values, as `max` does."""
+
+            def forward(self, x):
+                return x / x.max(), x.max()
+
+        model = nn.Sequential(nn.Embedding(5, 3, 0), Largest(), nn.Linear(3, 2, 1))
+        y, saved = model.forward(np.zeros((0, 4), np.int64))
+        assert (y.shape, y.dtype, nn.nbytes(saved)) == ((0, 4, 2), "float32", 0)
+        complete = []
+        assert model.backward(y, saved, on_grad=complete.append).shape == (0, 4)
+        assert [p.name for p in complete] == ["2.b", "2.W", "0.W"]
 
     def test_siamese_has_one_set_of_weights(self):
         body = nn.Linear(3, 2, dtype="float64")
@@ -257,26 +277,27 @@ class TestContainers:
         for p, g in zip(model.params, grads, strict=True):
             np.testing.assert_allclose(p.grad, g, rtol=1e-12, atol=1e-12)
 
-    @pytest.mark.parametrize("pool", [nn.MaxPool(2), nn.MaxPool(3, 2, ceil=True), nn.MaxPool(3, 1, padding=1)])
-    def test_relu_runs_behind_pooling_and_nothing_changes(self, pool):
-        """Bit for bit, also where values are equal and where all of a window are negative."""
-        relu = nn.ReLU()
-        x = np.round(2 * x_of(3, 9, 8, 4))
-        y, saved = nn.Sequential(relu, pool).forward(x)
-        assert saved[1][1] == (y.shape, 8)  # ReLU saw the smaller image
-        positive, signs = relu.forward(x)
-        want, won = pool.forward(positive)
-        np.testing.assert_array_equal(y, want)
-        dy = x_of(*y.shape, seed=2)
-        dx = nn.Sequential(relu, pool).backward(dy.copy(), saved)
-        np.testing.assert_array_equal(dx, relu.backward(pool.backward(dy.copy(), won), signs))
-        assert (dx != 0).any()
+    def test_every_layers_passes_are_called(self, monkeypatch):
+        """A breakpoint in the ReLU or the pooling behind a convolution is reached."""
+        called = []
 
-    def test_only_relu_and_maximum_change_places(self):
-        names = lambda *layers: [type(layer).__name__ for layer in in_running_order(layers)]  # noqa: E731
-        assert names(nn.ReLU(), nn.MaxPool(2), nn.MaxPool(2)) == ["MaxPool", "MaxPool", "ReLU"]
-        assert names(nn.ReLU(), nn.AvgPool(2)) == ["ReLU", "AvgPool"]
-        assert names(nn.Tanh(), nn.MaxPool(2), nn.ReLU()) == ["Tanh", "MaxPool", "ReLU"]
+        def note(cls, name):
+            original = getattr(cls, name)
+
+            def noted(self, *args):
+                called.append(f"{cls.__name__}.{name}")
+                return original(self, *args)
+
+            monkeypatch.setattr(cls, name, noted)
+
+        for cls in (nn.Conv2d, nn.ReLU, nn.MaxPool):
+            note(cls, "forward")
+            note(cls, "backward")
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2))
+        y, saved = model.forward(x_of(2, 6, 6, 1, dtype="float32"))
+        model.backward(np.ones_like(y), saved)
+        forward = ["Conv2d.forward", "ReLU.forward", "MaxPool.forward"]
+        assert called == [*forward, *(name.replace("forward", "backward") for name in reversed(forward))]
 
     def test_the_gradient_check_looks_through_all_containers(self):
         class Wrong(nn.Tanh):
@@ -326,8 +347,20 @@ class TestAgainstTorch:
         want = theirs(torch.tensor(x.transpose(0, 3, 1, 2).copy())).numpy().transpose(0, 2, 3, 1)
         np.testing.assert_allclose(nn.LocalResponseNorm().forward(x)[0], want, rtol=1e-10)
 
-    def test_ceil_pooling(self, torch):
-        x = x_of(1, 8, 11, 2)
-        want = torch.nn.functional.max_pool2d(torch.tensor(x.transpose(0, 3, 1, 2).copy()), 3, 2, ceil_mode=True)
-        got = nn.MaxPool(3, 2, ceil=True).forward(x)[0]
-        np.testing.assert_array_equal(got, want.numpy().transpose(0, 2, 3, 1))
+    @pytest.mark.parametrize("size", [(8, 11), (5, 7), (6, 6), (1, 9)])
+    @pytest.mark.parametrize("options", [(3, 2, 0), (2, 2, 1), (3, 2, 1), (2, 3, 0), (3, 1, 1), (5, 3, 2)])
+    def test_ceil_pooling(self, torch, size, options):
+        """A window that reaches over the edge: only what is inside the image and its border counts in a mean."""
+        k, stride, padding = options
+        if min(size) + 2 * padding < k:
+            pytest.skip("the window is larger than the image")
+        x = x_of(1, *size, 2)
+        for ours, theirs in ((nn.MaxPool, torch.nn.MaxPool2d), (nn.AvgPool, torch.nn.AvgPool2d)):
+            t = torch.tensor(x.transpose(0, 3, 1, 2).copy(), requires_grad=True)
+            want = theirs(k, stride, padding, ceil_mode=True)(t)
+            y, saved = ours(k, stride, padding=padding, ceil=True).forward(x)
+            np.testing.assert_allclose(y, want.detach().numpy().transpose(0, 2, 3, 1), rtol=1e-13, atol=1e-14)
+            r = x_of(*y.shape, seed=3)
+            want.backward(torch.tensor(r.transpose(0, 3, 1, 2).copy()))
+            dx = ours(k, stride, padding=padding, ceil=True).backward(r.copy(), saved)
+            np.testing.assert_allclose(dx, t.grad.numpy().transpose(0, 2, 3, 1), rtol=1e-12, atol=1e-14)

@@ -69,7 +69,7 @@ def test_profile_times_every_layer_and_leaves_gradients():
     found = nn.profile(model, x, repeats=2)
     assert (model.params[0].grad == 7).all()
     assert [t.name for t in found.layers] == [layer.name for layer in model.layers]
-    assert found.layers[2].flops == 3 * 8 * 14 * 14 * 6  # ReLU runs behind the pooling
+    assert found.layers[2].flops == 3 * 8 * 28 * 28 * 6
     assert sum(found.shares().values()) == pytest.approx(1)
     conv = found.layers[4]
     assert conv.flops == model.layers[4].flops((8, 14, 14, 6)) + model.layers[4].backward_flops((8, 14, 14, 6))

@@ -121,3 +121,8 @@ def test_a_number_is_a_constant_plan_whoever_takes_it():
     for wrong in (-0.1, math.nan):
         with pytest.raises(ValueError, match=f"Somebody: lr is {wrong}, expected a learning rate of 0 or more"):
             as_schedule(wrong, "Somebody")
+
+
+def test_what_is_no_rate_is_named():
+    with pytest.raises(TypeError, match=r"Hogwild: lr is Optimizer\(.*, expected a number, or a function of the step"):
+        as_schedule(Optimizer([Param(np.ones(1))], SGD(), 0.1), "Hogwild")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError
-from distlearn.nn import MLP, RNN, BatchNorm, Linear, Param, Sequential, SoftmaxCrossEntropy, Tanh
+from distlearn.nn import MLP, RNN, BatchNorm, Layer, Linear, Param, Sequential, Sigmoid, SoftmaxCrossEntropy, Tanh
 from distlearn.nn.layer import move
 from distlearn.optim import RULES, MixedPrecision, Optimizer
 from distlearn.parallel import (
@@ -41,7 +41,22 @@ def cut(n, size, uneven):
     return np.concatenate([[0], np.round(np.cumsum(weights) / weights.sum() * n).astype(int)])
 
 
+class SquareRoot(Layer):
+    """A layer as a user writes it, who checks the values and does not think of a rank without samples."""
+
+    def forward(self, x):
+        if x.min() < 0:
+            raise ValueError(f"SquareRoot: the smallest value is {x.min()}, expected 0 or more")
+        y = np.sqrt(x)
+        return y, y
+
+    def backward(self, dy, saved):
+        return dy / (2 * saved)
+
+
 def model_of(kind):
+    if kind == "own layer":
+        return Sequential(Linear(7, 6, 4, dtype="float64"), Sigmoid(), SquareRoot(), Linear(6, 4, 6, dtype="float64"))
     if kind == "tied":
         shared = Linear(6, 6, 5, dtype="float64")
         first, last = Linear(7, 6, 4, dtype="float64"), Linear(6, 4, 6, dtype="float64")
@@ -68,7 +83,7 @@ def train(comm, kind="plain", rule="momentum", steps=6, batch=20, uneven=False, 
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("kind", ["plain", "tied", "frozen"])
+@pytest.mark.parametrize("kind", ["plain", "tied", "frozen", "own layer"])
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_equals_serial(size, kind, uneven, overlap):

@@ -152,3 +152,13 @@ def test_lists_are_told_to_become_arrays(given):
     arrays[given] = arrays[given].tolist()
     with pytest.raises(TypeError, match=f"evaluate: {given} is a list, expected an array, such as np.array"):
         evaluate(strategy, arrays["x"], arrays["y"])
+
+
+def test_curves_show_the_set_that_was_evaluated():
+    """A run without a validation set, or of a parameter server, which measures the test set alone."""
+    nan = float("nan")
+    _, ax = dl.viz.plot_history(
+        History([Epoch(1, 1, 1, 1.0, 0.9, nan, 0.5), Epoch(2, 2, 2, 0.9, 0.9, nan, 0.6)], [1.0])
+    )
+    assert ax.get_ylabel() == "test accuracy [%]"
+    assert ax.lines[0].get_ydata().tolist() == [0.5, 0.6]

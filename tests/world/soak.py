@@ -64,7 +64,7 @@ class Killer(threading.Thread):
         """Kill until it is over."""
         dice = random.Random(0)
         while not self.over.wait(EVERY):
-            pids = self.world._group.pids
+            pids = self.world._ranks.pids
             if pids == self._struck or not self._moved:
                 continue
             rank = dice.randrange(SIZE)

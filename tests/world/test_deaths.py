@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from distlearn.world.deaths import Deaths, choose_first, exit_statuses, how_it_ended
+from distlearn.world.deaths import DeathWatch, exit_statuses, first_to_die, how_it_ended
 
 
 def wait_for(condition, seconds=10.0):
@@ -18,7 +18,7 @@ def wait_for(condition, seconds=10.0):
 @pytest.mark.skipif(not hasattr(__import__("os"), "pidfd_open"), reason="needs Linux's pidfd")
 def test_order_of_deaths():
     sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(3)]
-    deaths = Deaths([p.pid for p in sleeps])
+    deaths = DeathWatch([p.pid for p in sleeps])
     try:
         for rank in (2, 0):
             sleeps[rank].kill()
@@ -35,10 +35,10 @@ def test_order_of_deaths():
 @pytest.mark.skipif(not hasattr(__import__("os"), "pidfd_open"), reason="needs Linux's pidfd")
 def test_who_looks_late_still_sees_the_order(monkeypatch):
     """On a busy machine all ranks are dead before the thread gets a core."""
-    late, look = threading.Event(), Deaths._watch
-    monkeypatch.setattr(Deaths, "_watch", lambda self: (late.wait(), look(self)))
+    late, look = threading.Event(), DeathWatch._watch
+    monkeypatch.setattr(DeathWatch, "_watch", lambda self: (late.wait(), look(self)))
     sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(5)]
-    deaths = Deaths([p.pid for p in sleeps])
+    deaths = DeathWatch([p.pid for p in sleeps])
     order = [3, 0, 4, 2, 1]
     for rank in order:
         sleeps[rank].kill()
@@ -52,7 +52,7 @@ def test_who_looks_late_still_sees_the_order(monkeypatch):
 def test_process_that_is_dead_already():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    deaths = Deaths([process.pid])
+    deaths = DeathWatch([process.pid])
     deaths.close()
     assert deaths.order == []
 
@@ -68,7 +68,7 @@ def test_process_that_is_dead_already():
     ],
 )
 def test_first(seen, reported, statuses, first):
-    assert choose_first(seen, reported, statuses) == first
+    assert first_to_die(seen, reported, statuses) == first
 
 
 def test_statuses_from_mpiexec():

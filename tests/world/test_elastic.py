@@ -55,7 +55,7 @@ class Disasters:
         self.times, self._struck = [], None
 
     def __call__(self, step, total, **values):
-        pids = self.world._group.pids
+        pids = self.world._ranks.pids
         if not self.plan or step < self.plan[0][0] or pids == self._struck:  # one disaster for each set of engines
             return
         self._struck = pids

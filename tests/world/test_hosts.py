@@ -121,7 +121,7 @@ def test_training_across_hosts_and_through_a_pulled_cable(net):
                 pulled.append(time.monotonic())
 
         world.progress = pull
-        with pytest.raises(RankError, match=rf"(?s)rank [23]: .*{net.hosts[1]}.*is the network cut\?") as caught:
+        with pytest.raises(RankError, match=rf"(?s)rank [23]: .*{net.hosts[1]}.*is the network down\?") as caught:
             world.run(train, FAST.but(epochs=10_000, evaluate_every=0))
         assert caught.value.rank in (2, 3)
         assert "rank 0 waited for " in str(caught.value)

@@ -13,7 +13,7 @@ import pytest
 
 from distlearn.trace import Trace
 from distlearn.world import EngineWorld, interrupts, launching, watch
-from distlearn.world.interrupts import held, let_through
+from distlearn.world.interrupts import check_interrupts, defer_interrupts
 from distlearn.world.launching import launch
 from distlearn.world.outcome import Outcome
 
@@ -38,8 +38,8 @@ def test_an_interrupt_waits_for_the_end_of_the_block():
     done = []
 
     def work():
-        with held():
-            with held():
+        with defer_interrupts():
+            with defer_interrupts():
                 strike()
                 done.append("inner")
             done.append("outer")
@@ -51,21 +51,21 @@ def test_an_interrupt_waits_for_the_end_of_the_block():
 
 def test_an_interrupt_comes_where_it_is_let_through_and_only_once():
     done = []
-    with held():
-        let_through()  # there is none
+    with defer_interrupts():
+        check_interrupts()  # there is none
         strike()
         strike()
         with pytest.raises(KeyboardInterrupt):
-            let_through()
-        let_through()
+            check_interrupts()
+        check_interrupts()
         done.append("went on")
     assert done == ["went on"]
-    let_through()
+    check_interrupts()
 
 
 def test_an_interrupt_that_is_under_way_already_is_not_followed_by_another():
     def work():
-        with held():
+        with defer_interrupts():
             strike()
             raise KeyboardInterrupt("with words")
 
@@ -75,7 +75,7 @@ def test_an_interrupt_that_is_under_way_already_is_not_followed_by_another():
 
 def test_an_error_gives_way_to_an_interrupt_but_is_told():
     def work():
-        with held():
+        with defer_interrupts():
             strike()
             raise ValueError("first")
 
@@ -86,10 +86,10 @@ def test_an_error_gives_way_to_an_interrupt_but_is_told():
 
 def test_who_insists_is_obeyed_on_the_spot(monkeypatch):
     done = []
-    monkeypatch.setattr(interrupts, "STUBBORN", -1.0)  # seconds since the first one
+    monkeypatch.setattr(interrupts, "INSIST_SECONDS", -1.0)  # seconds since the first one
 
     def work():
-        with held():
+        with defer_interrupts():
             strike()
             done.append("first")
             strike()
@@ -104,10 +104,10 @@ def test_a_handler_of_the_users_is_asked(monkeypatch):
     calls = []
     before = signal.signal(signal.SIGINT, lambda signum, frame: calls.append(signum))
     try:
-        with held():
+        with defer_interrupts():
             strike()
             assert calls == []
-            let_through()
+            check_interrupts()
             strike()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -117,7 +117,7 @@ def test_a_handler_of_the_users_is_asked(monkeypatch):
 def test_an_ignored_interrupt_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with held():
+        with defer_interrupts():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -125,8 +125,8 @@ def test_an_ignored_interrupt_stays_ignored():
 
 def test_threads_hold_nothing_back():
     def hold():
-        with held():
-            let_through()
+        with defer_interrupts():
+            check_interrupts()
             seen.append(signal.getsignal(signal.SIGINT))
 
     seen = []
@@ -182,7 +182,7 @@ class Handle(Future):
         return True
 
 
-class FakeGroup:
+class FakeRanks:
     """Ranks that end when they are interrupted, or (`endless` False) by themselves."""
 
     cluster, size = None, 2
@@ -190,7 +190,7 @@ class FakeGroup:
     def __init__(self, endless):
         self.endless, self.handles = endless, []
 
-    def trouble(self):
+    def problem(self):
         return ""
 
     def submit(self, payload, **options):
@@ -210,17 +210,17 @@ class FakeGroup:
     def interrupt(self, ranks):
         self.end("interrupted", ranks)
 
-    def was_orderly(self):
+    def mark_completed(self):
         pass
 
-    def lives(self, rank):
+    def is_alive(self, rank):
         return False
 
 
 def world_of(group):
     world = EngineWorld.__new__(EngineWorld)
     world.mpi, world.timeout, world.patience, world.progress, world.strict = True, 30, 10, False, False
-    world._dead, world._closed, world._cluster, world._group, world.trace = "", False, None, group, Trace()
+    world._restart_reason, world._closed, world._cluster, world._ranks, world.trace = "", False, None, group, Trace()
     return world
 
 
@@ -229,7 +229,7 @@ def test_a_run_that_is_interrupted_at_any_line_leaves_no_rank_at_work(endless, m
     monkeypatch.setattr(watch, "TICK", 0.001)
     monkeypatch.setattr(watch, "PAUSE", 0.001)
     for number in range(1, 150 if endless else 10_000):
-        group = FakeGroup(endless)
+        group = FakeRanks(endless)
         world = world_of(group)
         striker = StrikeAtLine(number, *(f"distlearn/world/{name}.py" for name in ("engines", "watch", "interrupts")))
         results = None
@@ -240,7 +240,7 @@ def test_a_run_that_is_interrupted_at_any_line_leaves_no_rank_at_work(endless, m
             results = error
         assert isinstance(results, KeyboardInterrupt) == striker.struck, number
         assert all(handle.done() for _, handle in group.handles), f"a rank works on, interrupted at line {number}"
-        assert world._dead == "", number
+        assert world._restart_reason == "", number
         if not striker.struck:
             break
     assert number > 100

@@ -130,7 +130,7 @@ def test_folder_of_somebody_else_is_refused(tmp_path, monkeypatch):
     real = os.getuid()
     (tmp_path / f"distlearn-{real + 1}").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: real + 1)
-    with pytest.raises(RuntimeError, match="belongs to somebody else"):
+    with pytest.raises(RuntimeError, match="belongs to another user"):
         reaper.clusters_folder()
 
 

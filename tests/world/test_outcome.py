@@ -9,7 +9,7 @@ from distlearn.world.outcome import (
     Frame,
     Outcome,
     RankTimeoutError,
-    blame,
+    first_failure,
     frames_of,
     frames_of_error,
     pickled,
@@ -22,8 +22,10 @@ MINE = Frame("/home/me/step.py", 12, "step", "comm.recv(out, 0)", False)
 OURS = Frame("/lib/distlearn/comm/waiting.py", 40, "poll", "while not done():", True)
 
 
-def raised(rank, text="ValueError: boom", ended=1.0, place=1):
-    return Outcome(rank, "raised", ended, text, [OURS, MINE, OURS], original=pickled(ValueError("boom")), place=place)
+def raised(rank, text="ValueError: boom", ended=1.0, position=1):
+    return Outcome(
+        rank, "raised", ended, text, [OURS, MINE, OURS], original=pickled(ValueError("boom")), position=position
+    )
 
 
 def waiting(rank):
@@ -31,7 +33,7 @@ def waiting(rank):
 
 
 def test_one_rank_raised():
-    error = blame([waiting(0), raised(1), Outcome(2)])
+    error = first_failure([waiting(0), raised(1), Outcome(2)])
     assert type(error) is RankError
     assert error.rank == 1
     assert isinstance(error.original, ValueError)
@@ -46,16 +48,16 @@ def test_one_rank_raised():
 
 
 def test_the_earliest_counts():
-    assert blame([raised(0, "KeyError: 'a'", ended=3.0), raised(1, ended=2.0), Outcome(2)]).rank == 1
+    assert first_failure([raised(0, "KeyError: 'a'", ended=3.0), raised(1, ended=2.0), Outcome(2)]).rank == 1
 
 
 def test_who_all_raised_the_same():
-    error = blame([raised(0, ended=3.0), raised(1, ended=2.0), raised(2, ended=4.0)])
+    error = first_failure([raised(0, ended=3.0), raised(1, ended=2.0), raised(2, ended=4.0)])
     assert str(error).startswith("rank 0: ValueError: boom (ranks 1, 2 raised the same)")
 
 
 def test_late_ranks():
-    error = blame([Outcome(0), waiting(1), waiting(2), waiting(3)], reason="timeout", seconds=2.5)
+    error = first_failure([Outcome(0), waiting(1), waiting(2), waiting(3)], reason="timeout", seconds=2.5)
     assert type(error) is RankTimeoutError
     assert isinstance(error, CommTimeoutError)
     lines = str(error).splitlines()
@@ -64,28 +66,28 @@ def test_late_ranks():
 
 
 def test_one_late_rank():
-    assert str(blame([Outcome(0), waiting(1)], reason="timeout", seconds=1)).startswith(
+    assert str(first_failure([Outcome(0), waiting(1)], reason="timeout", seconds=1)).startswith(
         "rank 1: has not returned after 1 s; rank 0 had returned:"
     )
-    text = str(blame([Outcome(0, "early"), waiting(1), Outcome(2, "early")], reason="timeout", seconds=1))
+    text = str(first_failure([Outcome(0, "early"), waiting(1), Outcome(2, "early")], reason="timeout", seconds=1))
     assert text.startswith("rank 1: has not returned after 1 s; ranks 0, 2 had returned:")
-    assert "nor has rank 1:" in str(blame([waiting(0), waiting(1)], reason="timeout", seconds=1))
+    assert "nor has rank 1:" in str(first_failure([waiting(0), waiting(1)], reason="timeout", seconds=1))
 
 
 def test_ranks_that_were_interrupted_while_they_waited_for_the_others_to_return():
     early = [Outcome(rank, "early", waits_for="all ranks to return") for rank in range(2)]
-    error = blame(early, reason="timeout", seconds=3)
+    error = first_failure(early, reason="timeout", seconds=3)
     assert type(error) is RankTimeoutError
     assert str(error).splitlines()[1:] == [f"  rank {rank} waited for all ranks to return" for rank in range(2)]
 
 
 def test_an_interrupt_from_outside():
-    text = str(blame([Outcome(0, "early"), waiting(1)]))
+    text = str(first_failure([Outcome(0, "early"), waiting(1)]))
     assert text.startswith("rank 1: was interrupted from outside (SIGINT): it waited for recv(source=0")
 
 
 def test_deadlock():
-    error = blame([waiting(0), Outcome(1, "early", waits_for="all ranks to return")], "deadlock", 10)
+    error = first_failure([waiting(0), Outcome(1, "early", waits_for="all ranks to return")], "deadlock", 10)
     assert isinstance(error, RankError)
     assert isinstance(error, DeadlockError)
     assert not error.lost
@@ -98,28 +100,30 @@ def test_deadlock():
 
 def test_death():
     outcomes = [
-        Outcome(0, "died", 1.0, "its process died", place=1),
-        Outcome(1, "died", 0.0, "its process (7) was killed", place=2),
+        Outcome(0, "died", 1.0, "its process died", position=1),
+        Outcome(1, "died", 0.0, "its process (7) was killed", position=2),
     ]
-    error = blame(outcomes, note="They come again.")
+    error = first_failure(outcomes, note="They come again.")
     assert str(error) == "rank 1: its process (7) was killed\nThey come again."
 
 
 def test_what_came_first_counts():
-    death, error = Outcome(0, "died", 0.0, "its process died", place=2), raised(1, place=1)
-    assert blame([death, error]).rank == 1
-    death.place, error.place = 1, 2
-    assert blame([death, error]).rank == 0
+    death, error = Outcome(0, "died", 0.0, "its process died", position=2), raised(1, position=1)
+    assert first_failure([death, error]).rank == 1
+    death.place, error.position = 1, 2
+    assert first_failure([death, error]).rank == 0
 
 
-def test_silent_rank():
-    silent = Outcome(1, "silent", error="is stopped (process 7, SIGSTOP)")
-    text = str(blame([waiting(0), silent]))
+def test_unresponsive_rank():
+    unresponsive = Outcome(1, "unresponsive", error="is stopped (process 7, SIGSTOP)")
+    text = str(first_failure([waiting(0), unresponsive]))
     assert text.startswith(
         "rank 1: does not react any more: it is stopped (process 7, SIGSTOP)\nMeanwhile rank 0 waited"
     )
     assert "Rank 1 could not be interrupted." in text
-    assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(blame([waiting(0), silent], reason="timeout", seconds=1))
+    assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(
+        first_failure([waiting(0), unresponsive], reason="timeout", seconds=1)
+    )
 
 
 def test_where_words():
@@ -163,23 +167,23 @@ class Awkward(Exception):
 def test_error_that_cannot_be_sent():
     assert pickled(Awkward(1, 2)) == b""
     assert isinstance(pickle.loads(pickled(KeyError("x"))), KeyError)
-    lost = Outcome(0, "raised", 1.0, "Awkward: 1", place=1)
-    assert blame([lost]).original is None
+    lost = Outcome(0, "raised", 1.0, "Awkward: 1", position=1)
+    assert first_failure([lost]).original is None
 
 
-@pytest.mark.parametrize("status", ["raised", "died", "silent"])
+@pytest.mark.parametrize("status", ["raised", "died", "unresponsive"])
 def test_every_failure_names_its_rank(status):
-    assert blame([Outcome(0), Outcome(1, status, error="x", place=1)]).rank == 1
+    assert first_failure([Outcome(0), Outcome(1, status, error="x", position=1)]).rank == 1
 
 
 def test_without_progress_the_rank_that_waits_for_nobody_is_to_blame():
     stuck = Outcome(2, "interrupted", frames=[Frame("user.py", 7, "step", "while True: pass", False)])
-    error = blame([waiting(0), waiting(1), stuck], reason="no progress", seconds=3)
+    error = first_failure([waiting(0), waiting(1), stuck], reason="no progress", seconds=3)
     assert type(error) is RankTimeoutError
     assert (error.rank, error.lost) == (2, True)
     assert str(error).startswith(
         "rank 2: was at user.py, line 7, in step; there was no progress for 3 s:\n  rank 2 was"
     )
-    assert not blame([waiting(0), waiting(1)], reason="timeout", seconds=3).lost
-    assert blame([Outcome(0, "died", error="its process died", place=1), waiting(1)]).lost
-    assert not blame([Outcome(0, "raised", error="ValueError: no", place=1), waiting(1)]).lost
+    assert not first_failure([waiting(0), waiting(1)], reason="timeout", seconds=3).lost
+    assert first_failure([Outcome(0, "died", error="its process died", position=1), waiting(1)]).lost
+    assert not first_failure([Outcome(0, "raised", error="ValueError: no", position=1), waiting(1)]).lost

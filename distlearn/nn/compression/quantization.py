@@ -14,10 +14,10 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp
-from .. import ops
+from ...backend import get_xp, rounded, single
 from ..container import Container
 from ..conv import Conv2d, im2col
+from ..fused import unfuse
 from ..layer import Layer, check_shape
 from ..linear import Linear
 from .clustering import Compressed
@@ -31,7 +31,7 @@ class _Quantized(Layer):
 
     def __init__(self, layer):
         self.layer, self.name = copy.copy(layer), layer.name
-        W = ops.single(layer.W.data)
+        W = single(layer.W.data)
         xp = get_xp(W)
         largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
         self.scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
@@ -47,7 +47,7 @@ class _Quantized(Layer):
 
     def forward(self, x):
         self.output_shape(x.shape)
-        xp, dtype, x = get_xp(x), x.dtype, ops.single(x)
+        xp, dtype, x = get_xp(x), x.dtype, single(x)
         scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
         scale = xp.where(scale > 0, scale, xp.ones_like(scale))
         # sums of at most 2^24 are exact in single precision
@@ -56,7 +56,7 @@ class _Quantized(Layer):
         y *= scale * self.scale
         if self.bias is not None:
             y += self.bias
-        return ops.rounded(y, dtype), None
+        return rounded(y, dtype), None
 
     def backward(self, dy, saved):
         raise TypeError(
@@ -122,7 +122,7 @@ class QuantizedConv2d(_Quantized):
         super().__init__(layer)
 
     def _product(self, x, codes):
-        parts = zip(self.layer._split(x), self.layer._split(codes), strict=True)
+        parts = zip(self.layer.split(x), self.layer.split(codes), strict=True)
         return get_xp(x).concatenate([im2col.forward(a, b, self.layer.geometry)[0] for a, b in parts], axis=-1)
 
     def output_shape(self, shape):
@@ -157,7 +157,7 @@ def quantize(model: Layer) -> Compressed:
     if not isinstance(model, Layer):
         raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
     before = sum(p.nbytes for p in model.params)
-    smaller = _convert(copy.deepcopy(model.eval()))
+    smaller = _convert(copy.deepcopy(unfuse(model).eval()))
     return Compressed(smaller, before, _stored(smaller))
 
 

@@ -51,7 +51,7 @@ class Recompute(Container):
 
 def _generators(layer):
     """Random generators of a layer and of all layers inside it, each once."""
-    found = {id(part.rng): part.rng for part in walk(layer) if hasattr(part, "rng")}
+    found = {id(part.rng): part.rng for part in walk(layer) if part.rng is not None}
     return list(found.values())
 
 

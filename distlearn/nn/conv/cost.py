@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .. import ops
 from ..layer import check_positive
 from .fft import fast_length
+from .geometry import pair
 
 KERNEL = 3
 """Rows and columns of Winograd's kernels, r."""
@@ -54,7 +54,8 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     -----
     With P = n ceil(h / m) ceil(w / m) tiles of alpha = m + r - 1 pixels a side:
 
-    - direct, im2col: work n c_in c_out h w k_y k_x, depth 1 + ceil(log2(c_in k_y k_x))
+    - direct: work n c_in c_out h w k_y k_x, depth 1 + ceil(log2 c_in) + ceil(log2(k_y k_x)), two trees of sums
+    - im2col: the same work, depth 1 + ceil(log2(c_in k_y k_x)), one tree
     - fft: with H x W spectra of the padded image (H (W / 2 + 1) frequencies, as the image is real; a complex
       multiply-add is 4 real ones): work fft_constant H W log2(H W) (n c_in + c_in c_out + n c_out)
       + 4 H (W / 2 + 1) n c_in c_out, depth 2 per level of the transforms there and back, 2 for a complex product, and
@@ -70,7 +71,8 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     """
     ky, kx = _check(algorithm, (n, c_in, c_out, h, w), k, m)
     if algorithm in ("direct", "im2col"):
-        return Cost(n * c_in * c_out * h * w * ky * kx, 1 + _log2(c_in * ky * kx))
+        trees = (c_in, ky * kx) if algorithm == "direct" else (c_in * ky * kx,)
+        return Cost(n * c_in * c_out * h * w * ky * kx, 1 + sum(map(_log2, trees)))
     if algorithm == "fft":
         rows, columns = fast_length(h + ky - 1), fast_length(w + kx - 1)
         points, frequencies = rows * columns, rows * (columns // 2 + 1)
@@ -97,6 +99,10 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
     The table has, for Winograd, alpha = m - r + 1 (tiles are m + r - 1 wide: for m = 2 it would be 0), no factor
     alpha^2 on the products, and the three transforms once instead of once per kernel, per input tile and per output
     tile. Where alpha is not positive its logarithm is taken as 0.
+
+    Its depths count the additions of the sums alone: not the multiplication before them (one more for direct and
+    im2col, two for the complex one of spectra), and one operation for a level of a transform, which multiplies and
+    adds. For im2col, ceil(log2 c_in) + ceil(log2 k_y) + ceil(log2 k_x) is up to 2 more than the one tree takes.
     """
     ky, kx = _check(algorithm, (n, c_in, c_out, h, w), k, m)
     if algorithm in ("direct", "im2col"):
@@ -115,7 +121,7 @@ def _check(algorithm, sizes, k, m) -> tuple[int, int]:
     if algorithm not in ("direct", "im2col", "fft", "winograd"):
         raise ValueError(f"conv_cost: algorithm is {algorithm!r}, expected 'direct', 'im2col', 'fft' or 'winograd'")
     check_positive("conv_cost", **dict(zip(("n", "c_in", "c_out", "h", "w"), sizes, strict=True)))
-    kernel = ops.pair(k, "conv_cost: k")
+    kernel = pair(k, "conv_cost: k")
     if algorithm == "winograd" and (kernel != (KERNEL, KERNEL) or m not in (2, 4)):
         raise ValueError(f"conv_cost: winograd takes k = 3 and m = 2 or 4, got k = {k}, m = {m}")
     return kernel

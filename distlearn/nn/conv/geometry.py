@@ -1,10 +1,12 @@
-"""Where a convolution's windows lie."""
+"""Where the windows of a convolution or a pooling lie."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import ops
+import numpy as np
+
+from ...backend import get_xp
 
 
 class Geometry(NamedTuple):
@@ -22,14 +24,13 @@ class Geometry(NamedTuple):
 
     def output(self, h: int, w: int) -> tuple[int, int]:
         """Rows and columns of the output for an image of h x w."""
-        return tuple(
-            (n + 2 * p - e) // s + 1 for n, p, e, s in zip((h, w), self.padding, self.extent, self.stride, strict=True)
-        )
+        (kh, kw), (sy, sx), (py, px), (dy, dx) = self
+        return (h + 2 * py - dy * (kh - 1) - 1) // sy + 1, (w + 2 * px - dx * (kw - 1) - 1) // sx + 1
 
     def pad(self, x):
         """Put the border of zeros around images (n, h, w, c)."""
         (py, px) = self.padding
-        return ops.pad(x, py, py, px, px)
+        return pad(x, py, py, px, px)
 
     def crop(self, x):
         """Take the border off again."""
@@ -61,3 +62,48 @@ def input_gradient(forward, dy, W, geometry: Geometry):
     (ey, ex), (py, px) = geometry.extent, geometry.padding
     turned = W[::-1, ::-1].transpose(0, 1, 3, 2)
     return forward(dy, turned, geometry._replace(padding=(ey - 1 - py, ex - 1 - px)))[0]
+
+
+def pad(x, top, bottom, left, right, value=0):
+    """Put a border of `value` around images (n, h, w, c); a negative border cuts some of the image off."""
+    _, h, w, _ = x.shape
+    x = x[:, max(0, -top) : h - max(0, -bottom), max(0, -left) : w - max(0, -right)]
+    top, bottom, left, right = (max(0, side) for side in (top, bottom, left, right))
+    if not (top or bottom or left or right):
+        return x
+    n, h, w, c = x.shape
+    shape = (n, h + top + bottom, w + left + right, c)
+    xp = get_xp(x)
+    padded = xp.zeros(shape, x.dtype) if value == 0 else xp.full(shape, value, x.dtype)
+    padded[:, top : top + h, left : left + w] = x
+    return padded
+
+
+def windows(x, size, stride=(1, 1), dilation=(1, 1)):
+    """View every window of an image without copying.
+
+    Parameters
+    ----------
+    x : (n, h, w, c) array
+    size : (kh, kw)
+    stride, dilation : (int, int)
+
+    Returns
+    -------
+    view : (n, oh, ow, kh, kw, c) array
+        Read it only: its elements overlap.
+    """
+    n, h, w, c = x.shape
+    (kh, kw), (sy, sx), (dy, dx) = size, stride, dilation
+    oh, ow = (h - dy * (kh - 1) - 1) // sy + 1, (w - dx * (kw - 1) - 1) // sx + 1
+    sn, sh, sw, sc = x.strides
+    strides = (sn, sh * sy, sw * sx, sh * dy, sw * dx, sc)
+    return get_xp(x).lib.stride_tricks.as_strided(x, (n, oh, ow, kh, kw, c), strides)
+
+
+def pair(value, what: str, least: int = 1) -> tuple[int, int]:
+    """Read one whole number or two as (vertical, horizontal)."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(values) != 2 or not all(isinstance(v, (int, np.integer)) and v >= least for v in values):
+        raise ValueError(f"{what} is {value!r}, expected a whole number of {least} or more, or two of them")
+    return int(values[0]), int(values[1])

@@ -3,29 +3,31 @@
     windows (n oh ow, kh kw c_in)  @  kernels (kh kw c_in, c_out)  =  output (n oh ow, c_out)
 
 The same work and depth as the direct algorithm, in the one operation that every processor is best at. The matrix of
-windows is kh kw times as large as the image; so it is made block by block, each as large as a core's cache, and made
-again for the backward pass: copying it costs a tenth of the product, and memory is what a large network runs out of
-first.
+windows is kh kw times as large as the images; so it is made for a few images at a time, and made again for the backward
+pass: copying it costs a tenth of the product, and memory is what a large network runs out of first.
 """
 
 from __future__ import annotations
 
-from ...backend import get_xp
-from .. import ops
-from .geometry import Geometry, input_gradient
+import numpy as np
 
-NARROW = 16
-"""Windows whose rows have fewer contiguous values than this are copied column by column instead."""
+from ...backend import get_xp, matmul
+from .geometry import Geometry, input_gradient, windows
+
+WINDOW_BYTES = 2 * 1024 * 1024
+"""Windows in one product: so many that they are still in the processor's cache when they are multiplied."""
+DEVICE_BYTES = 256 * 1024 * 1024
+"""The same on a GPU, which wants few and large kernels."""
 
 
 def forward(x, W, geometry: Geometry):
     """Convolve images (n, h, w, c_in) with kernels (kh, kw, c_in, c_out)."""
     x = geometry.pad(x)
-    xp, matrix = get_xp(x), W.reshape(-1, W.shape[-1])
-    oh, ow = _output(x, geometry)
+    xp, kernels = get_xp(x), W.reshape(-1, W.shape[-1])
+    oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
     y = xp.empty((len(x), oh, ow, W.shape[-1]), x.dtype)
-    for block, columns in _window_matrices(x, geometry, oh, ow):
-        ops.matmul(columns, matrix, out=_rows(y[block]))
+    for images, rows in _window_rows(x, geometry):
+        matmul(rows, kernels, out=y[images].reshape(-1, W.shape[-1]))
     return y, x
 
 
@@ -33,10 +35,9 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     """Return the gradients (dx or None, dW)."""
     x, xp = saved, get_xp(dy)
     dW = xp.zeros_like(W)
-    matrix = dW.reshape(-1, W.shape[-1])
-    dy = xp.ascontiguousarray(dy)
-    for block, columns in _window_matrices(x, geometry, *dy.shape[1:3]):
-        matrix += ops.matmul(columns.T, _rows(dy[block]))
+    dkernels, dy = dW.reshape(-1, W.shape[-1]), xp.ascontiguousarray(dy)
+    for images, rows in _window_rows(x, geometry):
+        dkernels += matmul(rows.T, dy[images].reshape(-1, dy.shape[-1]))
     if not need_dx:
         return None, dW
     if geometry.stride == (1, 1):
@@ -44,49 +45,28 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     return _scatter(dy, x, W, geometry), dW
 
 
-def _output(x, geometry):
-    """Rows and columns of the output for images that are padded already."""
-    return geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
-
-
-def _rows(y):
-    """Images (n, h, w, c) as a matrix with a row per pixel."""
-    return y.reshape(-1, y.shape[-1])
-
-
-def _window_matrices(x, geometry, oh, ow):
-    """Yield (block, matrix): some images and rows of the output, and their windows, one a row."""
-    xp, (kh, kw), c = get_xp(x), geometry.size, x.shape[-1]
-    if geometry.size == geometry.stride == (1, 1):  # a 1 x 1 kernel: the image is the matrix
-        yield (slice(None), slice(None)), _rows(x)
-        return
-    windows = ops.windows(x, geometry.size, geometry.stride, geometry.dilation)
-    width = kh * kw * c
-    blocks = ops.blocks(len(x), oh, ow * width * x.dtype.itemsize, xp)
-    largest = max(((s.stop - s.start) * (r.stop - r.start) for s, r in blocks), default=0)
-    buffer = xp.empty(largest * ow * width, x.dtype)
-    narrow = kw * c < NARROW
-    for block in blocks:
-        part = windows[block]
-        if narrow:
-            part = part.transpose(3, 4, 5, 0, 1, 2)
-        matrix = buffer[: part.size].reshape(part.shape)
-        matrix[...] = part
-        yield block, matrix.reshape(width, -1).T if narrow else matrix.reshape(-1, width)
+def _window_rows(x, geometry):
+    """Yield (images, rows): some of the padded images, and their windows, one a row of a matrix."""
+    xp, every = get_xp(x), windows(x, geometry.size, geometry.stride, geometry.dilation)
+    width = x.shape[-1] * geometry.size[0] * geometry.size[1]
+    step = max(1, (WINDOW_BYTES if xp is np else DEVICE_BYTES) // max(1, every[:1].nbytes))
+    for start in range(0, len(x), step):
+        images = slice(start, start + step)
+        yield images, xp.ascontiguousarray(every[images]).reshape(-1, width)
 
 
 def _scatter(dy, x, W, geometry):
     """Gradient of the padded input for any stride: every window's gradient is added where the window was."""
-    xp, (sy, sx), (dily, dilx) = get_xp(dy), geometry.stride, geometry.dilation
+    (sy, sx), (dily, dilx) = geometry.stride, geometry.dilation
     kh, kw, c, k = W.shape
-    _, oh, ow, _ = dy.shape
-    dx, turned = xp.zeros_like(x), W.reshape(-1, k).T
-    for samples, rows in ops.blocks(len(x), oh, ow * turned.shape[1] * x.dtype.itemsize, xp):
-        part = dy[samples, rows]
-        dwindows = ops.matmul(_rows(part), turned).reshape(*part.shape[:3], kh, kw, c)
-        target, high = dx[samples, rows.start * sy :], part.shape[1]
+    n, oh, ow, _ = dy.shape
+    dx, turned = get_xp(dy).zeros_like(x), W.reshape(-1, k).T
+    step = max(1, WINDOW_BYTES // max(1, oh * ow * kh * kw * c * x.dtype.itemsize))
+    for images in (slice(i, i + step) for i in range(0, n, step)):
+        dwindows = matmul(dy[images].reshape(-1, k), turned).reshape(-1, oh, ow, kh, kw, c)
         for u in range(kh):
             for v in range(kw):
-                place = target[:, u * dily :, v * dilx :][:, : sy * (high - 1) + 1 : sy, : sx * (ow - 1) + 1 : sx]
-                place += dwindows[:, :, :, u, v]
+                rows = slice(u * dily, u * dily + sy * (oh - 1) + 1, sy)
+                columns = slice(v * dilx, v * dilx + sx * (ow - 1) + 1, sx)
+                dx[images, rows, columns] += dwindows[:, :, :, u, v]
     return geometry.crop(dx)

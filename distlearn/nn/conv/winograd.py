@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from .. import ops
-from .geometry import Geometry, input_gradient
+from .geometry import Geometry, input_gradient, pad, windows
 
 R = 3
 """Rows and columns of the kernels."""
@@ -93,7 +93,7 @@ def forward(x, W, geometry: Geometry, *, m: int = 2):
     kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])
     y = xp.empty((len(x), th, m, tw, m, W.shape[-1]), x.dtype)
     for block, tiles in _tile_blocks(x, th, m, W.shape[-1]):
-        products = ops.matmul(_pixels(tiles, t), kernels).reshape(*t.BT.shape, -1, W.shape[-1])
+        products = matmul(_pixels(tiles, t), kernels).reshape(*t.BT.shape, -1, W.shape[-1])
         out = y[block]
         out[...] = _two_sided(t.AT, products).reshape(m, m, len(out), -1, tw, W.shape[-1]).transpose(2, 3, 0, 4, 1, 5)
     y = y.reshape(len(x), th * m, tw * m, -1)[:, :oh, :ow]
@@ -108,13 +108,13 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
     x, t = saved, Transforms.make(m, dy)
     (_, oh, ow, k), c = dy.shape, x.shape[-1]
     th, tw = -(-oh // m), -(-ow // m)
-    padded = ops.pad(dy, 0, th * m - oh, 0, tw * m - ow)
+    padded = pad(dy, 0, th * m - oh, 0, tw * m - ow)
     tiles_of_dy = padded.reshape(len(dy), th, m, tw, m, k)
     kernels = 0
     for block, tiles in _tile_blocks(x, th, m, k):
         part = tiles_of_dy[block].transpose(2, 4, 0, 1, 3, 5).reshape(m, m, -1, k)
         products = _two_sided(t.AT.T, part).reshape(len(t.BT) ** 2, -1, k)
-        kernels = kernels + ops.matmul(_pixels(tiles, t).swapaxes(-1, -2), products)
+        kernels = kernels + matmul(_pixels(tiles, t).swapaxes(-1, -2), products)
     dW = _two_sided(t.G.T, kernels.reshape(*t.BT.shape, c, k))
     if not need_dx:
         return None, dW
@@ -124,14 +124,14 @@ def backward(dy, saved, W, geometry: Geometry, *, m: int = 2, need_dx=True):
 def _whole_tiles(x, oh, ow, m):
     """Pad images at the end until m x m tiles cover the output; return (images, rows of tiles, columns of tiles)."""
     th, tw = -(-oh // m), -(-ow // m)
-    x = ops.pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
+    x = pad(x, 0, th * m + R - 1 - x.shape[1], 0, tw * m + R - 1 - x.shape[2])
     return x, th, tw
 
 
 def _tile_blocks(x, th, m, c_out):
     """Yield (block, tiles): some images and rows of tiles, and their tiles (n, rows, tw, alpha, alpha, c)."""
     alpha = m + R - 1
-    tiles = ops.windows(x, (alpha, alpha), (m, m))
+    tiles = windows(x, (alpha, alpha), (m, m))
     row_bytes = tiles.shape[2] * alpha**2 * max(x.shape[-1], c_out) * x.dtype.itemsize
     for block in ops.blocks(len(x), th, row_bytes // 4, get_xp(x)):
         yield block, tiles[block]
@@ -147,5 +147,5 @@ def _pixels(tiles, t):
 def _two_sided(matrix, x):
     """Multiply the first two axes of (a, b, p, q) by a matrix (r, a = b) from both sides: (r, r, p, q)."""
     a, b, p, q = x.shape
-    left = ops.matmul(matrix, x.reshape(a, -1)).reshape(-1, b, p * q)
-    return ops.matmul(matrix, left).reshape(len(matrix), len(matrix), p, q)
+    left = matmul(matrix, x.reshape(a, -1)).reshape(-1, b, p * q)
+    return matmul(matrix, left).reshape(len(matrix), len(matrix), p, q)

@@ -30,7 +30,7 @@ _MOVES = {
         "take",
         "split",
     ),
-    *("default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
+    *("conj", "default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
 }
 """Functions that move values and compute none."""
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...tables import Table, Tabular, format_time, quantity
-from ..container import Sequential, in_running_order
+from ..container import Sequential
 from ..layer import Layer
 
 
@@ -118,7 +118,7 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
     profile : Profile
         Gradients and running statistics are left as they were.
     """
-    layers = as_they_run(model)
+    layers = timed_layers(model)
     with untouched(model):
         steps = [_step(layers, x) for _ in range(repeats + 1)][1:]
     rows, shape = [], x.shape
@@ -126,22 +126,12 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
         forward, backward = (statistics.median(step[i][direction] for step in steps) for direction in (0, 1))
         rows.append(layer_time(layer, shape, x.dtype.itemsize, forward, backward))
         shape = layer.output_shape(shape)
-    return Profile(as_in_the_model(model, rows), len(x))
+    return Profile(rows, len(x))
 
 
-def as_they_run(model: Layer) -> list[Layer]:
-    """Return what is timed one by one: the layers of a `Sequential` in running order, any other layer as a whole."""
-    return in_running_order(model.layers) if isinstance(model, Sequential) else [model]
-
-
-def as_in_the_model(model: Layer, rows: list[LayerTime]) -> list[LayerTime]:
-    """Return rows of layers that were timed in running order in the order in which the model has them."""
-    waiting = list(zip(as_they_run(model), rows, strict=True))
-    ordered = []
-    for layer in model.layers if isinstance(model, Sequential) else [model]:
-        place = next(i for i, (ran, _) in enumerate(waiting) if ran is layer)
-        ordered.append(waiting.pop(place)[1])
-    return ordered
+def timed_layers(model: Layer) -> list[Layer]:
+    """Return what is timed one by one: the layers of a `Sequential`, any other layer as a whole."""
+    return model.layers if isinstance(model, Sequential) else [model]
 
 
 def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: float, slices: int = 1) -> LayerTime:

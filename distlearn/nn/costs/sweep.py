@@ -21,7 +21,7 @@ from ...backend import get_xp
 from ..embedding import Embedding
 from ..layer import Layer, nbytes
 from ..models import model_named
-from .profile import LayerTime, Profile, as_in_the_model, as_they_run, clock_of, layer_time, untouched
+from .profile import LayerTime, Profile, clock_of, layer_time, timed_layers, untouched
 
 BATCHES = (1, 4, 16, 64, 256, 1024)
 ENOUGH = 0.5
@@ -141,12 +141,12 @@ class _Watch:
 def _time_layers(model, shape, how, watch) -> list[LayerTime]:
     """All layers' times, one after the other, each on an input of its own."""
     rows = []
-    for layer in as_they_run(model):
+    for layer in timed_layers(model):
         watch.begin(layer, shape)
         with untouched(layer):
             rows.append(_time_layer(layer, shape, how))
         shape = layer.output_shape(shape)
-    return as_in_the_model(model, rows)
+    return rows
 
 
 def _time_layer(layer, shape, how) -> LayerTime:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from .. import ops
 from ..conv.geometry import Geometry
 
@@ -37,7 +37,7 @@ def input_gradient(dy, W, geometry: Geometry):
     bands = bands.reshape(ow * k, -1)
     dx = xp.zeros((n, h, w * c), dy.dtype)
     for samples in ops.batches(n, oh * bands[0].nbytes, xp):
-        parts = ops.matmul(dy[samples].reshape(-1, ow * k), bands).reshape(-1, oh, kh, w * c)
+        parts = matmul(dy[samples].reshape(-1, ow * k), bands).reshape(-1, oh, kh, w * c)
         for u in range(kh):
             dx[samples, u : u + oh] += parts[:, :, u]
     return geometry.crop(dx.reshape(n, h, w, c))

@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from .. import ops
-from ..conv.geometry import Geometry
+from ..conv.geometry import Geometry, pad
 from ..pool import best_of, give_to_best
 from . import rows
 
@@ -43,7 +43,7 @@ def forward(x, W, geometry: Geometry, pool):
     y = xp.empty((len(x), oh // ph, ow // pw, k), x.dtype)
     phases, kernels = _phases(x, W.shape, geometry, pool.size), _wide(W, pool.size)
     for samples, seen in _cells(phases, kernels.shape, y.shape[1]):
-        candidates = ops.matmul(kernels.reshape(ph * pw * k, -1), seen).reshape(len(seen), ph, pw, -1)
+        candidates = matmul(kernels.reshape(ph * pw * k, -1), seen).reshape(len(seen), ph, pw, -1)
         columns, down = best_of(list(candidates.swapaxes(0, 1)))
         best, across = best_of(list(columns.swapaxes(0, 1)))
         y[samples] = _images(best, y.shape[1], k)[..., : y.shape[2]].transpose(0, 2, 3, 1)
@@ -64,7 +64,7 @@ def backward(dy, saved, W, geometry: Geometry, pool, *, need_dx=True):
         candidates = xp.empty((len(seen), ph, *columns.shape[1:]), dy.dtype)
         give_to_best(best.reshape(len(seen), -1), across, list(columns.swapaxes(0, 1)))
         give_to_best(columns, down, list(candidates.swapaxes(0, 1)))
-        products = ops.matmul(seen, candidates.reshape(len(seen), ph * pw * k, -1).swapaxes(1, 2))
+        products = matmul(seen, candidates.reshape(len(seen), ph * pw * k, -1).swapaxes(1, 2))
         dkernels += products.sum(axis=0)
         if need_dx:
             images = _images(candidates, h, ph, pw, k)[..., :w]
@@ -86,7 +86,7 @@ def _phases(x, kernel, geometry, cell):
     (n, h, w, c), (py, px), (ph, pw), (kh, kw) = x.shape, geometry.padding, cell, _seen(kernel, cell)
     oh, ow = geometry.output(h, w)
     high, wide = oh // ph + kh // ph, ow // pw + kw // pw - 1
-    x = ops.pad(x, py, high * ph - h - py, px, wide * pw - w - px)
+    x = pad(x, py, high * ph - h - py, px, wide * pw - w - px)
     return get_xp(x).ascontiguousarray(x.reshape(n, high, ph, wide, pw, c).transpose(0, 2, 4, 5, 1, 3))
 
 

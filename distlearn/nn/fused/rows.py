@@ -13,11 +13,11 @@ window, as in a first layer with one channel, stay together in one product, whic
 
 from __future__ import annotations
 
-from ...backend import get_xp
+from ...backend import get_xp, matmul
 from .. import ops
 from ..conv import geometry as geometry_of
 from ..conv import im2col
-from ..conv.geometry import Geometry
+from ..conv.geometry import Geometry, pad
 from . import bands
 from .neighbours import joint, narrow, neighbours, widen
 
@@ -33,7 +33,7 @@ def forward(x, W, geometry: Geometry):
     q = neighbours(W, ow, geometry)
     together = _rows_together(W, q)
     above, beside = geometry.padding[0] if together > 1 else 0, geometry.padding[1]
-    x = ops.pad(x, above, above, beside, beside)
+    x = pad(x, above, above, beside, beside)
     meetings = _meetings(geometry, together, x.shape[1], oh, ow // q)
     whole = any(pixels == slice(0, oh * ow // q) for _, _, pixels in meetings[:1])  # else zeros to add to
     y = (xp.empty if whole else xp.zeros)((len(x), oh * ow // q, q * k), x.dtype)
@@ -42,9 +42,9 @@ def forward(x, W, geometry: Geometry):
         out = y[samples]
         for i, (u, rows, pixels) in enumerate(meetings):
             if whole and i == 0:
-                ops.matmul(windows[:, rows], kernels[u], out=out)
+                matmul(windows[:, rows], kernels[u], out=out)
             else:
-                out[:, pixels] += ops.matmul(windows[:, rows], kernels[u])
+                out[:, pixels] += matmul(windows[:, rows], kernels[u])
     return y.reshape(len(x), oh, ow, k), x
 
 
@@ -60,7 +60,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
     kernels = dW.reshape(len(W) // together, -1, q * k)
     for samples, windows in _row_windows(x, joint(geometry, q), together, outputs[:1].nbytes):
         for u, rows, pixels in _meetings(geometry, together, x.shape[1], oh, ow // q):
-            kernels[u] += ops.matmul(windows[:, rows].swapaxes(1, 2), outputs[samples, pixels]).sum(axis=0)
+            kernels[u] += matmul(windows[:, rows].swapaxes(1, 2), outputs[samples, pixels]).sum(axis=0)
     return (input_gradient(dy, W, geometry) if need_dx else None), narrow(dW, q, W.shape)
 
 
@@ -106,7 +106,7 @@ def _row_windows(x, geometry, together, output_bytes):
     An output takes `output_bytes`, and its products as many again.
     """
     size = (together, geometry.size[1])
-    every = ops.windows(x, size, (1, geometry.stride[1]), geometry.dilation)
+    every = geometry_of.windows(x, size, (1, geometry.stride[1]), geometry.dilation)
     n, h, ow, r, kw, c = every.shape
     if every.strides[-2:] == (c * x.itemsize, x.itemsize):  # a row of a window is one run
         every = get_xp(x).lib.stride_tricks.as_strided(every, (n, h, ow, r, kw * c), (*every.strides[:4], x.itemsize))

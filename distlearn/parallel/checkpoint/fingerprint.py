@@ -9,6 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from ...backend import to_numpy
+from ...nn.fused import unfuse
 
 STEPS = (0, 1, 10, 100, 1000, 10_000)
 """At these steps a learning-rate schedule is asked that cannot be told by its fields."""
@@ -31,7 +32,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
         for g in optimizer.groups
     ]
     return {
-        "layers": [repr(layer) for layer in model.children or [model]],
+        "layers": [repr(layer) for layer in unfuse(model).children or [model]],
         "parameters": [f"{p.name} {list(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params],
         "loss": describe(loss),
         "optimizer": type(optimizer).__name__,

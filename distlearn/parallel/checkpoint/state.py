@@ -24,8 +24,6 @@ from ..sharding import assemble, counting, of_rank
 
 RESIDUAL = "residual/"
 _RANKS = "ranks/"
-_SCALARS = ("steps", "scale", "skipped", "_good")
-"""Attributes of optimizers that are numbers."""
 
 
 def named_arrays(params, optimizer) -> dict:
@@ -163,7 +161,7 @@ def _states_of(strategy, n: int, scalars: dict) -> list:
 
 def generators(model) -> list[np.random.Generator]:
     """Return the random number generators of a model's layers, in order."""
-    found = [getattr(layer, "rng", None) for layer in walk(model)]  # a layer of any class may have one
+    found = [layer.rng for layer in walk(model)]
     return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
@@ -174,7 +172,7 @@ def all_generators(strategy) -> list[np.random.Generator]:
 
 def counters(optimizer) -> dict:
     """Return an optimizer's numbers by name."""
-    return {name: getattr(optimizer, name) for name in _SCALARS if hasattr(optimizer, name)}
+    return {name: getattr(optimizer, name) for name in optimizer.counters}
 
 
 def set_counters(optimizer, numbers: dict) -> None:

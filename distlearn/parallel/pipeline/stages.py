@@ -113,8 +113,7 @@ def inseparable(model: Sequential) -> int:
 
 def _gives_gradient(layer: Layer) -> bool:
     """Say whether a layer, with all that is in it, gives the gradient of its input."""
-    inside = [part for child in walk(layer) for part in (child, getattr(child, "local", None))]
-    return all(getattr(part, "input_gradient", True) for part in inside)
+    return all(part.input_gradient for part in walk(layer))
 
 
 def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slice]:

@@ -18,6 +18,8 @@ import numpy as np
 
 from ...backend import get_xp
 from ...data import shard
+from ...nn import fuse, unfuse
+from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
@@ -71,8 +73,10 @@ class StagedModel(Strategy):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
         self.schedule = _checked(schedule, comm.size, n_microbatches)
         self.n_microbatches = self.schedule.n_microbatches
+        model, fused = unfuse(model), is_fused(model)
         self.slices = as_stages(stages, model, self.schedule.n_stages, shape)
         pieces = [cut(model, part) for part in self.slices]
+        pieces = [fuse(piece) for piece in pieces] if fused else pieces  # so cuts may be between any two layers
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
@@ -271,7 +275,7 @@ class Pipeline(StagedModel):
     gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
-    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever deals out data), uses its inputs on the first
+    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever shards the data), uses its inputs on the first
     stage and its labels on the last.
 
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...nn.container import Sequential
+from ...nn.fused import unfuse
 from ...nn.layer import Layer
 from ...nn.models import model_named
 from ...sim import Roofline
@@ -26,7 +27,7 @@ def model_and_sample(model, sample=None):
         raise TypeError(f"the model is {model!r}, expected a Sequential of layers that learn")
     if sample is None:
         raise ValueError(f"the shape of a sample is None, expected that of the input of this {type(model).__name__}")
-    return model, tuple(sample)
+    return unfuse(model), tuple(sample)
 
 
 def name_of(model) -> str:

@@ -6,6 +6,7 @@ import math
 
 from ...comm import Network
 from ...optim import Momentum
+from ...optim.rule import check_rule
 from ...tables import Table, Tabular, format_time, quantity
 from ..phantom import phantom_copy
 from ..pipeline.stages import inseparable
@@ -181,8 +182,8 @@ def plan(
     name = name_of(model)
     model, input_shape = model_and_sample(model, input_shape)
     _check_numbers(batch_size, memory, n_microbatches)
-    if rule is not None and not hasattr(rule, "update"):
-        raise TypeError(f"plan: rule is {rule!r}, expected an optimizer's rule, such as Adam()")
+    if rule is not None:
+        check_rule("plan", rule)
     rates = Rates(compute_of(compute), Network.of(network))
     outline = phantom_copy(model)
     job = Job(

@@ -25,7 +25,7 @@ from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout
 from .memory import activation_bytes, rank_memory
-from .work import WIRE, LayerTime, dealt
+from .work import WIRE, LayerTime, first_shard
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Staged:
         parts = [shard(rows, i, self.m) for i in range(self.m)]
         self.rows = [part.stop - part.start for part in parts]
         self.made = make_schedule(job.schedule if layout.pp > 1 else "gpipe", layout.pp, self.m)
-        model = dealt(job.model, layout.tp)
+        model = first_shard(job.model, layout.tp)
         shapes = [shape for _, shape in model.parts((rows, *job.shape[1:]))]
         slices = as_stages(None, model, layout.pp, (rows, *job.shape[1:]))
         self.stages = [self._stage(cut(model, part), shapes[part.start][1:]) for part in slices]

@@ -7,18 +7,18 @@ import math
 
 from ...nn.container import Sequential
 from ..tensor import Traffic
-from ..tensor.one_weird_trick import Halves
+from ..tensor.one_weird_trick import SplitModel
 from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout
 from .memory import activation_bytes, rank_memory
-from .work import WIRE, Seat
+from .work import WIRE, RankSpec
 
 
 def has_trick(model: Sequential) -> bool:
     """Say whether "one weird trick" applies: layers to train before the first dense one."""
     try:
-        Halves.of(model, Seat(1))
+        SplitModel.of(model, RankSpec(1))
     except ValueError:
         return False
     return True
@@ -27,13 +27,13 @@ def has_trick(model: Sequential) -> bool:
 def trick_cost(job: Job, layout: Layout) -> Cost:
     """Cost data parallelism up to the first dense layer and tensor parallelism from there on."""
     p, ranks, rates = layout.dp, layout.ranks("dp"), job.rates
-    features, dense, sums = Halves.of(copy.deepcopy(job.model), Seat(p))
+    features, dense, partial = SplitModel.of(copy.deepcopy(job.model), RankSpec(p))
     shape = (-(-job.shape[0] // p), *job.shape[1:])
-    seam = features.output_shape(shape)
-    whole = (job.shape[0], *seam[1:])
+    boundary = features.output_shape(shape)
+    whole = (job.shape[0], *boundary[1:])
     before, behind = rates.layers(features, shape, ranks), rates.layers(dense, whole, ranks)
-    nbytes = job.itemsize * p * math.prod(seam)
-    turns = ["all_gather", "reduce_scatter"][: 1 + sums]
+    nbytes = job.itemsize * p * math.prod(boundary)
+    turns = ["all_gather", "reduce_scatter"][: 1 + partial]
     params = params_of([*before, *behind])
     computing = sum(t.forward + t.backward for t in [*before, *behind]) + job.update(params)
     sending = sum(t.sending_forward + t.exposed_backward for t in behind)

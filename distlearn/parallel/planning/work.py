@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...nn.container import Sequential, cost
 from ...nn.layer import Layer, Param
-from ..tensor import ColumnLinear, Gather, StackParallel, TensorLayer, Traffic, parallelize
+from ..tensor import ColumnParallelLinear, Gather, StackParallel, TensorLayer, Traffic, parallelize
 
 WIRE = {
     "all_reduce": lambda n, p: 2 * n * (p - 1) / p,
@@ -18,17 +18,17 @@ WIRE = {
 """Bytes that one rank sends in a collective of n bytes on a ring; of a broadcast or a message, n."""
 
 
-class Seat:
+class RankSpec:
     """A place among ranks that are not there: enough of a communicator to cut a model for rank 0."""
 
     def __init__(self, size: int):
         self.rank, self.size = 0, size
 
 
-def dealt(model: Sequential, tp: int) -> Sequential:
+def first_shard(model: Sequential, tp: int) -> Sequential:
     """Return what rank 0 of tp has of a copy of a model; its part is the largest."""
     model = copy.deepcopy(model)
-    return parallelize(model, Seat(tp)) if tp > 1 else model
+    return parallelize(model, RankSpec(tp)) if tp > 1 else model
 
 
 class LayerTime(NamedTuple):
@@ -94,7 +94,7 @@ class Rates:
         shape : tuple of int
             Of its input.
         ranks : list of int
-            Of the world, among which its layers are dealt.
+            Of the world, among which its layers are sharded.
         """
         itemsize = next((p.data.dtype.itemsize for p in model.params), 4)
         return [self._layer(layer, s, itemsize, ranks) for layer, s in model.parts(shape)]
@@ -116,7 +116,7 @@ class Rates:
         sending = [sum(self.collective(t, ranks) for t in way) for way in (there, back)]
         if isinstance(layer, StackParallel) and len(ranks) > 1:
             computing, sending = self._wavefront(layer, shape, computing, (there, back), ranks)
-        hiding = computing[1] / 2 if isinstance(layer, ColumnLinear) else 0.0  # the weights' gradient
+        hiding = computing[1] / 2 if isinstance(layer, ColumnParallelLinear) else 0.0  # the weights' gradient
         nbytes = sum(WIRE.get(t.name, lambda n, p: n)(t.nbytes, len(ranks)) for t in there + back)
         return LayerTime(layer.params, *computing, *sending, hiding, nbytes)
 

@@ -1,34 +1,32 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
-- how an axis is dealt: `cut`; what every layer here has in common: `layer`
-- layers: `units` (neurons, filters), `groups`, `rows`, `local` (what works on a part), `paths`, `twins`, `stack`
-- from a serial model to these: `rewrite` (`parallelize`), `chain`, `ties`, `sequence`; what it costs: `account`
-- training: `strategy`
+- `axis_sharding`: which values of an axis each rank holds; `layer`: what all layers here have in common
+- layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
+  `paths` (of a block such as Inception's), `siamese`, `stack` (of GRUs)
+- from a serial model to these: `rewrite` (`parallelize`); what it costs: `account`
+- training: `strategy` (`TensorParallel`), `one_weird_trick`
 """
 
 from .account import Account, account
-from .cut import Cut
-from .groups import GroupConv2d
-from .layer import TensorLayer, Traffic, gather_params, shard_specs
-from .local import Gather, ShardDropout, ShardNorm
+from .axis_sharding import AxisSharding
+from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
+from .layer import TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
 from .paths import PathParallel
 from .rewrite import parallelize
-from .rows import RowLinear
-from .sequence import TensorSequential
+from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
+from .siamese import SiameseParallel
 from .stack import StackParallel
 from .strategy import TensorParallel, check_whole, sub_optimizer
-from .twins import SiameseParallel
-from .units import ColumnLinear, FilterConv2d
 
 __all__ = [
     "Account",
-    "ColumnLinear",
-    "Cut",
-    "FilterConv2d",
+    "AxisSharding",
+    "ColumnParallelLinear",
+    "FilterParallelConv2d",
     "Gather",
-    "GroupConv2d",
+    "GroupParallelConv2d",
     "PathParallel",
-    "RowLinear",
+    "RowParallelLinear",
     "ShardDropout",
     "ShardNorm",
     "SiameseParallel",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...nn import Sequential
 from ...nn.container import layer_span
 from ...nn.layer import Layer, Param, walk
 from ..sharding import Shard, Sharded, ShardSpec, unshard
-from .cut import Cut
+from .axis_sharding import AxisSharding
 
 
 class Traffic(NamedTuple):
@@ -33,11 +34,14 @@ class TensorLayer(Layer):
     ----------
     specs : dict of str to ShardSpec
         Of the parameters that are not the same on every rank, by name.
+    local : Layer or None
+        The serial layer that computes this rank's part, if there is one.
     how : str
-        What is dealt to the ranks, in a few words.
+        What is sharded over the ranks, in a few words.
     """
 
     spans_itself = True
+    local: Layer | None = None
     how = ""
 
     def __init__(self, comm):
@@ -57,11 +61,11 @@ class TensorLayer(Layer):
         """
         return [], []
 
-    def piece(self, param: Param, axis: int, cut: Cut) -> Param:
+    def shard_param(self, param: Param, axis: int, sharding: AxisSharding) -> Param:
         """Make this rank's part of a serial layer's parameter, and remember what it is of that."""
-        spec = ShardSpec(tuple(param.data.shape), Shard(axis, cut.index(self.comm.rank)))
+        spec = ShardSpec(tuple(param.data.shape), Shard(axis, sharding.index(self.comm.rank)))
         self.specs[param.name] = spec
-        return Param(cut.take(param.data, self.comm.rank, axis), param.name, param.frozen)
+        return Param(sharding.take(param.data, self.comm.rank, axis), param.name, param.frozen)
 
     def hold_alone(self) -> None:
         """Note that no other rank has the parameters of this rank's layers."""
@@ -70,6 +74,33 @@ class TensorLayer(Layer):
     def gather(self) -> dict | None:
         """Put the parameters together again: the serial layer's, by name, on rank 0; None elsewhere."""
         return gather_params(self, self.comm)
+
+
+class TensorSequential(Sequential):
+    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank.
+
+    Parameters
+    ----------
+    comm : Communicator
+    layers : list of Layer
+        They keep the names, and their parameters the names, that they have in the serial model.
+    hows : list of str
+        For every layer, what became of it.
+    """
+
+    spans_itself = True
+
+    def __init__(self, comm, layers, hows):
+        self.comm, self.layers, self.hows = comm, list(layers), list(hows)
+        self.params = list({id(p): p for layer in self.layers for p in layer.params}.values())
+
+    def forward(self, x, clock=None):
+        """Run all layers; every rank must call."""
+        return super().forward(x, clock=self.comm.clock if clock is None else clock)
+
+    def backward(self, dy, saved, on_grad=None, clock=None):
+        """Run all layers backward; see `Sequential`."""
+        return super().backward(dy, saved, on_grad=on_grad, clock=self.comm.clock if clock is None else clock)
 
 
 def shard_specs(model: Layer) -> dict[str, ShardSpec]:

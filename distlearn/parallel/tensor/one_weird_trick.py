@@ -16,8 +16,8 @@ import math
 from typing import NamedTuple
 
 from ...backend import get_xp
-from ...comm.collectives import shares
-from ...nn import Dropout, Flatten, Linear, Sequential
+from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
+from ...shares import shares
 from ..data.bucket import GradientReducer, group_params
 from ..pipeline.stages import cut
 from ..strategy import Strategy, adopt, share_params, update
@@ -32,7 +32,7 @@ from . import (
     sub_optimizer,
 )
 from .account import AccountRow
-from .chain import leave_sum_open
+from .rewrite import defer_input_all_reduce
 from .strategy import sharded_state
 
 
@@ -59,12 +59,12 @@ class OneWeirdTrick(Strategy):
 
     Notes
     -----
-    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for whoever deals out data). Per step
-    with N samples, d values at the seam and s bytes a value: an all-gather and a reduce-scatter of p ceil(N / p) d s
-    bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
+    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for whoever shards the data). Per
+    step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of p ceil(N /
+    p) d s bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
     convolutions' parameters. `account(input_shape)` lists them. AlexNet has 2.3 of its 61 million parameters in
-    convolutions and 9,216 values at the seam, so up to batches of 2,000 or so this sends less than data parallelism.
-    Layers before the seam that look at the batch as a whole (`BatchNorm`) see a rank's rows.
+    convolutions and 9,216 values at the boundary, so up to batches of 2,000 or so this sends less than data
+    parallelism. Layers before the boundary that look at the batch as a whole (`BatchNorm`) see a rank's rows.
 
     References
     ----------
@@ -75,8 +75,8 @@ class OneWeirdTrick(Strategy):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
         self.cap_bytes = cap_bytes
-        self.halves = Halves.of(model, comm)
-        features, dense, _ = self.halves
+        self.split = SplitModel.of(unfuse(model), comm)
+        features, dense, _ = self.split
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
         self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole
         self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, whole, comm)
@@ -85,7 +85,7 @@ class OneWeirdTrick(Strategy):
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch)
-        comm, reducer, (features, dense, sums) = self.comm, self.reducer, self.halves
+        comm, reducer, (features, dense, partial) = self.comm, self.reducer, self.split
         self.optimizer.zero_grad()
         reducer.clear()
         parts = shares(len(batch.x), comm.size)
@@ -95,7 +95,7 @@ class OneWeirdTrick(Strategy):
         if comm.rank == 0:  # everybody has found the same
             reducer.loss[0] += loss
         dy = dense.backward(dy, kept)
-        dy = reduce_scatter_rows(comm, dy, parts) if sums else dy[parts[comm.rank]].copy()
+        dy = reduce_scatter_rows(comm, dy, parts) if partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
         loss = reducer.finish()
         update(self.optimizer, self.clock)
@@ -104,31 +104,31 @@ class OneWeirdTrick(Strategy):
     def predict(self, x):
         """Run the model forward; every rank must call, with the same samples."""
         parts = shares(len(x), self.comm.size)
-        here, _ = self.halves.features.eval().forward(x[parts[self.comm.rank]])
-        return self.halves.dense.eval().forward(gather_rows(self.comm, here, parts))[0]
+        here, _ = self.split.features.eval().forward(x[parts[self.comm.rank]])
+        return self.split.dense.eval().forward(gather_rows(self.comm, here, parts))[0]
 
     def state_dict(self):
         return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
 
     def account(self, input_shape: tuple[int, ...]) -> Account:
         """List what a step sends for a batch, as `distlearn.parallel.tensor.account` does."""
-        return trick_account(self.comm, self.halves, input_shape, self.cap_bytes)
+        return trick_account(self.comm, self.split, input_shape, self.cap_bytes)
 
 
 PART = "a part of the batch"
 
 
-class Halves(NamedTuple):
-    """A model in two: data-parallel up to the seam, tensor-parallel from there on."""
+class SplitModel(NamedTuple):
+    """A model in two: data-parallel up to the boundary, tensor-parallel from there on."""
 
     features: Sequential
     dense: TensorSequential
-    sums: bool
-    """Whether the gradient at the seam comes as one summand from each rank."""
+    partial: bool
+    """Whether the gradient at the boundary is partial: one summand on each rank."""
 
     @classmethod
-    def of(cls, model: Sequential, comm) -> Halves:
-        """Cut a serial model before its first dense layer, or the `Flatten` and `Dropout` right before that."""
+    def of(cls, model: Sequential, comm) -> SplitModel:
+        """Split a serial model before its first dense layer, or the `Flatten` and `Dropout` right before that."""
         layers = model.layers
         k = first = next((i for i, layer in enumerate(layers) if type(layer) is Linear), None)
         while k and type(layers[k - 1]) in (Dropout, Flatten):
@@ -145,34 +145,34 @@ class Halves(NamedTuple):
             names = ", ".join(p.name for p in dense.params if id(p) in tied)
             raise ValueError(f"OneWeirdTrick: {names} is used before and behind the first dense layer")
         dense = parallelize(dense, comm)
-        return cls(features, dense, leave_sum_open(dense.layers))
+        return cls(features, dense, defer_input_all_reduce(dense.layers))
 
 
-def trick_account(comm, halves: Halves, input_shape: tuple[int, ...], cap_bytes: float = 1 << 20) -> Account:
+def trick_account(comm, split: SplitModel, input_shape: tuple[int, ...], cap_bytes: float = 1 << 20) -> Account:
     """List what a step of `OneWeirdTrick` sends; nothing is run.
 
     Parameters
     ----------
     comm : Communicator
-    halves : Halves
+    split : SplitModel
     input_shape : tuple of int
         Of the whole batch.
     cap_bytes : float
         Size of a bucket [bytes].
     """
-    (features, dense, sums), n, p = halves, input_shape[0], comm.size
+    (features, dense, partial), n, p = split, input_shape[0], comm.size
     itemsize = features.params[0].data.dtype.itemsize
     shape = features.output_shape((-(-n // p), *input_shape[1:]))
-    at_seam, back, gradients = [], [], []
+    at_boundary, back, gradients = [], [], []
     if p > 1:
         nbytes = p * math.prod(shape) * itemsize
-        at_seam, back = [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if sums else []
+        at_boundary, back = [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if partial else []
         sizes = [sum(q.nbytes for q in group) for group in group_params(features.params, cap_bytes)]
         sizes[-1] += itemsize  # the loss rides along
         gradients = [Traffic("all_reduce", size) for size in sizes]
     rows = [
         AccountRow("", "convolutions", PART, sum(q.nbytes for q in features.params), [], gradients),
-        AccountRow("", "seam", "rows put together", 0, at_seam, back),
+        AccountRow("", "boundary", "rows put together", 0, at_boundary, back),
         *account(dense, (n, *shape[1:]), itemsize).rows,
     ]
     return Account(rows, n, f"{p} ranks, input {tuple(input_shape)}, bytes per sample")

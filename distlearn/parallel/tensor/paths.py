@@ -9,16 +9,16 @@ import numpy as np
 
 from ...nn import Conv2d, Linear, Parallel
 from ...nn.layer import describe, walk
-from .cut import Cut
-from .units import Units
+from .axis_sharding import AxisSharding
+from .column_parallel import ColumnParallel
 
 
-class PathParallel(Units):
-    r"""Parallel block whose paths are dealt to ranks: each runs its own from the whole input.
+class PathParallel(ColumnParallel):
+    r"""Parallel block whose paths are sharded over ranks: each runs its own from the whole input.
 
     .. math:: Y = [f_1(X), f_2(X), \dots], \qquad dX = \sum_r \sum_{k \in P_r} f_k'(X)^\top dY_k
 
-    Made by `PathParallel.of`, which deals the costliest path first, each to the rank with the least to do so far (the
+    Made by `PathParallel.of`, which assigns the costliest path first, each to the rank with the least to do so far (the
     LPT rule: the busiest rank has at most 4/3 of the best possible).
 
     Notes
@@ -52,15 +52,15 @@ class PathParallel(Units):
         paths = block.layers
         if len(paths) < comm.size:
             raise ValueError(
-                f"{describe(block)}: {len(paths)} paths cannot be dealt to {comm.size} ranks, "
+                f"{describe(block)}: {len(paths)} paths cannot be assigned to {comm.size} ranks, "
                 "expected at least one for each"
             )
         shape = nominal_shape(block) if shape is None else shape
-        dealt = deal_by_cost([path.flops(shape) + path.backward_flops(shape) for path in paths], comm.size)
+        assigned = assign_by_cost([path.flops(shape) + path.backward_flops(shape) for path in paths], comm.size)
         ends = np.cumsum([0, *(path.output_shape(shape)[-1] for path in paths)])
         channels = [np.arange(a, b) for a, b in pairwise(ends)]
-        layer = cls(comm, Cut([np.concatenate([channels[k] for k in own]) for own in dealt]), gather_output)
-        layer.paths = dealt[comm.rank]
+        layer = cls(comm, AxisSharding([np.concatenate([channels[k] for k in own]) for own in assigned]), gather_output)
+        layer.paths = assigned[comm.rank]
         layer.local, layer.name = copy.copy(block), block.name
         layer.local.layers = [paths[k] for k in layer.paths]
         layer.local.params = layer.params = _params_of(layer.local.layers)
@@ -83,20 +83,20 @@ class PathParallel(Units):
         return f"PathParallel(paths {', '.join(map(str, self.paths))})"
 
 
-def deal_by_cost(costs, size: int) -> list[list[int]]:
-    """Deal jobs to ranks: the costliest first, each to the rank with the least so far; in a rank they keep their order.
+def assign_by_cost(costs, size: int) -> list[list[int]]:
+    """Assign jobs to ranks: the costliest first, each to the rank with the least so far; a rank keeps their order.
 
     Examples
     --------
-    >>> deal_by_cost([3, 9, 4, 5], 2)
+    >>> assign_by_cost([3, 9, 4, 5], 2)
     [[0, 1], [2, 3]]
     """
-    loads, dealt = [(0, 0, rank) for rank in range(size)], [[] for _ in range(size)]
+    loads, assigned = [(0, 0, rank) for rank in range(size)], [[] for _ in range(size)]
     for job in sorted(range(len(costs)), key=lambda k: (-costs[k], k)):
         load, count, rank = min(loads)
         loads[rank] = (load + costs[job], count + 1, rank)
-        dealt[rank].append(job)
-    return [sorted(own) for own in dealt]
+        assigned[rank].append(job)
+    return [sorted(own) for own in assigned]
 
 
 def nominal_shape(block) -> tuple[int, ...]:

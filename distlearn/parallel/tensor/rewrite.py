@@ -1,64 +1,78 @@
-"""`parallelize`: a serial model becomes one whose layers lie on several ranks.
+"""`parallelize`: a serial model becomes one whose layers are sharded over ranks.
 
-Activations are in one of two states. *Whole*: every rank has all values. *Dealt*: every rank has its part of the last
-axis, neurons or channels. A column of dense layers alternates between the two:
+Activations are in one of two states. *Replicated*: every rank has all values. *Sharded*: every rank has its part of the
+last axis, neurons or channels. A column of dense layers alternates between the two:
 
-    whole --> ColumnLinear --> dealt --> ReLU --> dealt --> RowLinear (sum) --> whole --> ColumnLinear --> ...
+    replicated --> ColumnParallelLinear --> sharded --> ReLU --> sharded --> RowParallelLinear (sum) --> replicated
 
-and a convolution's filters leave their channels dealt until a layer needs all of them, mostly the next convolution.
+and a convolution's filters leave their channels sharded until a layer needs all of them, mostly the next convolution.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import Counter, defaultdict
 
 from ...nn import (
     GRU,
+    AvgPool,
     BatchNorm,
     Conv2d,
     Dropout,
+    Flatten,
+    GlobalAvgPool,
+    Identity,
     Linear,
+    LocalResponseNorm,
+    MaxPool,
     Parallel,
     Recompute,
+    ReLU,
+    Reshape,
     Residual,
     Sequential,
     Siamese,
+    Sigmoid,
+    Softmax,
+    Tanh,
 )
+from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
-from .chain import Chain
-from .groups import GroupConv2d
-from .layer import TensorLayer
+from .column_parallel import ColumnParallel, ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
+from .layer import TensorLayer, TensorSequential
 from .paths import PathParallel
-from .sequence import TensorSequential
+from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
+from .siamese import SiameseParallel
 from .stack import StackParallel
-from .ties import Ties
-from .twins import SiameseParallel
-from .units import ColumnLinear, FilterConv2d
 
 BLOCKS = (Sequential, Parallel, Residual, Recompute, Siamese)
+BY_CHANNEL = (ReLU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
+"""Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
+WITHOUT_PARAMETERS = (*BY_CHANNEL, Flatten, Reshape, Dropout, LocalResponseNorm, Softmax)
+"""Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
 
 
 def parallelize(model: Sequential, comm) -> TensorSequential:
-    """Deal a model's layers to ranks: neurons, filters, paths, branches, layers of a GRU stack; every rank must call.
+    """Shard a model over ranks: neurons, filters, paths, branches, layers of a GRU stack; every rank must call.
 
     ================================  ===============================================================================
     layer                             what becomes of it
     ================================  ===============================================================================
-    `Linear` on whole activations     `ColumnLinear`: the rank's neurons
-    `Linear` on dealt ones            `RowLinear`: the rank's inputs, outputs summed
-    `Conv2d`                          `FilterConv2d`: the rank's filters
-    `Conv2d` in groups                `GroupConv2d`: the rank's groups, if they are a multiple of the ranks
+    `Linear` on replicated ones        `ColumnParallelLinear`: the rank's neurons
+    `Linear` on sharded ones          `RowParallelLinear`: the rank's inputs, outputs summed
+    `Conv2d`                          `FilterParallelConv2d`: the rank's filters
+    `Conv2d` in groups                `GroupParallelConv2d`: the rank's groups, if they are a multiple of the ranks
     activations, poolings, `Flatten`  as they are, on the rank's part
     `Dropout`, `BatchNorm`            on the rank's part, with the serial run's masks and statistics
-    `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are dealt
-    `Siamese`                         `SiameseParallel` on two ranks; else its body is dealt
+    `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are sharded
+    `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
-    `Residual`, `Recompute`           their bodies are dealt
+    `Residual`, `Recompute`           their bodies are sharded
     all others                        on every rank, all alike, behind a `Gather`
     ================================  ===============================================================================
 
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
-    parameter with another one; a layer that stands in several places is dealt and its outputs are gathered each time.
+    parameter with another one; a layer that stands in several places is sharded and its outputs are gathered each time.
 
     Parameters
     ----------
@@ -75,6 +89,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     M. Shoeybi et al. (2019), Megatron-LM, section 3.
     """
+    model = unfuse(model)
     if not isinstance(model, Sequential):
         raise TypeError(f"parallelize: model is {type(model).__name__}, expected a Sequential")
     if comm.size == 1:
@@ -86,22 +101,22 @@ class _Rewriter:
     """Goes through a model once; remembers what became of layers that stand in several places."""
 
     def __init__(self, model, comm):
-        self.comm, self.ties, self.done = comm, Ties(model), {}
+        self.comm, self.shared_params, self.done = comm, SharedParams(model), {}
 
     def sequence(self, model: Layer) -> TensorSequential:
-        """Deal the layers of a sequence (or a single layer)."""
+        """Shard the layers of a sequence (or a single layer)."""
         layers = model.layers if isinstance(model, Sequential) else [model]
-        built = Chain(self)
+        built = SequenceBuilder(self)
         i = 0
         while i < len(layers):
             stack = self._stack_at(layers, i)
             if stack:
-                built.close()
-                built.add(StackParallel.of(stack, self.comm))
+                built.gather()
+                built.append(StackParallel.of(stack, self.comm))
             else:
-                built.put(layers[i], layers[i + 1 :])
+                built.append_serial(layers[i], layers[i + 1 :])
             i += len(stack) or 1
-        made = built.finish()
+        made = built.build()
         made.name = model.name
         return made
 
@@ -111,34 +126,34 @@ class _Rewriter:
         while end < len(layers) and type(layers[end]) is GRU:
             end += 1
         stack = layers[start:end]
-        usable = len(stack) >= self.comm.size > 1 and all(map(self.ties.private, stack))
+        usable = len(stack) >= self.comm.size > 1 and all(map(self.shared_params.private, stack))
         return stack if usable else []
 
-    def whole(self, layer: Layer) -> tuple[Layer, str]:
-        """Deal a layer that gets whole activations; return what became of it, and a reason if nothing did."""
+    def rewrite(self, layer: Layer) -> tuple[Layer, str]:
+        """Shard a layer that gets replicated activations; return what became of it, and a reason if nothing did."""
         if id(layer) in self.done:
             return self.done[id(layer)], ""
         if type(layer) in (Linear, Conv2d):
-            return self._units(layer)
+            return self._column_parallel(layer)
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):
                 return made, ""
         return layer, "on every rank"
 
-    def _units(self, layer) -> tuple[Layer, str]:
-        """Deal neurons or filters."""
+    def _column_parallel(self, layer) -> tuple[Layer, str]:
+        """Shard neurons or filters."""
         dense = type(layer) is Linear
         n, what = (layer.d_out, "neurons") if dense else (layer.c_out, "filters")
-        if self.ties.shared(layer):
+        if self.shared_params.shared(layer):
             return layer, "on every rank: shares a parameter"
         if n < self.comm.size:
             return layer, f"on every rank: only {n} {what}"
         grouped = not dense and layer.groups > 1
         if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
-        repeated = self.ties.repeated(layer)
-        made = (ColumnLinear if dense else GroupConv2d if grouped else FilterConv2d).of(
+        repeated = self.shared_params.repeated(layer)
+        made = (ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d).of(
             layer, self.comm, gather_output=repeated
         )
         if repeated:
@@ -146,13 +161,17 @@ class _Rewriter:
         return made, ""
 
     def _block(self, layer) -> Layer:
-        """Deal a container's paths, branches, or what is inside."""
+        """Shard a container's paths, branches, or what is inside."""
         comm = self.comm
         if type(layer) is Sequential:
             return self.sequence(layer)
-        if type(layer) is Parallel and len(layer.layers) >= comm.size and all(map(self.ties.private, layer.layers)):
+        if (
+            type(layer) is Parallel
+            and len(layer.layers) >= comm.size
+            and all(map(self.shared_params.private, layer.layers))
+        ):
             return PathParallel.of(layer, comm)
-        if type(layer) is Siamese and comm.size <= 2 and self.ties.private(layer):
+        if type(layer) is Siamese and comm.size <= 2 and self.shared_params.private(layer):
             kinds = {type(part) for part in walk(layer)}
             if not kinds & {BatchNorm, Dropout}:
                 return SiameseParallel.of(layer, comm)
@@ -161,3 +180,138 @@ class _Rewriter:
         view.params = list({id(p): p for child in view.layers for p in child.params}.values())
         view.spans_itself = True
         return view
+
+
+def defer_input_all_reduce(layers: list[Layer]) -> bool:
+    """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank.
+
+    Returns
+    -------
+    deferred : bool
+        Whether it does: then whoever is before these layers forms the sum. It does not if it is not sharded over ranks,
+        or stands in several places.
+    """
+    first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
+    if not isinstance(first, ColumnParallel) or first.gather_output:
+        return False
+    first.sum_input_gradient = False
+    return True
+
+
+class SequenceBuilder:
+    """Builds a `TensorSequential` from serial layers, one after another.
+
+    Parameters
+    ----------
+    rewriter : object
+        `rewriter.rewrite(layer)` shards a layer that gets replicated activations; `comm` and `shared_params` are used
+        as they are.
+
+    Attributes
+    ----------
+    sharding : AxisSharding or None
+        How the activations at its end are sharded; None if they are replicated.
+    """
+
+    def __init__(self, rewriter):
+        self.rewriter, self.comm, self.shared_params = rewriter, rewriter.comm, rewriter.shared_params
+        self.layers, self.hows, self.sharding = [], [], None
+
+    def append(self, layer, how: str = "") -> None:
+        """Append a layer."""
+        self.layers.append(layer)
+        self.hows.append(how or (isinstance(layer, TensorLayer) and layer.how) or "parts over ranks")
+
+    def append_serial(self, layer, following) -> None:
+        """Append what becomes of a serial layer, as the activations are now."""
+        if self.sharding is not None and self._on_part(layer, following):
+            return
+        self.gather()
+        made, how = self.rewriter.rewrite(layer)
+        self.append(made, how)
+        if isinstance(made, ColumnParallel) and not made.gather_output:
+            self.sharding = made.sharding
+
+    def _on_part(self, layer, following) -> bool:
+        """Append a layer that works on the rank's part; say whether it can."""
+        kind, comm = type(layer), self.comm
+        once = not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
+        if kind in BY_CHANNEL or (kind is Flatten and self._rows_follow(following)):
+            self.append(layer, "on the rank's part")
+        elif kind is Dropout:
+            self.append(ShardDropout(layer, self.sharding, comm.rank), "on the rank's part, serial masks")
+        elif kind is BatchNorm and once:
+            self.append(ShardNorm(comm, layer, self.sharding))
+        elif kind is Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
+            self.append(made := GroupParallelConv2d.of(layer, comm, sharded_input=True))
+            self.sharding = made.sharding
+        elif kind is Linear and once:
+            self.append(RowParallelLinear.of(layer, comm, sharding=self.sharding.repeat(layer.d_in // self.sharding.n)))
+            self.sharding = None
+        else:
+            return False
+        return True
+
+    def _rows_follow(self, following) -> bool:
+        """Say whether the next layer that is not done by channel is a dense one that can take this rank's rows."""
+        for layer in following:
+            if type(layer) is Linear:
+                return not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
+            if type(layer) not in (*BY_CHANNEL, Dropout):
+                break
+        return False
+
+    def gather(self) -> None:
+        """Make the activations replicated."""
+        if self.sharding is None:
+            return
+        gather = Gather(self.comm, self.sharding)
+        gather.name = f"{self.layers[-1].name.partition('.')[0]}.Gather"
+        self.append(gather)
+        self.sharding = None
+
+    def build(self) -> TensorSequential:
+        """End the sequence, and let every `Gather` sum the gradients that come back from sharded neurons."""
+        self.gather()
+        for i, layer in enumerate(self.layers):
+            if isinstance(layer, Gather):
+                layer.partial = defer_input_all_reduce(self.layers[i + 1 :])
+        return TensorSequential(self.comm, self.layers, self.hows)
+
+
+class SharedParams:
+    """Which layers of a model are used more than once, and which parameters several layers share.
+
+    Parameters
+    ----------
+    model : Layer
+    """
+
+    def __init__(self, model: Layer):
+        self._uses = Counter(map(id, leaves(model)))
+        self._owners = defaultdict(set)
+        for layer in leaves(model):
+            for p in layer.params:
+                self._owners[id(p)].add(id(layer))
+
+    def repeated(self, layer: Layer) -> bool:
+        """Say whether the same layer stands in several places."""
+        return self._uses[id(layer)] > 1
+
+    def shared(self, layer: Layer) -> bool:
+        """Say whether another layer has one of this layer's parameters."""
+        return any(len(self._owners[id(p)]) > 1 for p in layer.params)
+
+    def private(self, block: Layer) -> bool:
+        """Say whether nothing outside a block uses its layers or parameters."""
+        inside = Counter(map(id, leaves(block)))
+        owners = set().union(*(self._owners[id(p)] for p in block.params))
+        return owners <= set(inside) and all(self._uses[layer] == n for layer, n in inside.items())
+
+
+def leaves(model: Layer):
+    """Yield the layers that are no containers, in order; one that stands in several places comes several times."""
+    if not model.children:
+        yield model
+    for child in model.children:
+        yield from leaves(child)

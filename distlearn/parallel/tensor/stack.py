@@ -11,10 +11,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...backend import get_xp
-from ...comm.collectives import shares
-from ...nn import GRU
+from ...nn import GRU, Sequential
 from ...nn.container import layer_span
 from ...nn.layer import check_shape, describe
+from ...shares import shares
 from .layer import TensorLayer, Traffic
 
 FORWARD, BACKWARD = 70, 71
@@ -36,7 +36,7 @@ class StackParallel(TensorLayer):
     layers : list of GRU
         All of the stack, bottom first; consecutive ones go to a rank.
     n_blocks : int, optional
-        Blocks that the steps are cut into; 4 p by default.
+        Blocks that the steps are sharding into; 4 p by default.
 
     Notes
     -----
@@ -59,7 +59,7 @@ class StackParallel(TensorLayer):
         super().__init__(comm)
         if len(layers) < comm.size:
             raise ValueError(
-                f"StackParallel: {len(layers)} layers cannot be dealt to {comm.size} ranks, expected one for each"
+                f"StackParallel: {len(layers)} layers cannot be assigned to {comm.size} ranks, expected one for each"
             )
         for below, above in pairwise(layers):
             if above.d_in != below.d_hidden or not above.input_gradient:
@@ -78,7 +78,7 @@ class StackParallel(TensorLayer):
     @classmethod
     def of(cls, layers, comm, *, n_blocks: int | None = None) -> StackParallel:
         """Take this rank's layers of a serial stack: a Sequential or a list of GRU layers, bottom first."""
-        return cls(comm, list(getattr(layers, "layers", layers)), n_blocks)
+        return cls(comm, list(layers.layers if isinstance(layers, Sequential) else layers), n_blocks)
 
     def forward(self, x):
         xp, comm, blocks = get_xp(x), self.comm, self._blocks(x.shape)
@@ -128,7 +128,7 @@ class StackParallel(TensorLayer):
         return None if dx is None else self._to_all(dx, 0)
 
     def _blocks(self, shape) -> list[slice]:
-        """Cut the steps; a short sequence has fewer blocks."""
+        """AxisSharding the steps; a short sequence has fewer blocks."""
         check_shape(self, shape, "batch", "time", self.d_in)
         return shares(shape[1], min(self.n_blocks, shape[1]))
 

@@ -34,7 +34,8 @@ class TensorParallel(Strategy):
     Notes
     -----
     Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. Saves time where layers are
-    wide and the network is fast; saves memory, 1 / p of the parameters, gradients and optimizer state of dealt layers.
+    wide and the network is fast; saves memory, 1 / p of the parameters, gradients and optimizer state of sharded
+    layers.
 
     References
     ----------
@@ -82,7 +83,7 @@ def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
 
 
 def check_whole(strategy, batch) -> None:
-    """Raise unless a rank was given the whole batch: parts, as data parallelism deals them, would be mixed up."""
+    """Raise unless a rank was given the whole batch: parts, as data parallelism shards them, would be mixed up."""
     if batch.y.size < batch.n:  # more labels than samples are those of sequences
         raise ValueError(
             f"rank {strategy.comm.rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
@@ -98,7 +99,7 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     what : str
         The strategy, for errors.
     optimizer : Optimizer
-        Of the serial model. Its memory is cut like the parameters.
+        Of the serial model. Its memory is sharding like the parameters.
     model : Layer
         The parallelized model; its parameters have their serial names.
     comm : Communicator

@@ -248,7 +248,7 @@ def test_mistakes_are_named():
             plan("lenet", NETWORK, 4, **{"batch_size": 8, **options})
     for model, network, options, message in (
         ("lenet", 5, {}, "the network is 5, expected a Network or the name of one"),
-        ("lenet", NETWORK, {"rule": "adam"}, "rule is 'adam', expected an optimizer's rule"),
+        ("lenet", NETWORK, {"rule": "adam"}, "rule is 'adam', expected a rule"),
         (Linear(3, 4), NETWORK, {"input_shape": (3,)}, r"Linear\(3, 4\), expected a Sequential of layers that learn"),
     ):
         with pytest.raises(TypeError, match=message):

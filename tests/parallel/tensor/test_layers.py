@@ -15,20 +15,20 @@ from distlearn.nn import StrictArray
 from distlearn.nn.layer import move
 from distlearn.parallel import parallelize
 from distlearn.parallel.tensor import (
-    ColumnLinear,
-    Cut,
-    FilterConv2d,
+    AxisSharding,
+    ColumnParallelLinear,
+    FilterParallelConv2d,
     Gather,
-    GroupConv2d,
+    GroupParallelConv2d,
     PathParallel,
-    RowLinear,
+    RowParallelLinear,
     ShardDropout,
     ShardNorm,
     SiameseParallel,
     StackParallel,
 )
-from distlearn.parallel.tensor.cut import gather_last, reduce_scatter_last
-from distlearn.parallel.tensor.paths import deal_by_cost
+from distlearn.parallel.tensor.axis_sharding import gather_last, reduce_scatter_last
+from distlearn.parallel.tensor.paths import assign_by_cost
 from distlearn.sim import Roofline, SimWorld
 
 from .cases import MODELS, F, batches, conv, inception
@@ -44,12 +44,16 @@ def grus(n=4):
 
 # a serial layer, its counterpart on several ranks, and the shape of an input
 WHOLE = {
-    "column": (linear, lambda q, comm: ColumnLinear.of(q, comm, gather_output=True), (6, 7)),
-    "column, in time": (linear, lambda q, comm: ColumnLinear.of(q, comm, gather_output=True), (3, 2, 7)),
-    "filters": (lambda: conv(2, 5, 3, 1), lambda q, comm: FilterConv2d.of(q, comm, gather_output=True), (2, 5, 4, 2)),
+    "column": (linear, lambda q, comm: ColumnParallelLinear.of(q, comm, gather_output=True), (6, 7)),
+    "column, in time": (linear, lambda q, comm: ColumnParallelLinear.of(q, comm, gather_output=True), (3, 2, 7)),
+    "filters": (
+        lambda: conv(2, 5, 3, 1),
+        lambda q, comm: FilterParallelConv2d.of(q, comm, gather_output=True),
+        (2, 5, 4, 2),
+    ),
     "groups": (
         lambda: conv(12, 24, 3, 1, groups=12),
-        lambda q, comm: GroupConv2d.of(q, comm, gather_output=True),
+        lambda q, comm: GroupParallelConv2d.of(q, comm, gather_output=True),
         (2, 5, 4, 12),
     ),
     "paths": (inception, lambda q, comm: PathParallel.of(q, comm, gather_output=True), (2, 6, 5, 5)),
@@ -99,7 +103,7 @@ def test_a_pair_of_dense_layers_costs_one_all_reduce_each_way(size):
     x = np.ones((6, 7))
 
     def program(comm):
-        first, second = ColumnLinear.of(linear(7, 8), comm), RowLinear.of(linear(8, 5), comm)
+        first, second = ColumnParallelLinear.of(linear(7, 8), comm), RowParallelLinear.of(linear(8, 5), comm)
         h, a = first.forward(x)
         y, b = second.forward(h)
         first.backward(second.backward(y.copy(), b), a)
@@ -114,7 +118,7 @@ def test_filters_of_an_image_layer_cost_what_the_docstring_says(size):
     x = np.ones((2, 5, 4, 3))
 
     def program(comm):
-        layer = FilterConv2d.of(conv(3, 7, 3, 1), comm, gather_output=True)
+        layer = FilterParallelConv2d.of(conv(3, 7, 3, 1), comm, gather_output=True)
         y, saved = layer.forward(x)
         layer.backward(y, saved)
 
@@ -159,7 +163,9 @@ def test_the_wavefront_takes_as_long_as_its_docstring_says(n_layers, size, n_blo
         layer.backward(y, saved)
         return middle, comm.clock.now() - middle
 
-    world = SimWorld(size, Network(), Roofline(1e9))
+    world = SimWorld(
+        size, Network(), Roofline(1e9), collectives="formula"
+    )  # the messages are those of the strategy itself
     forward, backward = (max(times) for times in zip(*world.run(program), strict=True))
     a_layer = nn.GRU(4, 4).flops(x.shape) / 1e9
     want = a_layer * n_layers / size * (n_blocks + size - 1) / n_blocks
@@ -171,8 +177,8 @@ def test_the_wavefront_takes_as_long_as_its_docstring_says(n_layers, size, n_blo
 
 
 def test_paths_are_dealt_by_cost():
-    assert deal_by_cost([5, 5, 4, 4, 3, 3, 3], 3) == [[0, 4, 6], [1, 5], [2, 3]]
-    assert deal_by_cost([0, 0, 7], 3) == [[2], [0], [1]]
+    assert assign_by_cost([5, 5, 4, 4, 3, 3, 3], 3) == [[0, 4, 6], [1, 5], [2, 3]]
+    assert assign_by_cost([0, 0, 7], 3) == [[2], [0], [1]]
 
     def program(comm):
         return PathParallel.of(nn.Inception(192, 64, 96, 128, 16, 32, 32, nn.init.seeds(None)), comm).paths
@@ -189,7 +195,7 @@ def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
     """Also cuts that are not contiguous, with ranks that have nothing."""
     rng = np.random.default_rng(abs(seed))
     owner = rng.integers(0, size, n)
-    cut = Cut([np.flatnonzero(owner == r) for r in range(size)]).repeat(times)
+    cut = AxisSharding([np.flatnonzero(owner == r) for r in range(size)]).repeat(times)
     x = rng.normal(size=(rows, n * times))
 
     def program(comm):
@@ -202,7 +208,7 @@ def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
 
 
 def test_dropout_on_a_part_drops_what_the_serial_run_drops():
-    x, cut = np.ones((5, 7)), Cut.even(7, 3)
+    x, cut = np.ones((5, 7)), AxisSharding.even(7, 3)
     want = nn.Dropout(0.5, 3).forward(x)[0]
     for rank, part in enumerate(cut.parts):
         layer = ShardDropout(nn.Dropout(0.5, 3), cut, rank)
@@ -216,7 +222,7 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
     serial.backward(y.copy(), saved)
 
     def program(comm):
-        cut = Cut.even(5, comm.size)
+        cut = AxisSharding.even(5, comm.size)
         layer = ShardNorm(comm, nn.BatchNorm(5, **F), cut)
         mine = cut.take(x, comm.rank)
         y, saved = layer.forward(mine)
@@ -230,18 +236,24 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
 
 
 REFUSED = {
-    "3 neurons cannot be dealt to 4 ranks": lambda comm: ColumnLinear.of(linear(7, 3), comm),
-    "2 filters cannot be dealt to 4 ranks": lambda comm: FilterConv2d.of(conv(2, 2, 3, 1), comm),
-    "has groups=4, expected groups=1; see GroupConv2d": lambda comm: FilterConv2d.of(conv(4, 8, 3, 1, groups=4), comm),
-    "2 groups cannot be dealt evenly to 4 ranks": lambda comm: GroupConv2d.of(conv(4, 8, 3, 1, groups=2), comm),
-    "2 paths cannot be dealt to 4 ranks": lambda comm: PathParallel.of(nn.Parallel(linear(), linear()), comm),
+    "3 neurons cannot be sharded over 4 ranks": lambda comm: ColumnParallelLinear.of(linear(7, 3), comm),
+    "2 filters cannot be sharded over 4 ranks": lambda comm: FilterParallelConv2d.of(conv(2, 2, 3, 1), comm),
+    "has groups=4, expected groups=1; see GroupParallelConv2d": lambda comm: FilterParallelConv2d.of(
+        conv(4, 8, 3, 1, groups=4), comm
+    ),
+    "2 groups cannot be sharded evenly over 4 ranks": lambda comm: GroupParallelConv2d.of(
+        conv(4, 8, 3, 1, groups=2), comm
+    ),
+    "2 paths cannot be assigned to 4 ranks": lambda comm: PathParallel.of(nn.Parallel(linear(), linear()), comm),
     "cannot tell the shape of its input": lambda comm: PathParallel.of(nn.Parallel(*[nn.ReLU()] * 4), comm),
-    "two branches cannot be dealt to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
-    "3 layers cannot be dealt to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
+    "two branches cannot be assigned to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
+    "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
     "does not go on top of": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
     "n_blocks is 0": lambda comm: StackParallel.of(grus(4), comm, n_blocks=0),
-    r"deals 6 values to 4 ranks, expected the 7 inputs": lambda comm: RowLinear.of(linear(), comm, cut=Cut.even(6, 4)),
-    r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowLinear.of(linear(), comm).forward(
+    r"6 values are sharded over 4 ranks, expected the 7 inputs": lambda comm: RowParallelLinear.of(
+        linear(), comm, sharding=AxisSharding.even(6, 4)
+    ),
+    r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowParallelLinear.of(linear(), comm).forward(
         np.ones((3, 7))
     ),
 }
@@ -264,7 +276,7 @@ def test_gather_names_its_layer():
         return [layer.name for layer in parallelize(nn.MLP((4, 6)), comm).layers]
 
     assert SimWorld(2).run(program)[0] == ["0.Linear", "0.Gather"]
-    assert repr(Gather(SimpleNamespace(), Cut.even(6, 2), sums=True)) == "Gather(6, sums)"
+    assert repr(Gather(SimpleNamespace(), AxisSharding.even(6, 2), partial=True)) == "Gather(6, partial)"
 
 
 class Staged:

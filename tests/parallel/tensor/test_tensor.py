@@ -1,4 +1,4 @@
-"""Tensor parallelism equals serial training, whatever is dealt to however many ranks, and sends what it says."""
+"""Tensor parallelism equals serial training, whatever is sharded over however many ranks, and sends what it says."""
 
 from collections import Counter
 
@@ -87,14 +87,14 @@ def test_sends_what_the_account_says(kind, size):
         model.backward(loss(y, batch.y)[1], saved)
         return account(model, batch.x.shape)
 
-    world = SimWorld(size)
+    world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
     for rank, told in enumerate(world.run(program)):
         told = [(t.name, t.nbytes) for t in told.forward + told.backward]
         calls = Counter((s.name, s.nbytes) for s in world.trace.select(rank=rank, lane="comm") if s.name in COLLECTIVES)
         assert calls == Counter(t for t in told if t[0] in COLLECTIVES)
         sent = sorted(m.nbytes for m in world.trace.messages if m.source == rank)
         assert sent == sorted(nbytes for name, nbytes in told if name == "send")
-        assert bool(told) == (size > 1), "a model of which nothing is dealt"
+        assert bool(told) == (size > 1), "a model of which nothing is sharded"
 
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
@@ -120,9 +120,13 @@ def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
 
     outline = phantom_copy(nn.build("alexnet", seed=None))
     (kinds, shapes, told), _ = SimWorld(2).run(program)
-    after_third = kinds[kinds.index("FilterConv2d", 1) :]
+    after_third = kinds[kinds.index("FilterParallelConv2d", 1) :]
     assert "Gather" not in after_third
-    assert [k for k in after_third if "Conv" in k] == ["FilterConv2d", "GroupConv2d", "GroupConv2d"]
+    assert [k for k in after_third if "Conv" in k] == [
+        "FilterParallelConv2d",
+        "GroupParallelConv2d",
+        "GroupParallelConv2d",
+    ]
     assert shapes[:3] == [(11, 11, 3, 48), (48,), (5, 5, 48, 128)]
     channels = 4 * (55 * 55 * 96 + 27 * 27 * 256)
     assert sum(t.nbytes for t in told.forward) == channels + 4 * (4096 + 1000)

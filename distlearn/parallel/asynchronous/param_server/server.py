@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....comm.protocol import ANY, PeerLostError
-from ....optim.rule import apply
+from ....optim.rule import apply, needs_whole
 from .coordinator import Coordinator
 from .messages import Command, Lost, Push, Reply
 
@@ -47,7 +47,7 @@ class ParamShard:
     """
 
     def __init__(self, share, rule, lr, every: int = 0):
-        if getattr(rule, "whole", False):
+        if needs_whole(rule):
             name = type(rule).__name__
             raise ValueError(f"parameter server: {name} looks at whole parameters, but a server has only a share")
         self.share, self.rule, self.lr, self.every = share, rule, lr, every

@@ -7,10 +7,11 @@ import math
 import numpy as np
 
 from ....backend import to_numpy
-from ....comm.collectives import shares
 from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.rule import check_rule, memory_of
 from ....optim.schedules import as_schedule
+from ....shares import shares
+from ...strategy import Strategy
 from .coordinator import Coordinator
 from .learning_rate import constant
 from .policy import BSP, check_policy
@@ -23,7 +24,7 @@ COLLECT = 9
 """Tag of what servers send to the first one in the end."""
 
 
-class ParameterServer:
+class ParameterServer(Strategy):
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
     rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to a value;
@@ -40,7 +41,7 @@ class ParameterServer:
     rule : Rule
         The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities live on the servers.
     lr : float or callable
-        Learning rate of an update, or a plan: a function of the number of the update (from 0).
+        Learning rate of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
         `bsp()` by default.
     servers : int
@@ -85,6 +86,8 @@ class ParameterServer:
     ----------
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
+
+    checkpointable = False  # the optimizer's memory lives on servers, parameters on servers and workers
 
     def __init__(
         self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0
@@ -153,15 +156,16 @@ class ParameterServer:
         """Version of the parameters that this worker has."""
         return self._worker_comm.version
 
-    def predict(self, x):
-        """Run the model forward."""
-        return self.flat.model.eval().forward(x)[0]
+    @property
+    def model(self):
+        """The copy of the model on this rank; a server's has the values of the beginning."""
+        return self.flat.model
 
     def total(self, values):
         """Return `values` summed over workers."""
         return self._peers.all_reduce(values)
 
-    def leave(self) -> None:
+    def finish(self) -> None:
         """Tell the servers that this worker has ended; every worker does, in the end."""
         self._worker_comm.leave()
 
@@ -234,17 +238,17 @@ class ParameterServer:
         if self._trained:
             raise ValueError("ParameterServer.train: this one has trained, and workers end at different versions")
         self._trained = True
-        deal = {"batch_size": batch_size, "seed": seed}
+        batching = {"batch_size": batch_size, "seed": seed}
         try:
             while True:
-                done, run = self._attempt(dataset, steps, seconds, deal, probe)
+                done, run = self._attempt(dataset, steps, seconds, batching, probe)
                 if not isinstance(self.comm, FaultTolerant) or self.comm.agree(done):
                     return run
                 self._recover()
         except CutOffError:  # this rank was given up by the others
             return None
 
-    def _attempt(self, dataset, steps, seconds, deal, probe: int) -> tuple[bool, Run | None]:
+    def _attempt(self, dataset, steps, seconds, batching, probe: int) -> tuple[bool, Run | None]:
         """Train until the end, or until a server is lost; say which, and return what happened on rank 0."""
         coordinator = None
         try:
@@ -252,7 +256,7 @@ class ParameterServer:
                 coordinator = self.serve(steps, seconds)
             elif self._left(steps):
                 start = self._start.version if self.policy.waits else self._done
-                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **deal))
+                self._work(endless_batches(dataset, rank=self.rank, size=self.size, start=start, **batching))
             return True, self._run(coordinator, dataset, probe)
         except (PeerLostError, RevokedError):
             if not self._mirror:
@@ -265,7 +269,7 @@ class ParameterServer:
         while self.go:
             self.step(next(batches))
             self._done += 1
-        self.leave()
+        self.finish()
 
     def _run(self, coordinator, dataset, probe: int) -> Run | None:
         """Collect on rank 0 what the servers have."""

@@ -249,7 +249,6 @@ def strategy(comm, policy):
         server.serve()
     else:
         history = fit(server, DATA, epochs=2, batch_size=20, seed=3)
-        server.leave()
     return SimpleNamespace(history=history, params=server.gather_params())
 
 

@@ -45,7 +45,9 @@ class SiameseParallel(TensorLayer):
         super().__init__(comm)
         self.body, self.name = siamese.layers[0], siamese.name
         if comm.size > 2:
-            raise ValueError(f"{describe(siamese)}: two branches cannot be dealt to {comm.size} ranks, expected 1 or 2")
+            raise ValueError(
+                f"{describe(siamese)}: two branches cannot be assigned to {comm.size} ranks, expected 1 or 2"
+            )
         for layer in walk(self.body):
             if isinstance(layer, (BatchNorm, Dropout)):
                 raise ValueError(
@@ -117,7 +119,7 @@ class SiameseParallel(TensorLayer):
         if self.comm.size == 1:
             return [], []
         backward = [Traffic("all_reduce", bucket.flat.nbytes) for bucket in self.buckets]
-        if all(getattr(layer, "input_gradient", True) for layer in walk(self.body)):
+        if all(layer.input_gradient for layer in walk(self.body)):
             backward.append(Traffic("all_gather", itemsize * math.prod(shape)))
         return [Traffic("all_gather", itemsize * math.prod(self.output_shape(shape)))], backward
 

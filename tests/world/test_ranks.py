@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from distlearn.comm import CommError
-from distlearn.world import group, remote
-from distlearn.world.group import Group
+from distlearn.world import ranks, remote
+from distlearn.world.ranks import Ranks
 
 
 class Call:
@@ -49,35 +49,35 @@ class OtherPython(Client):
     """Engines of which the second runs another version of Python."""
 
     def apply_async(self, function, *args):
-        assert function is remote.hello, "functions may not travel there"
+        assert function is remote.describe_engine, "functions may not travel there"
         theirs = {"python": "3.10.2", "executable": "/opt/old/bin/python"} if self.target else {}
-        return Call(remote.hello(False) | theirs)
+        return Call(remote.describe_engine(False) | theirs)
 
 
-def group_of(lost, monkeypatch):
-    monkeypatch.setattr(group, "FIRST_PATIENCE", 0.01)
-    monkeypatch.setattr(group, "JOIN_SECONDS", 0.1)
-    some = Group.__new__(Group)
+def ranks_of(lost, monkeypatch):
+    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 0.01)
+    monkeypatch.setattr(ranks, "JOIN_SECONDS", 0.1)
+    some = Ranks.__new__(Ranks)
     some.client, some.mpi = Client(lost), False
     return some
 
 
 def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
-    some = group_of({0: 0, 1: 2, 2: 0}, monkeypatch)
+    some = ranks_of({0: 0, 1: 2, 2: 0}, monkeypatch)
     assert [who["rank"] for who in some._ask_who([0, 1, 2])] == [0, 1, 2]
     assert some.client.asked == {0: 1, 1: 3, 2: 1}
 
 
 def test_an_engine_that_has_answered_is_not_asked_again_where_the_machine_stalled(monkeypatch):
-    some = group_of({0: 0, 1: 0}, monkeypatch)
-    monkeypatch.setattr(group, "FIRST_PATIENCE", 1e-9)  # over before anybody can look
+    some = ranks_of({0: 0, 1: 0}, monkeypatch)
+    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 1e-9)  # over before anybody can look
     assert [who["rank"] for who in some._ask_who([0, 1])] == [0, 1]
     assert some.client.asked == {0: 1, 1: 1}
 
 
 def test_an_engine_that_never_answers_is_named(monkeypatch):
     with pytest.raises(CommError, match="engine 1 does not answer"):
-        group_of({0: 0, 1: 10**9}, monkeypatch)._ask_who([0, 1])
+        ranks_of({0: 0, 1: 10**9}, monkeypatch)._ask_who([0, 1])
 
 
 def test_engines_of_another_python_are_refused():
@@ -85,4 +85,4 @@ def test_engines_of_another_python_are_refused():
     view = OtherPython({0: 0, 1: 0}).direct_view([0, 1])
     wanted = rf"engine 1 runs Python 3.10.2 \(/opt/old/bin/python\), this process Python {platform.python_version()} "
     with pytest.raises(CommError, match=wanted):
-        Group(view, mpi=False)
+        Ranks(view, mpi=False)

@@ -1,4 +1,4 @@
-"""How the values of an axis are dealt to ranks, and the two collectives that move activations cut that way."""
+"""How the values of an axis are sharded over ranks, and the two collectives that move such activations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...backend import get_xp
 from ...shares import shares
 
 
-class Cut:
+class AxisSharding:
     """Which values of an axis each rank holds.
 
     Parameters
@@ -29,8 +29,8 @@ class Cut:
 
     Examples
     --------
-    >>> cut = Cut.even(7, 3)
-    >>> cut.widths, cut.parts[1].tolist()
+    >>> sharding = AxisSharding.even(7, 3)
+    >>> sharding.widths, sharding.parts[1].tolist()
     ([3, 2, 2], [3, 4])
     """
 
@@ -39,28 +39,28 @@ class Cut:
         self.widths = [len(part) for part in self.parts]
         self.n, self.widest = sum(self.widths), max(self.widths)
         self._places = [_place(part) for part in self.parts]
-        self._repeated: dict[int, Cut] = {}
+        self._repeated: dict[int, AxisSharding] = {}
 
     def __eq__(self, other):
-        return isinstance(other, Cut) and all(map(np.array_equal, self.parts, other.parts))
+        return isinstance(other, AxisSharding) and all(map(np.array_equal, self.parts, other.parts))
 
     __hash__ = None
 
     def __reduce__(self):
-        return Cut, (self.parts,)
+        return AxisSharding, (self.parts,)
 
     @classmethod
-    def even(cls, n: int, size: int) -> Cut:
-        """Deal n values to ranks as `numpy.array_split` does: contiguous, the longer parts first."""
+    def even(cls, n: int, size: int) -> AxisSharding:
+        """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
         return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
-    def repeat(self, times: int) -> Cut:
-        """Return the cut of `times` axes of this length, one behind the other: an image's channels after `Flatten`."""
+    def repeat(self, times: int) -> AxisSharding:
+        """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
         if times == 1:
             return self
         if times not in self._repeated:
             starts = np.arange(times)[:, None] * self.n
-            self._repeated[times] = Cut([(starts + part).ravel() for part in self.parts])
+            self._repeated[times] = AxisSharding([(starts + part).ravel() for part in self.parts])
         return self._repeated[times]
 
     def index(self, rank: int, like=None):
@@ -82,7 +82,7 @@ def _place(part):
     return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
 
 
-def gather_last(comm, x, cut: Cut):
+def gather_last(comm, x, sharding: AxisSharding):
     """Put the parts of all ranks together along the last axis: one all-gather.
 
     Parameters
@@ -90,7 +90,7 @@ def gather_last(comm, x, cut: Cut):
     comm : Communicator
     x : (..., width) array
         This rank's part.
-    cut : Cut
+    sharding : AxisSharding
 
     Returns
     -------
@@ -101,14 +101,14 @@ def gather_last(comm, x, cut: Cut):
     if comm.size == 1:
         return x
     xp, lead = get_xp(x), x.shape[:-1]
-    blocks = comm.all_gather(_filled(x, cut.widest))
-    y = xp.empty((*lead, cut.n), x.dtype)
-    for rank, width in enumerate(cut.widths):
-        y[..., cut.index(rank, y)] = blocks[rank][..., :width]
+    blocks = comm.all_gather(_filled(x, sharding.widest))
+    y = xp.empty((*lead, sharding.n), x.dtype)
+    for rank, width in enumerate(sharding.widths):
+        y[..., sharding.index(rank, y)] = blocks[rank][..., :width]
     return y
 
 
-def reduce_scatter_last(comm, x, cut: Cut):
+def reduce_scatter_last(comm, x, sharding: AxisSharding):
     """Sum an array over ranks and keep this rank's part of the last axis: one reduce-scatter.
 
     Parameters
@@ -116,7 +116,7 @@ def reduce_scatter_last(comm, x, cut: Cut):
     comm : Communicator
     x : (..., n) array
         This rank's summand.
-    cut : Cut
+    sharding : AxisSharding
 
     Returns
     -------
@@ -126,17 +126,17 @@ def reduce_scatter_last(comm, x, cut: Cut):
     if comm.size == 1:
         return x
     xp, lead = get_xp(x), x.shape[:-1]
-    blocks = xp.zeros((comm.size, *lead, cut.widest), x.dtype)
-    for rank, width in enumerate(cut.widths):
-        blocks[rank][..., :width] = x[..., cut.index(rank, x)]
-    mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(*lead, cut.widest)
-    return xp.ascontiguousarray(mine[..., : cut.widths[comm.rank]])
+    blocks = xp.zeros((comm.size, *lead, sharding.widest), x.dtype)
+    for rank, width in enumerate(sharding.widths):
+        blocks[rank][..., :width] = x[..., sharding.index(rank, x)]
+    mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(*lead, sharding.widest)
+    return xp.ascontiguousarray(mine[..., : sharding.widths[comm.rank]])
 
 
-def gathered_values(shape, cut: Cut) -> int:
+def gathered_values(shape, sharding: AxisSharding) -> int:
     """Values that `gather_last` and `reduce_scatter_last` move where this rank has an array of `shape`."""
     rows = math.prod(shape[:-1])
-    return rows * cut.widest * len(cut.parts)
+    return rows * sharding.widest * len(sharding.parts)
 
 
 def _filled(x, width: int):

@@ -1,6 +1,5 @@
 """On a GPU layers, losses and optimizers launch the library's kernels; they give what the array operations give."""
 
-import contextlib
 import copy
 import itertools
 
@@ -32,8 +31,8 @@ def values(x):
 
 
 def moved(model, device):
-    """A copy of a model on a device."""
-    return nn.move(copy.deepcopy(model), lambda a: device(a.copy()))
+    """A copy of a model on a device, fused: then it launches kernels."""
+    return nn.move(nn.fuse(copy.deepcopy(model)), lambda a: device(a.copy()))
 
 
 def mlp(dtype="float32"):
@@ -137,13 +136,13 @@ def test_frozen_and_tied_parameters(launched):
 
     here, there = build(np.asarray), build(StrictArray)
     x, labels = batch((7, 6))
-    frozen = here.layers[2].W.data.copy()
+    frozen = here.params[2].data.copy()
     np.testing.assert_allclose(
         train(there, Momentum(), StrictArray(x), StrictArray(labels)), train(here, Momentum(), x, labels), rtol=1e-5
     )
     for p, q in zip(there.params, here.params, strict=True):
         np.testing.assert_allclose(p.data.get(), q.data, **CLOSE)
-    np.testing.assert_array_equal(there.layers[2].W.data.get(), frozen)
+    np.testing.assert_array_equal(there.params[2].data.get(), frozen)
     assert launched().count("bias_relu") == 3 * 3
 
 
@@ -271,23 +270,3 @@ def test_other_pairs_run_one_by_one(layers, launched):
     y = moved(model, StrictArray).forward(StrictArray(x))[0]
     np.testing.assert_allclose(y.get(), model.forward(x)[0], **CLOSE)
     assert launched() == []
-
-
-@NEEDS_COMPILER
-def test_spans_are_those_of_the_layers(launched):
-    """A clock sees the same layers, operations and bytes, fused or not."""
-
-    class Clock:
-        def __init__(self):
-            self.spans = []
-
-        def span(self, *args, **kwargs):
-            self.spans.append((args, kwargs))
-            return contextlib.nullcontext()
-
-    model, (x, _) = mlp(), batch((4, 11))
-    clocks = Clock(), Clock()
-    model.forward(x, clock=clocks[0])
-    moved(model, StrictArray).forward(StrictArray(x), clock=clocks[1])
-    assert clocks[0].spans == clocks[1].spans
-    assert "bias_relu" in launched()

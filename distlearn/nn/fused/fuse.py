@@ -1,0 +1,106 @@
+"""`fuse`: a model that computes the same numbers in fewer passes over memory.
+
+    Conv2d, ReLU, MaxPool   ->   convolve, take the maxima, then add the bias to what is left and clip it at zero
+
+Maximum pooling commutes with adding a constant and with ReLU, bit for bit: max(max(x_i, 0)) = max(max(x_i), 0), and
+rounding keeps an order, so max(x_i) + b = max(x_i + b). Their gradients commute as well: a positive maximum is the same
+pixel either way, and any other has no gradient either way. Behind a pooling of 2 x 2 a quarter of the values is left.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from ..activation import ReLU
+from ..container import Container, Sequential
+from ..conv import Conv2d
+from ..layer import Layer, walk
+from ..linear import Linear
+from ..pool import MaxPool
+from .layers import Fused, FusedConv2d, FusedLinear, FusedPool
+
+PATTERNS = {
+    (Conv2d, ReLU, MaxPool): FusedConv2d,
+    (Conv2d, MaxPool, ReLU): FusedConv2d,
+    (Conv2d, MaxPool): FusedConv2d,
+    (Conv2d, ReLU): FusedConv2d,
+    (Conv2d,): FusedConv2d,
+    (Linear, ReLU): FusedLinear,
+    (ReLU, MaxPool): FusedPool,
+}
+"""Layers that become one; the longest pattern wins. Subclasses are left alone: they may do anything."""
+
+
+def fuse(model: Layer) -> Layer:
+    """Return a model that computes the same as `model`, faster: some of its layers are one.
+
+    Parameters
+    ----------
+    model : Layer
+        It is left as it is. A convolution that was given another algorithm than im2col keeps it.
+
+    Returns
+    -------
+    fused : Layer
+        With the same parameters (the same `Param`s, names and order), so that it may be trained, saved and loaded in
+        the model's place. A breakpoint in the `forward` of a layer that has become part of another does not fire.
+
+    Examples
+    --------
+    >>> from distlearn.nn import build
+    >>> [type(layer).__name__ for layer in fuse(build("lenet")).layers]
+    ['Reshape', 'FusedConv2d', 'FusedConv2d', 'Flatten', 'FusedLinear', 'FusedLinear', 'Linear']
+    """
+    if not isinstance(model, Layer):
+        raise TypeError(f"fuse: expected a model, got {type(model).__name__}")
+    if isinstance(model, Sequential):
+        return _with_layers(model, _fuse_row(model.layers))
+    if isinstance(model, Container):
+        return _with_layers(model, [fuse(layer) for layer in model.layers])
+    return _fuse_row([model])[0]
+
+
+def unfuse(model: Layer) -> Layer:
+    """Return the plain layers of a fused model: what a strategy needs that looks at single layers.
+
+    Parameters
+    ----------
+    model : Layer
+        Fused or not.
+    """
+    if isinstance(model, Fused):  # behind no other layer, so it stands for one alone
+        return model.layers[0]
+    if isinstance(model, Sequential):
+        rows = [layer.layers if isinstance(layer, Fused) else [unfuse(layer)] for layer in model.layers]
+        return _with_layers(model, [layer for row in rows for layer in row])
+    if isinstance(model, Container):
+        return _with_layers(model, [unfuse(layer) for layer in model.layers])
+    return model
+
+
+def is_fused(model: Layer) -> bool:
+    """Say whether a model has fused layers."""
+    return any(isinstance(layer, Fused) for layer in walk(model))
+
+
+def _fuse_row(layers):
+    """Fuse layers that follow each other."""
+    fused, i = [], 0
+    while i < len(layers):
+        n = next((n for n in (3, 2, 1) if tuple(map(type, layers[i : i + n])) in PATTERNS), 0)
+        if n:
+            row = layers[i : i + n]
+            fused.append(PATTERNS[tuple(map(type, row))](row))
+        else:
+            fused.append(fuse(layers[i]) if isinstance(layers[i], Container) else layers[i])
+        i += n or 1
+    return fused
+
+
+def _with_layers(model, layers):
+    """A container like `model`, of the same name and parameters, around other layers."""
+    if all(a is b for a, b in zip(layers, model.layers, strict=False)) and len(layers) == len(model.layers):
+        return model
+    view = copy.copy(model)  # not a new one, which would name layers and parameters anew
+    view.layers = layers
+    return view

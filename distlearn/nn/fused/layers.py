@@ -1,0 +1,172 @@
+"""Fused layers: what `fuse` puts in the place of two or three."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ...backend import get_xp, matmul
+from .. import ops
+from ..conv import ALGORITHMS, Conv2d
+from ..layer import Layer, check_dtype
+from ..pool import MaxPool
+from . import cells, rows
+
+
+class Fused(Layer):
+    """Base of the layers that compute what several do.
+
+    Parameters
+    ----------
+    layers : list of Layer
+        In the order of the plain model; the parameters are the first one's.
+
+    Attributes
+    ----------
+    layers : list of Layer
+    """
+
+    def __init__(self, layers: list[Layer]):
+        self.layers, self.params = list(layers), layers[0].params
+        self.name = "+".join([layers[0].name, *(type(layer).__name__ for layer in layers[1:])])
+
+    @property
+    def children(self):
+        return self.layers
+
+    @property
+    def input_gradient(self) -> bool:
+        """Whether `backward` returns one."""
+        return getattr(self.layers[0], "input_gradient", True)
+
+    def parts(self, shape):
+        parts = []
+        for layer in self.layers:
+            parts.append((layer, shape))
+            shape = layer.output_shape(shape)
+        return parts
+
+    def output_shape(self, shape):
+        last, shape = self.parts(shape)[-1]
+        return last.output_shape(shape)
+
+    def flops(self, shape):
+        return sum(layer.flops(s) for layer, s in self.parts(shape))
+
+    def backward_flops(self, shape):
+        return sum(layer.backward_flops(s) for layer, s in self.parts(shape))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class FusedLinear(Fused):
+    """A dense layer and the ReLU behind it: bias and ReLU are one pass over memory."""
+
+    def forward(self, x):
+        linear, _ = self.layers
+        linear.output_shape(x.shape)
+        check_dtype(linear, x)
+        y = matmul(x.reshape(-1, linear.d_in), linear.W.data)
+        ops.bias_relu(y, linear.b.data)
+        y = y.reshape(*x.shape[:-1], linear.d_out)
+        return y, (x, y)
+
+    def backward(self, dy, saved):
+        x, y = saved
+        dy *= y > 0
+        return self.layers[0].backward(dy, x)
+
+
+class FusedPool(Fused):
+    """A ReLU and the maximum pooling behind it: ReLU works on the few values that are left."""
+
+    def forward(self, x):
+        _, pool = self.layers
+        y, won = pool.forward(x)
+        get_xp(y).maximum(y, 0, out=y)
+        return y, (won, y)
+
+    def backward(self, dy, saved):
+        won, y = saved
+        dy *= y > 0
+        return self.layers[1].backward(dy, won)
+
+
+class FusedConv2d(Fused):
+    """A convolution by the fastest algorithm, and the maximum pooling and ReLU behind it.
+
+    Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
+    (module `cells`).
+    """
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.conv: Conv2d = layers[0]
+        self.pool = next((layer for layer in layers if type(layer) is MaxPool), None)
+        self.relu = len(layers) > 1 + (self.pool is not None)
+
+    def forward(self, x):
+        conv, pool = self.conv, self.pool
+        shape, algorithm = conv.output_shape(x.shape), choose_algorithm(conv, x.shape)
+        check_dtype(conv, x)
+        won = None
+        if pool is not None and algorithm == "rows" and cells.pays(conv, pool, shape):
+            algorithm = "cells"
+            y, saved = cells.forward(x, conv.W.data, conv.geometry, pool)
+        else:
+            y, saved = conv.convolve(x, FAST[algorithm][0])
+            if pool is not None:
+                y, won = pool.forward(y)
+        if conv.b is not None:
+            (ops.bias_relu if self.relu else ops.add_bias)(y, conv.b.data)
+        elif self.relu:
+            get_xp(y).maximum(y, 0, out=y)
+        return y, (algorithm, saved, won, y if self.relu else None)
+
+    def backward(self, dy, saved):
+        algorithm, saved, won, y = saved
+        conv = self.conv
+        if y is not None:
+            dy *= y > 0
+        if conv.b is not None:
+            conv.b.add(ops.column_sums(dy))
+        if algorithm == "cells":
+            return conv.convolve_back(dy, saved, functools.partial(cells.backward, pool=self.pool))
+        if won is not None:
+            dy = self.pool.backward(dy, won)
+        return conv.convolve_back(dy, saved, FAST[algorithm][1])
+
+
+FAST = {**ALGORITHMS, "rows": (rows.forward, rows.backward)}
+"""Functions (forward, backward) by name: the plain algorithms, and one that is faster than im2col."""
+
+
+def choose_algorithm(layer: Conv2d, shape) -> str:
+    """Name the algorithm with which a fused convolution runs; the layers' benchmark measures all side by side.
+
+    One that was given another algorithm than im2col keeps it. For the others it depends on the input's `shape`:
+
+    - "fft" for kernels so large that spectra win: 81 pixels or more, 16 or more channels on both sides, stride 1;
+    - Winograd for 3 x 3 kernels on many channels: it saves multiplications, which count pairs of channels, and pays in
+      transforms, which count channels. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
+      (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2" from 2,048 on;
+    - "rows", which is im2col that copies less, for all others, and for float64: who asks for that precision wants the
+      least rounding.
+    """
+    if layer.algorithm != "im2col":
+        return layer.algorithm
+    (kh, kw), stride, _, dilation = layer.geometry
+    c_in, c_out = layer.c_in // layer.groups, layer.c_out // layer.groups
+    many = min(c_in, c_out) >= 16 and layer.W.data.dtype != np.float64
+    if kh * kw >= 81 and stride == (1, 1) and many:
+        return "fft"
+    if many and ((kh, kw), stride, dilation) == ((3, 3), (1, 1), (1, 1)):
+        oh, ow = layer.geometry.output(*shape[1:3])
+        covered = 16 * -(-oh // 4) * -(-ow // 4)
+        if covered <= 1.2 * oh * ow and c_in * c_out >= 512:
+            return "winograd4"
+        if c_in * c_out >= 2048:
+            return "winograd2"
+    return "rows"

@@ -1,0 +1,311 @@
+"""Column-parallel layers: every rank computes some of the outputs (neurons, filters, groups) from the whole input."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+from ...backend import get_xp, matmul
+from ...nn import ops
+from ...nn.container import layer_span
+from ...nn.layer import describe
+from .axis_sharding import AxisSharding, gather_last, gathered_values
+from .layer import TensorLayer, Traffic
+
+
+class ColumnParallel(TensorLayer):
+    """Base of the layers whose outputs are sharded over ranks.
+
+    Parameters
+    ----------
+    comm : Communicator
+    sharding : AxisSharding
+        Of the outputs' last axis.
+    gather_output : bool
+        Gather the outputs on every rank; else the next layer gets this rank's.
+
+    Attributes
+    ----------
+    local : Layer
+        Computes this rank's outputs.
+    sum_input_gradient : bool
+        Sum the gradient of the input over ranks. False where a `Gather` before this layer does that and gives every
+        rank only the part that it needs: half the bytes.
+    """
+
+    def __init__(self, comm, sharding: AxisSharding, gather_output: bool = False):
+        super().__init__(comm)
+        self.sharding, self.gather_output = sharding, gather_output
+        self.sum_input_gradient = True
+
+    def _make_local(self, layer, W, b):
+        """Make `local`: the serial layer with this rank's parts of its parameters."""
+        self.local, self.name = copy.copy(layer), layer.name
+        self.local.W, self.local.b = W, b
+        self.local.params = self.params = [p for p in (W, b) if p is not None]
+
+    def forward(self, x):
+        like = x.shape, x.dtype.itemsize
+        with layer_span(self.comm.clock, self.local, "forward", *like):
+            y, saved = self.local.forward(x)
+        return gather_last(self.comm, y, self.sharding) if self.gather_output else y, (saved, like)
+
+    def backward(self, dy, saved):
+        saved, like = saved
+        if self.gather_output:
+            dy = self.sharding.take(dy, self.comm.rank)
+        with layer_span(self.comm.clock, self.local, "backward", *like):
+            dx = self.local.backward(dy, saved)
+        return dx if dx is None else self._finish_input_gradient(dx)
+
+    def _finish_input_gradient(self, dx):
+        """Make the gradient of the input out of what this rank's outputs contribute."""
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self._reduces_input_gradient else dx
+
+    @property
+    def input_gradient(self) -> bool:
+        """Whether the layer gives the gradient of its input."""
+        return self.local.input_gradient
+
+    @property
+    def _reduces_input_gradient(self) -> bool:
+        return self.sum_input_gradient and self.comm.size > 1
+
+    def _local_shape(self, shape):
+        """Return the shape of what `local` gets of an input."""
+        return shape
+
+    def output_shape(self, shape):
+        shape = self.local.output_shape(self._local_shape(shape))
+        return (*shape[:-1], self.sharding.n) if self.gather_output else shape
+
+    def flops(self, shape):
+        return self.local.flops(self._local_shape(shape))
+
+    def backward_flops(self, shape):
+        return self.local.backward_flops(self._local_shape(shape))
+
+    def bytes_moved(self, shape, itemsize=4):
+        return self.local.bytes_moved(self._local_shape(shape), itemsize)
+
+    def traffic(self, shape, itemsize=4):
+        if self.comm.size == 1:
+            return [], []
+        forward = []
+        if self.gather_output:
+            values = gathered_values(self.local.output_shape(self._local_shape(shape)), self.sharding)
+            forward.append(Traffic("all_gather", itemsize * values))
+        wanted = self.sum_input_gradient and self.input_gradient
+        return forward, self._input_traffic(shape, itemsize) if wanted else []
+
+    def _input_traffic(self, shape, itemsize) -> list[Traffic]:
+        """List what summing the input's gradient sends."""
+        return [Traffic("all_reduce", itemsize * math.prod(shape))]
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.sharding.widths[self.comm.rank]} of {self.sharding.n})"
+
+
+class ColumnParallelLinear(ColumnParallel):
+    r"""Dense layer whose neurons, the columns of W, are sharded over ranks.
+
+    .. math:: Y_r = X W_r + b_r, \qquad dW_r = X^\top dY_r, \quad db_r = \sum_i dY_{r,i}, \quad
+              dX = \sum_r dY_r W_r^\top
+
+    Made by `ColumnParallelLinear.of`. A `RowParallelLinear` may take Y_r as it is, with any element-wise layer in
+    between: two dense layers then cost one all-reduce forward and one backward.
+
+    Notes
+    -----
+    Shapes: (batch, ..., d_in), the same on every rank, to (batch, ..., width), this rank's neurons, which
+    `numpy.array_split` shards; with `gather_output` to (batch, ..., d_out). With n = batch ... rows of s bytes a value:
+
+    - forward: nothing; with `gather_output` one all-gather of p n ceil(d_out / p) s bytes;
+    - backward: one all-reduce of n d_in s bytes, which runs while dW_r is computed (nothing if nobody needs dX).
+
+    A rank holds 1 / p of W and b, computes 1 / p of the flops, and saves the whole x.
+
+    References
+    ----------
+    M. Shoeybi et al. (2019), Megatron-LM: training multi-billion parameter language models using model parallelism,
+    section 3, figure 3a. A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks.
+    """
+
+    how = "neurons over ranks"
+
+    @classmethod
+    def of(cls, linear, comm, *, gather_output: bool = False) -> ColumnParallelLinear:
+        """Take this rank's columns of a serial layer.
+
+        Parameters
+        ----------
+        linear : Linear
+        comm : Communicator
+        gather_output : bool
+        """
+        layer = cls(comm, _shard_units(linear, linear.d_out, comm, "neurons"), gather_output)
+        W, b = layer.shard_param(linear.W, 1, layer.sharding), layer.shard_param(linear.b, 0, layer.sharding)
+        layer._make_local(linear, W, b)
+        layer.local.d_out = b.size
+        return layer
+
+    def backward(self, dy, saved):
+        local, (x, (shape, itemsize)) = self.local, saved
+        if not local.input_gradient or not self._reduces_input_gradient:
+            return super().backward(dy, saved)
+        if self.gather_output:
+            dy = self.sharding.take(dy, self.comm.rank)
+        dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
+        half = {"flops": local.flops(shape), "nbytes": local.bytes_moved(shape, itemsize)}
+        with self.comm.clock.span(f"backward[{self.name}]", **half):
+            dx = matmul(dy, local.W.data.T)
+        work = self.comm.iall_reduce(dx)
+        with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is on its way
+            local.W.add_product(rows.T, dy)
+            local.b.grad += ops.column_sums(dy)
+        return work.wait().reshape(shape)
+
+
+class FilterParallelConv2d(ColumnParallel):
+    r"""Convolution whose filters are sharded over ranks: everyone looks at the whole image for other things.
+
+    .. math:: Y_r = X * W_r + b_r, \qquad dX = \sum_r dX_r
+
+    Made by `FilterParallelConv2d.of`. Activations and poolings treat every channel by itself, so they can work on Y_r,
+    and the channels are put together behind a pooling, where there are fewer values to send.
+
+    Notes
+    -----
+    Shapes: (n, h, w, c_in), the same on every rank, to (n, oh, ow, width), this rank's channels; with `gather_output`
+    to (n, oh, ow, c_out). At s bytes a value:
+
+    - forward: nothing; with `gather_output` one all-gather of p n oh ow ceil(c_out / p) s bytes;
+    - backward: one all-reduce of n h w c_in s bytes (nothing for a first layer, whose dX nobody needs).
+
+    References
+    ----------
+    A. Krizhevsky (2014), section 3 (model parallelism in convolutions). A. Krizhevsky, I. Sutskever, G. E. Hinton
+    (2012), ImageNet classification with deep convolutional neural networks, NIPS, section 3.2.
+    """
+
+    how = "filters over ranks"
+
+    @classmethod
+    def of(cls, conv, comm, *, gather_output: bool = False) -> FilterParallelConv2d:
+        """Take this rank's filters of a serial layer.
+
+        Parameters
+        ----------
+        conv : Conv2d
+            Not in groups: those see a part of the input each, so `GroupParallelConv2d` shards whole groups.
+        comm : Communicator
+        gather_output : bool
+        """
+        if conv.groups != 1:
+            raise ValueError(
+                f"FilterParallelConv2d: {describe(conv)} has groups={conv.groups}, expected groups=1; "
+                "see GroupParallelConv2d"
+            )
+        layer = cls(comm, _shard_units(conv, conv.c_out, comm, "filters"), gather_output)
+        W = layer.shard_param(conv.W, 3, layer.sharding)
+        b = None if conv.b is None else layer.shard_param(conv.b, 0, layer.sharding)
+        layer._make_local(conv, W, b)
+        layer.local.c_out = W.data.shape[3]
+        return layer
+
+
+def _shard_units(layer, n: int, comm, what: str) -> AxisSharding:
+    """Shard n units to ranks; raise if a rank would get none."""
+    if n < comm.size:
+        raise ValueError(
+            f"{describe(layer)}: {n} {what} cannot be sharded over {comm.size} ranks, expected at least one for each"
+        )
+    return AxisSharding.even(n, comm.size)
+
+
+class GroupParallelConv2d(ColumnParallel):
+    r"""Convolution in groups, of which every rank has some: a group looks at its own channels alone.
+
+    .. math:: Y_r = X_r * W_r + b_r, \qquad dX_r = \text{as in the serial layer}
+
+    Made by `GroupParallelConv2d.of`. Where the channels come from another sharded convolution, a rank has what its
+    groups need already, and nothing is sent at all: that is why AlexNet has groups.
+
+    Parameters
+    ----------
+    comm, sharding, gather_output
+        As in `ColumnParallel`.
+    inputs : AxisSharding
+        Of the input's channels, by group.
+    sharded_input : bool
+        The input is this rank's channels; else it is whole, and the rank takes its own.
+
+    Notes
+    -----
+    Shapes: (n, h, w, c_in), or (n, h, w, c_in / p) if `sharded_input`, to (n, oh, ow, c_out / p); with `gather_output`
+    to (n, oh, ow, c_out). If `sharded_input`, nothing is sent in either direction. Else nothing forward, and backward
+    one all-gather of n h w c_in values, unless a `Gather` before this layer sums the gradient. With `gather_output` one
+    all-gather of the output's size.
+
+    References
+    ----------
+    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
+    NIPS, section 3.2.
+    """
+
+    how = "groups over ranks"
+
+    def __init__(self, comm, sharding, inputs: AxisSharding, sharded_input: bool = False, gather_output: bool = False):
+        super().__init__(comm, sharding, gather_output)
+        self.inputs, self.sharded_input = inputs, sharded_input
+
+    @classmethod
+    def of(cls, conv, comm, *, sharded_input: bool = False, gather_output: bool = False) -> GroupParallelConv2d:
+        """Take this rank's groups of a serial layer.
+
+        Parameters
+        ----------
+        conv : Conv2d
+            The number of its groups is a multiple of the number of ranks.
+        comm : Communicator
+        sharded_input : bool
+        gather_output : bool
+        """
+        p = comm.size
+        if conv.groups % p:
+            raise ValueError(
+                f"GroupParallelConv2d: {describe(conv)}: {conv.groups} groups cannot be sharded evenly over {p} ranks"
+            )
+        layer = cls(
+            comm, AxisSharding.even(conv.c_out, p), AxisSharding.even(conv.c_in, p), sharded_input, gather_output
+        )
+        W = layer.shard_param(conv.W, 3, layer.sharding)
+        layer._make_local(conv, W, None if conv.b is None else layer.shard_param(conv.b, 0, layer.sharding))
+        layer.local.c_in, layer.local.c_out, layer.local.groups = conv.c_in // p, conv.c_out // p, conv.groups // p
+        return layer
+
+    @staticmethod
+    def fits(conv, sharding: AxisSharding) -> bool:
+        """Say whether channels that are sharded like this are what each rank's groups of a convolution need."""
+        p = len(sharding.parts)
+        return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
+
+    def forward(self, x):
+        return super().forward(x if self.sharded_input else self.inputs.take(x, self.comm.rank))
+
+    def _finish_input_gradient(self, dx):
+        if self.sharded_input:
+            return dx
+        if self.sum_input_gradient:
+            return gather_last(self.comm, get_xp(dx).ascontiguousarray(dx), self.inputs)
+        whole = get_xp(dx).zeros((*dx.shape[:-1], self.inputs.n), dx.dtype)
+        whole[..., self.inputs.index(self.comm.rank, whole)] = dx
+        return whole
+
+    def _local_shape(self, shape):
+        return shape if self.sharded_input else (*shape[:-1], self.inputs.widths[self.comm.rank])
+
+    def _input_traffic(self, shape, itemsize):
+        if self.sharded_input:
+            return []
+        return [Traffic("all_gather", itemsize * math.prod(shape))]

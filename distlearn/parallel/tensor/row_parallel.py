@@ -1,0 +1,243 @@
+"""Layers on sharded activations: the row-parallel dense layer, which sums over ranks, and those that keep shards."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from ...backend import get_xp, matmul
+from ...nn import Dropout, Identity, ops
+from ...nn.layer import check_dtype, check_shape, describe
+from .axis_sharding import AxisSharding, gather_last, gathered_values, reduce_scatter_last
+from .layer import TensorLayer, Traffic
+
+
+class RowParallelLinear(TensorLayer):
+    r"""Dense layer whose inputs, the rows of W, are sharded over ranks.
+
+    .. math:: Y = \sum_r X_r W_r + b, \qquad dW_r = X_r^\top dY, \quad db = \sum_i dY_i, \quad dX_r = dY W_r^\top
+
+    Made by `RowParallelLinear.of`. Its input is what a `ColumnParallelLinear` or a `FilterParallelConv2d` leaves on the
+    rank, so nobody has to gather that. The bias is on every rank and added once, after the sum.
+
+    Notes
+    -----
+    Shapes: (batch, ..., width), this rank's inputs, to (batch, ..., d_out), the same on every rank. With n = batch ...
+    rows of s bytes a value: forward one all-reduce of n d_out s bytes, backward nothing. A rank holds 1 / p of W,
+    computes 1 / p of the flops, and saves x_r, 1 / p of the serial layer's.
+
+    References
+    ----------
+    M. Shoeybi et al. (2019), Megatron-LM, section 3, figure 3a (the second matrix, and the operator g).
+    """
+
+    how = "inputs over ranks, outputs summed"
+
+    def __init__(self, comm, linear, sharding: AxisSharding):
+        super().__init__(comm)
+        self.sharding, self.name, self.d_out = sharding, linear.name, linear.d_out
+        self.d_in = sharding.widths[comm.rank]
+        self.input_gradient = linear.input_gradient
+        self.W, self.b = self.shard_param(linear.W, 0, sharding), linear.b
+        self.params = [self.W, self.b]
+
+    @classmethod
+    def of(cls, linear, comm, *, sharding: AxisSharding | None = None) -> RowParallelLinear:
+        """Take this rank's rows of a serial layer.
+
+        Parameters
+        ----------
+        linear : Linear
+        comm : Communicator
+        sharding : AxisSharding, optional
+            How the layer before shards its outputs; by default as `ColumnParallelLinear` does. Channels that are
+            sharded so lie apart after `Flatten`: `sharding.repeat(pixels)`.
+        """
+        if sharding is None:
+            sharding = AxisSharding.even(linear.d_in, comm.size)
+        if sharding.n != linear.d_in or len(sharding.parts) != comm.size:
+            raise ValueError(
+                f"RowParallelLinear: {sharding.n} values are sharded over {len(sharding.parts)} ranks, "
+                f"expected the {linear.d_in} inputs of {describe(linear)} and {comm.size} ranks"
+            )
+        return cls(comm, linear, sharding)
+
+    def forward(self, x):
+        check_shape(self, x.shape, "...", self.d_in)
+        check_dtype(self, x)
+        with self.span("forward", x):
+            y = matmul(x.reshape(-1, self.d_in), self.W.data)
+        if self.comm.size > 1:
+            self.comm.all_reduce(y)
+        y += self.b.data
+        return y.reshape(*x.shape[:-1], self.d_out), x
+
+    def backward(self, dy, saved):
+        dy = dy.reshape(-1, self.d_out)
+        with self.span("backward", saved):
+            self.W.add_product(saved.reshape(-1, self.d_in).T, dy)
+            self.b.grad += ops.column_sums(dy)
+            return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "...", self.d_in)
+        return (*shape[:-1], self.d_out)
+
+    def flops(self, shape):
+        return 2 * math.prod(shape[:-1]) * self.d_in * self.d_out
+
+    def backward_flops(self, shape):
+        return self.flops(shape) * (2 if self.input_gradient else 1)
+
+    def traffic(self, shape, itemsize=4):
+        if self.comm.size == 1:
+            return [], []
+        return [Traffic("all_reduce", itemsize * math.prod(shape[:-1]) * self.d_out)], []
+
+    def __repr__(self):
+        return f"RowParallelLinear({self.d_in} of {self.sharding.n}, {self.d_out})"
+
+
+class Gather(TensorLayer):
+    r"""Gathers the shards of all ranks along the last axis: from here on activations are replicated.
+
+    .. math:: Y = [X_0, X_1, \dots], \qquad dX_r = dY_r \quad\text{or}\quad dX_r = \sum_q dY^{(q)}_r
+
+    Parameters
+    ----------
+    comm : Communicator
+    sharding : AxisSharding
+        Of the channels; behind `Flatten` it is repeated for every pixel.
+    partial : bool
+        The gradient that comes back is only this rank's summand, as the next layer's neurons are sharded, too: sum it
+        and keep a part, in one reduce-scatter. Else the whole gradient comes, and nothing is sent.
+
+    Notes
+    -----
+    Shapes: (..., width) to (..., n). Forward one all-gather of p rows ceil(n / p) s bytes at s bytes a value, backward
+    nothing, or one reduce-scatter of as many. Saves nothing.
+
+    References
+    ----------
+    V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models, section 4.2.2 (an
+    all-reduce is a reduce-scatter and an all-gather).
+    """
+
+    how = "channels gathered"
+
+    def __init__(self, comm, sharding: AxisSharding, partial: bool = False):
+        super().__init__(comm)
+        self.sharding, self.partial = sharding, partial
+
+    def _sharding_of(self, width: int) -> AxisSharding:
+        """Return the sharding of an axis of which this rank has `width` values."""
+        return self.sharding.repeat(width // self.sharding.widths[self.comm.rank])
+
+    def forward(self, x):
+        sharding = self._sharding_of(x.shape[-1])
+        return gather_last(self.comm, x, sharding), sharding
+
+    def backward(self, dy, saved):
+        return reduce_scatter_last(self.comm, dy, saved) if self.partial else saved.take(dy, self.comm.rank)
+
+    def output_shape(self, shape):
+        return (*shape[:-1], self._sharding_of(shape[-1]).n)
+
+    def traffic(self, shape, itemsize=4):
+        if self.comm.size == 1:
+            return [], []
+        nbytes = itemsize * gathered_values(shape, self._sharding_of(shape[-1]))
+        return [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if self.partial else []
+
+    def __repr__(self):
+        return f"Gather({self.sharding.n}{', partial' if self.partial else ''})"
+
+
+class ShardDropout(Dropout):
+    """`Dropout` of the part of the values that a rank has, with the masks of the serial run.
+
+    Every rank draws the mask of the whole and uses its part. That costs p times the random numbers; in return training
+    drops the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
+    as good for learning, but another result for every number of ranks.)
+
+    Parameters
+    ----------
+    dropout : Dropout
+        The serial layer; its generator stands alike on every rank.
+    sharding : AxisSharding
+        Of the channels.
+    rank : int
+
+    References
+    ----------
+    M. Shoeybi et al. (2019), Megatron-LM, appendix B.2, for the other way.
+    """
+
+    def __init__(self, dropout, sharding: AxisSharding, rank: int):
+        super().__init__(dropout.p, dropout.rng)
+        self.sharding, self.rank, self.name = sharding, rank, dropout.name
+
+    def forward(self, x):
+        xp = get_xp(x)
+        rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
+        sharding = self.sharding.repeat(x.shape[-1] // self.sharding.widths[self.rank])
+        kept = sharding.take(rng.random((*x.shape[:-1], sharding.n), dtype=np.float32) >= self.p, self.rank)
+        return self._mask(x.copy(), kept), kept
+
+    def eval(self):
+        return Identity()
+
+
+class ShardNorm(TensorLayer):
+    """`BatchNorm` of the channels that a rank has: channels do not see each other, so it is exact.
+
+    Parameters
+    ----------
+    comm : Communicator
+    norm : BatchNorm
+        The serial layer.
+    sharding : AxisSharding
+        Of the channels.
+
+    Notes
+    -----
+    Shapes: (..., width) to the same. Sends nothing. Every rank sees the whole batch, so its statistics are the serial
+    run's.
+    """
+
+    how = "channels that the rank has"
+
+    def __init__(self, comm, norm, sharding: AxisSharding):
+        super().__init__(comm)
+        self.local, self.name = copy.copy(norm), norm.name
+        self.local.channels = sharding.widths[comm.rank]
+        for name in ("gamma", "beta", "running_mean", "running_var"):
+            setattr(self.local, name, self.shard_param(getattr(norm, name), 0, sharding))
+        self.local.params = self.params = [getattr(self.local, p.name.rpartition(".")[2]) for p in norm.params]
+
+    def forward(self, x):
+        with self.span("forward", x):
+            return self.local.forward(x)
+
+    def backward(self, dy, saved):
+        with self.span("backward", dy):
+            return self.local.backward(dy, saved)
+
+    def eval(self):
+        view = copy.copy(self)
+        view.local = self.local.eval()
+        return view
+
+    def output_shape(self, shape):
+        return self.local.output_shape(shape)
+
+    def flops(self, shape):
+        return self.local.flops(shape)
+
+    def backward_flops(self, shape):
+        return self.local.backward_flops(shape)
+
+    def __repr__(self):
+        return f"ShardNorm({self.local!r})"

@@ -1,0 +1,223 @@
+"""A fused model computes what its layers compute one by one, with the same parameters under the same names."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.nn import StrictArray, ops
+from distlearn.nn.fused import Fused, cells, is_fused
+from distlearn.nn.fused.layers import FusedConv2d, FusedPool
+from distlearn.trace import Trace, WallClock
+
+
+def whole_numbers(*shape, low=-2, high=3, seed=0):
+    """Small whole numbers: sums of them are exact in any order, and many are equal."""
+    return np.random.default_rng(seed).integers(low, high, size=shape).astype("float64")
+
+
+def model(c_in, k, size, pool, *, relu=True, **options):
+    """A convolution, ReLU and pooling, with weights and biases that are whole numbers."""
+    conv = nn.Conv2d(c_in, k, size, 0, dtype="float64", **options)
+    for i, p in enumerate(conv.params):
+        p.data[...] = whole_numbers(*p.data.shape, seed=i + 1)
+    return nn.Sequential(conv, *[nn.ReLU()] * relu, pool)
+
+
+def one_by_one(sequential, x, dy):
+    """Output and gradient of the input, every layer by itself and in the order in which they are written."""
+    saved = []
+    for layer in sequential.layers:
+        x, s = layer.forward(x)
+        saved.append(s)
+    for layer, s in zip(reversed(sequential.layers), reversed(saved), strict=True):
+        dy = layer.backward(dy, s)
+    return x, dy
+
+
+CASES = [
+    # few channels: all outputs of a pooling window at once
+    ((3, 8, 8, 1), (1, 4, 3, nn.MaxPool(2)), {"padding": 1}),
+    ((2, 12, 10, 1), (1, 3, 5, nn.MaxPool(2)), {"padding": 2}),
+    ((2, 10, 8, 1), (1, 2, 5, nn.MaxPool(2)), {}),
+    ((2, 8, 12, 2), (2, 3, (2, 3), nn.MaxPool((1, 2))), {"padding": (0, 1)}),
+    ((2, 11, 9, 1), (1, 2, 3, nn.MaxPool(3)), {}),
+    ((2, 6, 9, 3), (3, 2, (1, 2), nn.MaxPool((2, 1))), {}),
+    ((2, 8, 8, 1), (1, 2, 3, nn.MaxPool(2)), {"padding": 1, "bias": False}),
+    ((2, 4, 4, 1), (1, 2, 3, nn.MaxPool(2)), {"padding": 3}),
+    # all others: the pooling layer's own way
+    ((2, 8, 8, 16), (16, 4, 3, nn.MaxPool(2)), {"padding": 1}),
+    ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(2)), {"padding": 1}),
+    ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(3, 2, ceil=True)), {"padding": 1}),
+    ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(3, 1, padding=1)), {"padding": 1}),
+    ((2, 9, 9, 1), (1, 3, 3, nn.MaxPool(2)), {"stride": 2, "padding": 1}),
+    ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(2)), {"dilation": 2, "padding": 2}),
+    ((2, 8, 8, 4), (4, 6, 3, nn.MaxPool(2)), {"groups": 2, "padding": 1}),
+    ((2, 8, 8, 1), (1, 3, 3, nn.MaxPool(1)), {"padding": 1}),
+    ((2, 8, 8, 2), (2, 3, 3, nn.MaxPool(2)), {"padding": 1, "algorithm": "im2col"}),
+]
+
+
+@pytest.mark.parametrize("device", [np.asarray, StrictArray])
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize(("shape", "layers", "options"), CASES, ids=str)
+def test_fused_pooling_is_the_same_to_the_last_bit(shape, layers, options, relu, device, monkeypatch):
+    """Also where values are equal: the gradient goes to the same one of them."""
+    there, x = model(*layers, relu=relu, **options), whole_numbers(*shape)
+    here = copy.deepcopy(there)
+    dy = whole_numbers(*there.output_shape(shape), seed=9)
+    want_y, want_dx = one_by_one(here, x, dy.copy())
+    there = nn.fuse(nn.move(there, lambda a: device(a.copy())))
+    assert type(there.layers[0]) is FusedConv2d
+    get = np.asarray if device is np.asarray else StrictArray.get
+    for _ in range(2):
+        for p in there.params:
+            p.grad[...] = 0
+        y, saved = there.forward(device(x))
+        dx = there.backward(device(dy.copy()), saved)
+        np.testing.assert_array_equal(get(y), want_y)
+        np.testing.assert_array_equal(get(dx), want_dx)
+        for p, q in zip(there.params, here.params, strict=True):
+            np.testing.assert_array_equal(get(p.grad), q.grad)
+        monkeypatch.setattr(ops, "CACHE_BYTES", 1)  # now one sample at a time
+        monkeypatch.setattr(ops, "DEVICE_BYTES", 1)
+    assert (want_dx != 0).any()
+
+
+def test_which_convolutions_see_little():
+    def pays(c_in, size, pool, shape=(1, 8, 8, 4), **options):
+        return cells.pays(nn.Conv2d(c_in, 4, size, 0, **options), pool, shape)
+
+    assert pays(1, 3, nn.MaxPool(2))
+    assert pays(2, 3, nn.MaxPool(2))  # 4 x 4 x 2 values
+    assert pays(1, 5, nn.MaxPool(2))
+    assert not pays(1, 7, nn.MaxPool(3), (1, 9, 9, 4))  # 9 x 9 values
+    assert not pays(3, 3, nn.MaxPool(2))
+    assert not pays(1, 3, nn.MaxPool(2), (1, 9, 8, 4))
+    assert not pays(1, 3, nn.MaxPool(3, 2), (1, 9, 9, 4))
+    assert not pays(1, 3, nn.MaxPool(2, padding=1))
+    assert not pays(1, 3, nn.MaxPool(2), stride=2)
+    assert not pays(1, 3, nn.MaxPool(2), dtype="float16")
+    assert not pays(2, 3, nn.MaxPool(2), groups=2)
+
+
+def test_the_convolutions_output_is_not_kept():
+    """What it saves is the image, the pooled image, and a byte for every comparison."""
+    fused = nn.fuse(nn.Sequential(nn.Conv2d(1, 16, 3, 0, padding=1), nn.ReLU(), nn.MaxPool(2)))
+    x = np.zeros((4, 28, 28, 1), "float32")
+    _, saved = fused.forward(x)
+    pooled = 4 * 14 * 14 * 16
+    assert nn.nbytes(saved) < 1.15 * (4 * pooled + 3 * pooled + 4 * 4 * 30 * 30)
+
+
+PUBLISHED = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28", "siamese", "gru")
+
+
+def samples(name, n=3):
+    rng = np.random.default_rng(0)
+    return rng.integers(128, size=(n, 5)) if name == "gru" else rng.normal(size=(n, *nn.MODELS[name].sample))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_networks_are_the_same(name):
+    """Outputs, gradients, names and order of parameters; the plain model is left as it was."""
+    plain, other = (nn.build(name, dtype="float64") for _ in range(2))
+    fused, x, shown = nn.fuse(other), samples(name), repr(plain)
+    assert [p.name for p in fused.params] == [p.name for p in plain.params]
+    assert all(p is q for p, q in zip(fused.params, other.params, strict=True))
+    y, saved = plain.forward(x)  # masks of Dropout come from generators with the same seeds
+    z, kept = fused.forward(x)
+    np.testing.assert_allclose(z, y, rtol=1e-12, atol=1e-12)
+    order, fused_order = [], []
+    plain.backward(np.ones_like(y), saved, on_grad=order.append)
+    fused.backward(np.ones_like(z), kept, on_grad=fused_order.append)
+    assert [p.name for p in order] == [p.name for p in fused_order]
+    for p, q in zip(plain.params, fused.params, strict=True):
+        assert p.grad.any()
+        np.testing.assert_allclose(q.grad, p.grad, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(fused.eval().forward(x)[0], plain.eval().forward(x)[0], rtol=1e-12, atol=1e-12)
+    assert repr(other) == repr(nn.unfuse(fused)) == repr(nn.unfuse(other)) == shown
+    assert is_fused(fused) == (name != "gru")
+    assert not is_fused(nn.unfuse(fused))
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool(2), nn.MaxPool(3, 2, ceil=True), nn.MaxPool(3, 1, padding=1)])
+def test_relu_behind_pooling_is_the_same_to_the_last_bit(pool):
+    """Also where values are equal and where all of a window are negative."""
+    plain, x = nn.Sequential(nn.Tanh(), nn.ReLU(), pool), whole_numbers(3, 9, 8, 4)
+    fused = nn.fuse(plain)
+    assert [type(layer) for layer in fused.layers] == [nn.Tanh, FusedPool]
+    dy = whole_numbers(*plain.output_shape(x.shape), seed=2)
+    want_y, want_dx = one_by_one(plain, x, dy.copy())
+    y, saved = fused.forward(x)
+    np.testing.assert_array_equal(y, want_y)
+    np.testing.assert_array_equal(fused.backward(dy.copy(), saved), want_dx)
+    assert (want_dx != 0).any()
+
+
+def test_which_layers_become_one():
+    def kinds(*layers):
+        return [type(layer).__name__ for layer in nn.fuse(nn.Sequential(*layers)).layers]
+
+    class Own(nn.ReLU):
+        """A subclass, which may do anything."""
+
+    conv, relu, pool = nn.Conv2d(1, 1, 3), nn.ReLU(), nn.MaxPool(2)
+    assert kinds(conv, relu, pool, relu) == ["FusedConv2d", "ReLU"]
+    assert kinds(conv, pool, relu) == kinds(conv, relu) == kinds(conv, pool) == kinds(conv) == ["FusedConv2d"]
+    assert kinds(conv, nn.AvgPool(2), relu) == ["FusedConv2d", "AvgPool", "ReLU"]
+    assert kinds(conv, Own(), pool) == ["FusedConv2d", "Own", "MaxPool"]
+    assert kinds(nn.Linear(2, 2), relu, nn.Linear(2, 2), nn.Tanh()) == ["FusedLinear", "Linear", "Tanh"]
+    unchanged = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    assert nn.fuse(unchanged) is unchanged
+    with pytest.raises(TypeError, match="fuse: expected a model, got list"):
+        nn.fuse([conv])
+
+
+def test_layers_inside_layers_are_fused_too():
+    inside = nn.Sequential(nn.Conv2d(2, 2, 3, padding=1), nn.ReLU())
+    model = nn.Sequential(nn.Residual(nn.Recompute(inside)), nn.Parallel(nn.Conv2d(2, 1, 1), nn.Identity()))
+    fused = nn.fuse(model)
+    assert [type(layer).__name__ for layer in nn.walk(fused) if isinstance(layer, Fused)] == ["FusedConv2d"] * 2
+    assert repr(nn.unfuse(fused)) == repr(model)
+
+
+def test_a_named_algorithm_is_kept():
+    layer = nn.fuse(nn.Conv2d(16, 32, 3, padding=1, algorithm="winograd2"))
+    assert layer.forward(np.zeros((1, 28, 28, 16), "float32"))[1][0] == "winograd2"
+
+
+def test_spans_say_what_is_computed():
+    """Plain: a span for every layer and direction. Fused: one for layers that are one, with the sum of their work."""
+    for make in (nn.unfuse, nn.fuse):
+        layers, x, clock = make(nn.build("lenet")), np.zeros((2, 784), "float32"), WallClock(trace=(trace := Trace()))
+        y, saved = layers.forward(x, clock=clock)
+        layers.backward(np.ones_like(y), saved, clock=clock)
+        spans = {s.name: s for s in trace.spans}
+        assert len(spans) == 2 * len(layers.layers)
+        for layer, shape in layers.parts(x.shape):
+            assert spans[f"forward[{layer.name}]"].flops == layer.flops(shape)
+            assert spans[f"backward[{layer.name}]"].flops == layer.backward_flops(shape)
+        assert sum(s.flops for s in trace.spans) == layers.flops(x.shape) + layers.backward_flops(x.shape)
+    assert "forward[1.Conv2d+ReLU+MaxPool]" in spans
+
+
+def test_an_empty_batch():
+    layers = nn.fuse(nn.Sequential(nn.Conv2d(1, 4, 3, 0, padding=1), nn.ReLU(), nn.MaxPool(2)))
+    y, saved = layers.forward(np.zeros((0, 8, 8, 1), "float32"))
+    assert y.shape == (0, 4, 4, 4)
+    assert layers.backward(y, saved).shape == (0, 8, 8, 1)
+    assert (layers.params[0].grad == 0).all()
+
+
+def test_reports_and_copies_take_fused_models():
+    model, x = nn.fuse(nn.build("lenet")), np.ones((2, 784), "float32")
+    assert nn.summary(model, x.shape).flops == nn.summary(nn.build("lenet"), x.shape).flops
+    assert [t.name for t in nn.profile(model, x, repeats=1).layers] == [layer.name for layer in model.layers]
+    assert nn.quantize(model).ratio == nn.quantize(nn.build("lenet")).ratio
+    assert nn.share_weights(model).ratio == nn.share_weights(nn.build("lenet")).ratio
+    assert list(nn.to_torch_state(model, (784,))) == list(nn.to_torch_state(nn.build("lenet"), (784,)))
+    copied = copy.deepcopy(model)
+    copied.params[0].data[...] += 1
+    assert (copied.forward(x)[0] != model.forward(x)[0]).any()

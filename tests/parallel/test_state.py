@@ -1,0 +1,161 @@
+"""One state for every strategy: arrays of each rank with their specs, put together and taken again, or not touched."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from distlearn.comm import RankError
+from distlearn.data import Batch
+from distlearn.nn import SoftmaxCrossEntropy, StrictArray
+from distlearn.optim import Adam, Momentum, Optimizer
+from distlearn.parallel import OneBit
+from distlearn.parallel.checkpoint.state import capture, restore
+from distlearn.parallel.sharding import Partial, Replicate, Shard, Sharded, ShardSpec, flat_shard, load_into, unshard
+from distlearn.sim import SimWorld
+from distlearn.testing import assert_same_params
+
+from .test_optimizers import STRATEGIES, X, Y, groups_of, model_of
+
+ADAM = {name: make for name, make in STRATEGIES.items() if name not in ("local", "pipedream")}
+
+
+def groups_of_adam(params):
+    return Optimizer(groups_of(params), Adam(), 0.01)
+
+
+def train(comm, make, make_optimizer=groups_of_adam, state=None, steps=2, first=0, spoil=None):
+    """Train on; return the parameters, the state, and whether a state that was spoilt changed anything."""
+    model = model_of()
+    strategy = make(comm, model, SoftmaxCrossEntropy(), make_optimizer(model.params))
+    if state is not None:
+        restore(strategy, *state)
+    part = slice(0, 12)
+    if strategy.size > 1:
+        part = np.array_split(np.arange(12), strategy.size)[strategy.rank]
+    for step in range(first, first + steps):
+        strategy.step(Batch(np.roll(X, step, 0)[part], np.roll(Y, step)[part], 12))
+    found = comm.broadcast_obj(capture(strategy))
+    refused = None
+    if spoil is not None:
+        arrays, scalars = dict(found[0]), found[1]
+        spoil(arrays)
+        with pytest.raises(ValueError, match="the state is of another model") as caught:
+            restore(strategy, arrays, scalars | {"optimizer": {"steps": 99}})
+        again = comm.broadcast_obj(capture(strategy))
+        assert again[1] == found[1]
+        assert_same_params(again[0], found[0], tol=0)
+        refused = str(caught.value)
+    return strategy.gather_params(), found, refused
+
+
+@cache
+def state_of(name):
+    """What a strategy saves after two steps."""
+    return SimWorld(2).run(train, ADAM[name])[0][1]
+
+
+@cache
+def trained():
+    """What four steps without interruption give."""
+    return SimWorld(2).run(train, ADAM["data"], steps=4)[0][0]
+
+
+@pytest.mark.parametrize("after", ADAM)
+@pytest.mark.parametrize("before", ["data", "zero2", "zero3", "tensor", "trick", "pipeline", "hybrid_pp"])
+def test_any_strategy_goes_on_from_the_state_of_any_other(before, after):
+    got, _, _ = SimWorld(2).run(train, ADAM[after], groups_of_adam, state_of(before), 2, 2)[0]
+    assert_same_params(got, trained(), tol=1e-11)
+
+
+SPOIL = {
+    "lacks": lambda arrays: arrays.pop("param/6.b"),
+    "optimizer": lambda arrays: arrays.pop("optimizer/1.W/1"),
+    "more": lambda arrays: arrays.update({"optimizer/1.W/2": arrays["optimizer/1.W/1"]}),
+    "shape": lambda arrays: arrays.update({"param/4.W": arrays["param/4.W"].T.copy()}),
+    "dtype": lambda arrays: arrays.update({"optimizer/6.W/0": arrays["optimizer/6.W/0"].astype("float32")}),
+}
+
+
+@pytest.mark.parametrize("name", ADAM)
+def test_nothing_is_changed_if_a_state_does_not_fit(name):
+    """On no rank, not even one that holds nothing of what is wrong."""
+    for spoil in SPOIL.values():
+        for _, _, refused in SimWorld(2).run(train, ADAM[name], groups_of_adam, None, 1, 0, spoil):
+            assert refused
+
+
+def test_what_codes_have_left_out_is_part_of_the_state():
+    def made(*args):
+        return STRATEGIES["data"](*args, compress=OneBit())
+
+    _, (arrays, _), _ = SimWorld(3).run(train, made, lambda params: Optimizer(params, Momentum(), 0.1))[0]
+    owed = {name for name in arrays if name.startswith("residual/")}
+    assert owed == {f"residual/{p.name}" for p in model_of().params}
+    assert {f"ranks/{rank}/given/0" for rank in range(3)} <= set(arrays)
+
+
+# -- specs -------------------------------------------------------------------------------------------------------------
+
+
+@given(n=st.integers(1, 40), size=st.integers(1, 5), offset=st.integers(0, 30), data=st.data())
+def test_parts_of_flat_arrays_make_up_the_whole(n, size, offset, data):
+    each = -(-(offset + n) // size)
+    whole = np.arange(n).reshape(-1, 1)
+    got, parts = np.full_like(whole, -1), 0
+    for rank in range(size):
+        found = flat_shard(offset, whole.shape, slice(rank * each, (rank + 1) * each))
+        if found is not None:
+            part, spec = found
+            assert part.stop - part.start == spec.take(whole).size
+            spec.add_to(got, spec.take(whole))
+            parts += part.stop - part.start
+    np.testing.assert_array_equal(got, whole)
+    assert parts == n
+
+
+def test_shards_summands_and_replicas_are_put_together():
+    whole = np.arange(12.0).reshape(3, 4)
+
+    def program(comm):
+        columns = Shard(1, np.array([[0, 3], [1], [2]][comm.rank] if comm.rank == 0 else [comm.rank]))
+        state = {
+            "shard": ShardSpec((3, 4), columns),
+            "sum": ShardSpec((3, 4), columns, Partial()),
+            "same": ShardSpec((3, 4), Replicate(), counts=comm.rank == 1),
+        }
+        state = {name: Sharded(spec.take(whole), spec) for name, spec in state.items()}
+        state["mean"] = Sharded(np.array([float(comm.rank)]), ShardSpec((1,), Replicate(), Partial(comm.rank + 1.0)))
+        found = unshard(state, comm)
+        mine = {"shard": Sharded(np.zeros((3, columns.index.size)), state["shard"].spec)}
+        load_into(mine, {"shard": whole, "other": whole})
+        np.testing.assert_array_equal(mine["shard"].array, state["shard"].array)
+        return found
+
+    found, *others = SimWorld(3).run(program)
+    for name in ("shard", "sum", "same"):
+        np.testing.assert_array_equal(found[name], whole)
+    assert found["mean"] == pytest.approx((1 * 2 + 2 * 3) / 6)
+    assert [found[f"ranks/{rank}/mean"][0] for rank in range(3)] == [0, 1, 2]
+    assert others == [None, None]
+
+
+def test_a_strategy_without_a_state_is_refused():
+    def program(comm):
+        model = model_of()
+        strategy = STRATEGIES["data"](comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
+        strategy.checkpointable = False
+        capture(strategy)
+
+    with pytest.raises(RankError, match="DataParallel has no state that all ranks share"):
+        SimWorld(2).run(program)
+
+
+def test_scattered_places_are_taken_where_the_array_lives():
+    """CuPy takes no NumPy array as an index."""
+    whole = np.arange(12.0).reshape(3, 4)
+    taken = ShardSpec((3, 4), Shard(1, np.array([0, 3]))).take(StrictArray(whole))
+    assert isinstance(taken, StrictArray)
+    np.testing.assert_array_equal(taken.get(), whole[:, [0, 3]])
