@@ -20,7 +20,7 @@ def parse_numbers(ctx, param, value):
     except ValueError:
         numbers = (0,)
     if any(n < 1 for n in numbers):
-        raise click.BadParameter(f"{value!r}, expected whole numbers from 1 on, such as 256,128", ctx, param)
+        raise click.BadParameter(f"{value!r}, expected positive whole numbers, such as 256,128", ctx, param)
     return numbers
 
 

@@ -312,7 +312,7 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert len(list((tmp_path / "state").glob("*.safetensors"))) == 2  # steps 3 and 4
     again = call(*words, "--checkpoint", "state", "--out", "again")
     assert again.exit_code != 0
-    assert "holds checkpoints of a run that came to step 4: resume it, or choose another folder" in again.output
+    assert "holds checkpoints of a run up to step 4: resume it, or choose another folder" in again.output
     rest = call(*words, "--checkpoint", "state", "--resume", "--world", "sim", "--size", 3, "--out", "rest")
     assert rest.exit_code == 0, rest.output
     whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
@@ -353,7 +353,7 @@ def test_steps_that_lie_elsewhere_are_never_resumed(call):
     assert call(*words, "--epochs", 1).exit_code == 0
     refused = call(*words, "--batch-size", 40, "--resume-anyway")
     assert refused.exit_code == 1
-    assert "batch_size 50 (now 40); where the steps of an epoch lie must be the same" in refused.output
+    assert "batch_size 50 (now 40); the steps of an epoch must use the same samples" in refused.output
 
 
 @pytest.mark.mpi
@@ -373,8 +373,8 @@ def test_mpi_goes_on_too(call, tmp_path):
     ("words", "expected"),
     [
         (["--data", "nonsense"], "unknown data set 'nonsense'"),
-        (["--hidden", "16,0"], "expected whole numbers from 1 on"),
-        (["--hidden", "a"], "expected whole numbers from 1 on"),
+        (["--hidden", "16,0"], "expected positive whole numbers"),
+        (["--hidden", "a"], "expected positive whole numbers"),
         (["--size", "0"], "0 is not in the range x>=1"),
         (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
         (["--sizes", "4,2"], "rising numbers of ranks"),

@@ -73,7 +73,7 @@ DAMAGED = {
     "too many dimensions": (b"\0\0\x08\x41" + b"\0\0\0\1" * 65 + b"\5", "found 0, 0, 8, 65"),
     "gzip broken off": (ZIPPED[:-12], f"truncated: expected a whole gzip file, found {len(ZIPPED) - 12} bytes that"),
     "gzip without its end": (ZIPPED[:-3], "truncated: expected a whole gzip file"),
-    "gzip header alone": (ZIPPED[:5], "truncated: expected a whole gzip file, found 5 bytes that break off"),
+    "gzip header alone": (ZIPPED[:5], "truncated: expected a whole gzip file, found only the first 5 bytes"),
     "gzip with a wrong check sum": (flipped(ZIPPED, -8 + len(ZIPPED)), "damaged: expected a whole gzip file"),
     "gzip with a damaged body": (flipped(ZIPPED, 12), "damaged: expected a whole gzip file"),
     "gzip with something behind": (ZIPPED + b"junk", "damaged: expected a whole gzip file"),
