@@ -387,9 +387,9 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--cap-bytes", "0"], "Invalid value for '--cap-bytes': 0, expected a whole number, 1 or more"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
-        (["--pp", "2"], "--pp does nothing where --strategy is data, but with hybrid"),
-        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing where --strategy is zero3, but with data"),
-        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing where --model is lenet, but with mlp"),
+        (["--pp", "2"], "--pp has no effect when --strategy is data, only with hybrid"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap has no effect when --strategy is zero3, only with data"),
+        (["--model", "lenet", "--hidden", "9"], "--hidden has no effect when --model is lenet, only with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
@@ -489,7 +489,7 @@ def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
-    assert "interrupted in the first epoch: there is nothing to keep" in done.stderr
+    assert "interrupted in the first epoch: there are no results" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out" / "history.json").exists()
 

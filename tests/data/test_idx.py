@@ -71,7 +71,10 @@ DAMAGED = {
     "unknown type": (b"\0\0\x0a\1\0\0\0\0", "dimensions (1 to 64), found 0, 0, 10, 1"),
     "no dimension": (b"\0\0\x08\0\5", "dimensions (1 to 64), found 0, 0, 8, 0"),
     "too many dimensions": (b"\0\0\x08\x41" + b"\0\0\0\1" * 65 + b"\5", "found 0, 0, 8, 65"),
-    "gzip broken off": (ZIPPED[:-12], f"truncated: expected a whole gzip file, found {len(ZIPPED) - 12} bytes that"),
+    "gzip broken off": (
+        ZIPPED[:-12],
+        f"truncated: expected a whole gzip file, found only the first {len(ZIPPED) - 12} bytes",
+    ),
     "gzip without its end": (ZIPPED[:-3], "truncated: expected a whole gzip file"),
     "gzip header alone": (ZIPPED[:5], "truncated: expected a whole gzip file, found only the first 5 bytes"),
     "gzip with a wrong check sum": (flipped(ZIPPED, -8 + len(ZIPPED)), "damaged: expected a whole gzip file"),
