@@ -61,10 +61,10 @@ def make(kind, comm):
 @pytest.mark.parametrize(
     ("kind", "files", "functions"),
     [
-        ("NaiveDataParallel", 23, 77),
-        ("DataParallel", 24, 82),
-        ("Pipeline", 25, 104),
-        ("TensorParallel", 27, 102),
+        ("NaiveDataParallel", 23, 79),
+        ("DataParallel", 25, 93),
+        ("Pipeline", 25, 105),
+        ("TensorParallel", 30, 115),
     ],
 )
 def test_step(kind, files, functions):
@@ -97,4 +97,4 @@ def test_convolution():
         layer.forward(x)
     finally:
         walk.stop()
-    check(walk, 4, 12)
+    check(walk, 7, 36)

@@ -89,10 +89,10 @@ def parse_arguments(words) -> tuple[list, dict]:
 @click.option("--threads", type=click.IntRange(1), help="BLAS threads of each rank; by default they share the cores.")
 @click.option("--timeout", type=float, help="Longest time [s].")
 @click.option(
-    "--strict",
-    is_flag=True,
+    "--strict/--no-strict",
+    default=True,
     help="Find mistakes on real ranks: sends wait for their receives, and collective calls that differ raise "
-    "instead of mixing data up. The simulator always does.",
+    "instead of mixing data up. The simulator always does.  [default: strict]",
 )
 def run(function, arguments, world, size, threads, timeout, strict):
     """Call MODULE:FUNCTION(comm, ARG...) on every rank, and print what it returns.
@@ -156,7 +156,7 @@ def _launch(function, arguments, size, threads, timeout, strict) -> int:
     from ..world import launch
 
     try:
-        command = ["python", "-m", "distlearn.cli", "run", *["--strict"] * strict, function, *arguments]
+        command = ["python", "-m", "distlearn.cli", "run", *["--no-strict"] * (not strict), function, *arguments]
         return launch(size, command, threads=threads, timeout=timeout).returncode
     except subprocess.TimeoutExpired:
         raise click.ClickException(f"{size} ranks had not returned after {timeout:g} s, and were ended") from None

@@ -1,10 +1,12 @@
-"""What a communicator for some arrays leaves to another one that connects the same ranks."""
+"""A communicator that leaves messages between two ranks, and everything pickled, to another one."""
 
 from __future__ import annotations
 
+from .base import BaseComm
 
-class Beneath:
-    """Messages between two ranks and everything pickled, through `host`, the communicator beneath.
+
+class DelegatingComm(BaseComm):
+    """Primitives through `host`, the communicator underneath, which connects the same ranks.
 
     What a `Communicator` has beyond its protocol, such as MPIComm's `raw` and `activity`, is found there as well.
 
@@ -22,38 +24,33 @@ class Beneath:
             raise AttributeError(name)
         return getattr(self.host, name)
 
-    def send(self, x, dest, tag=0):
-        """Send."""
+    def _send(self, x, dest, tag):
         self.host.send(x, dest, tag)
 
-    def recv(self, out, source, tag=0):
-        """Receive into `out`; return it."""
+    def _recv(self, out, source, tag):
         return self.host.recv(out, source, tag)
 
-    def isend(self, x, dest, tag=0):
-        """Start a send; do not touch `x` before `wait`."""
+    def _isend(self, x, dest, tag):
         return self.host.isend(x, dest, tag)
 
-    def irecv(self, out, source, tag=0):
-        """Start a receive; `out` is valid after `wait`."""
+    def _irecv(self, out, source, tag):
         return self.host.irecv(out, source, tag)
 
-    def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once; return `out`."""
-        return self.host.send_recv(x, dest, out, source, tag)
+    def _send_recv(self, sent, received):
+        x, dest, _ = sent
+        return self.host.send_recv(x, dest, *received)
 
-    def send_obj(self, obj, dest, tag=0):
-        """Send a pickled object."""
+    def _send_obj(self, obj, dest, tag):
         self.host.send_obj(obj, dest, tag)
 
-    def recv_obj(self, *args, **kwargs):
-        """Receive an object from a rank, or the first that comes from any."""
-        return self.host.recv_obj(*args, **kwargs)
+    def _recv_obj(self, source, tag):
+        return self.host.recv_obj(source, tag)
 
-    def broadcast_obj(self, obj, root=0):
-        """Return the root's object on every rank."""
+    def _broadcast_obj(self, call, obj, root):
         return self.host.broadcast_obj(obj, root)
 
-    def gather_obj(self, obj, root=0):
-        """Return everyone's object, by rank, on the root."""
+    def _gather_obj(self, call, obj, root):
         return self.host.gather_obj(obj, root)
+
+    def _barrier(self, call):
+        self.host.barrier()

@@ -273,14 +273,11 @@ def check_root(root: int, rank: int, size: int) -> None:
         raise ValueError(f"rank {rank}: root={_shown(root)}, expected a rank from 0 to {size - 1}")
 
 
-def check_op(op: str, rank: int) -> None:
-    """Raise unless `op` names a reduction."""
+def check_reduction(what: str, x, op: str, rank: int, in_place: bool = True) -> None:
+    """Raise unless `op` names a reduction by which an array like `x` can be reduced, on every kind of rank."""
     if op not in REDUCTIONS:
         raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
-
-
-def check_reducible(what: str, x, op: str, rank: int) -> None:
-    """Raise unless arrays like `x` can be reduced by `op`, which is known, on every kind of rank."""
+    (check_output if in_place else check_buffer)(what, x, rank)
     dtype = x.dtype
     if dtype.kind not in "iufcb" or not dtype.isnative or (dtype.kind == "c" and op in ("min", "max")):
         raise TypeError(f"rank {rank}: {what} cannot form the {op} of arrays of dtype {dtype.str}")

@@ -31,7 +31,7 @@ class Machine:
         return NCCLComm(comm)
 
 
-def best(comm, machine=Machine):
+def select_backend(comm, machine=Machine):
     """Give every rank a GPU, where there are some, and return the communicator that suits.
 
     A rank takes the GPU whose number is its own among the ranks of its machine. If every rank has one for itself, and
@@ -41,7 +41,6 @@ def best(comm, machine=Machine):
     Parameters
     ----------
     comm : MPIComm
-        A strict one stays as it is: NCCL's calls cannot be compared.
     machine : Machine
         Tests give another.
 
@@ -64,6 +63,6 @@ def _choose(comm, machine):
     able = bool(card) and machine.has_nccl()
     everyone = comm.broadcast_obj(comm.gather_obj((names[comm.rank], card, able)))
     shared = len({(name, card) for name, card, _ in everyone}) < comm.size
-    if comm.size == 1 or comm.strict or shared or not all(able for *_, able in everyone):
+    if comm.size == 1 or shared or not all(able for *_, able in everyone):
         return comm
     return machine.connect(comm)

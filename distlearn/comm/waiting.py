@@ -24,7 +24,7 @@ CROWDED_SPIN_SECONDS = 20e-6
 BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
-POKE_SHARE = 0.03
+PROGRESS_SHARE = 0.03
 """Part of a span's time that is spent, after it, on moving what is under way: one look at a time moves one fragment of
 a message, so that over a network which is slower than memory most of it would be left to the end."""
 
@@ -86,12 +86,12 @@ class RankClock(WallClock):
 
     Attributes
     ----------
-    poke : callable or None
-        Called as `poke(seconds)` at the end of every span. MPI moves data only while it is called, so a communicator
-        with operations under way uses this, for about so long, to get them on between two layers.
+    make_progress : callable or None
+        Called as `make_progress(seconds)` at the end of every span. MPI moves data only while it is called, so a
+        communicator with operations under way uses this, for about so long, to get them on between two layers.
     """
 
-    poke = None
+    make_progress = None
 
     def start_at(self, zero: float) -> None:
         """Make the moment at which `time.perf_counter()` was `zero` second 0."""
@@ -106,5 +106,5 @@ class RankClock(WallClock):
         finally:
             end = self.now()
             self.trace.spans.append(Span(self.rank, lane, name, start, end, flops, nbytes))
-            if self.poke is not None:
-                self.poke(POKE_SHARE * (end - start))
+            if self.make_progress is not None:
+                self.make_progress(PROGRESS_SHARE * (end - start))

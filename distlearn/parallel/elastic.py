@@ -1,9 +1,9 @@
 """Elastic data parallelism: ranks are lost, the others notice, name them, and go on without a lost step.
 
-    step fails --> revoke, agree, shrink --> state of the rank that is furthest --> shards dealt anew --> step again
+    step fails --> revoke, agree, shrink --> state of the rank that is furthest --> batches sharded anew --> step again
 
 Every rank holds the whole model, so that any survivor can give its state to all others. Gradients are summed over the
-global batch however it is dealt, so the result is that of an undisturbed run, up to rounding.
+global batch however it is sharded, so the result is that of an undisturbed run, up to rounding.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ElasticDataParallel(Strategy):
         self.retry_until_agreed(self._deal)
 
     def _deal(self) -> None:
-        """Deal the work to the ranks that are left."""
+        """Share the work out among the ranks that are left."""
         self._inner = DataParallel(self.comm, self.model, self.loss, self.optimizer, **self._options)
 
     # -- a strategy ----------------------------------------------------------------------------------------------------

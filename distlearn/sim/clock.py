@@ -9,15 +9,15 @@ import numpy as np
 
 from ..trace import Span
 from .scheduler import Fibre
-from .transport import Post
+from .transport import Transport
 
 
 class SimClock:
     """Virtual time of one rank."""
 
-    def __init__(self, post: Post, fibre: Fibre):
-        world = post.world
-        self._post, self._fibre, self._compute = post, fibre, world.compute
+    def __init__(self, transport: Transport, fibre: Fibre):
+        world = transport.world
+        self._transport, self._fibre, self._compute = transport, fibre, world.compute
         self._factor = world.slowdown.get(fibre.rank, 1.0)
         self._jitter = world.jitter
         self._rng = np.random.default_rng([world.seed, fibre.rank]) if world.jitter else None
@@ -30,7 +30,7 @@ class SimClock:
         """Let virtual time pass, and everybody else catch up."""
         if not seconds >= 0:
             raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more")
-        self._post.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
+        self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
 
     def _seconds_run(self) -> float:
         """Wall time that this rank itself has really run."""
@@ -48,7 +48,7 @@ class SimClock:
         if self._rng is not None:
             seconds *= float(np.exp(self._rng.normal(0.0, self._jitter)))
         fibre.now = self._end(fibre.now, seconds)
-        self._post.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
+        self._transport.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
 
     def _end(self, start: float, seconds: float) -> float:
         """Return when work of so many seconds ends."""

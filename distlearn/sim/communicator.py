@@ -1,4 +1,4 @@
-"""A simulated rank's communicator."""
+"""A simulated rank's communicator: its primitives between two ranks; those for all ranks are in `collectives`."""
 
 from __future__ import annotations
 
@@ -6,46 +6,57 @@ import pickle
 
 from numpy import ndarray
 
+from ..comm.base import BaseComm
 from ..comm.protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .clock import SimClock
-from .collectives import Collectives
-from .events import Letter, Parcel, Slot
 from .meta import Phantom
-from .scheduler import Fibre, Waits
-from .transport import Post
+from .scheduler import BlockReason, Fibre
+from .transport import ObjectSendOp, RecvOp, SendOp, Transport
 from .work import RecvWork, SendWork
 
 POLL_SECONDS = 1e-6
 """Virtual time that asking `Work.done()` takes: a loop that polls must not stop the clock."""
 
 
-class SimComm(Collectives):
-    """A simulated rank's `Communicator`; made by `SimWorld.run` and by `split`."""
+class SimComm(BaseComm):
+    """A simulated rank's `Communicator`, without its collectives.
+
+    Parameters
+    ----------
+    transport : Transport
+    fibre : Fibre
+        Runs the calls.
+    rank : int
+    members : list of Fibre
+        The ranks' own, by rank of the communicator.
+    context : int
+        Messages of different contexts never meet.
+    clock : SimClock, optional
+    """
 
     clock_class = SimClock
 
-    def __init__(self, post: Post, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None):
-        self._post, self._fibre, self._members, self._context = post, fibre, members, context
+    def __init__(
+        self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None
+    ):
+        self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
-        self.clock = self.clock_class(post, fibre) if clock is None else clock
+        self.clock = self.clock_class(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
-        self._calls = 0  # collectives so far: the n-th call of every rank is the same collective
-
-    def __repr__(self) -> str:
-        return f"SimComm(rank {self.rank} of {self.size})"
 
     def report(self, step, total, **values):
         """Hand rank 0's progress to the world's `report`."""
-        if self._fibre.rank == 0 and self._post.world.report:
-            self._post.world.report(step, total, **values)
+        if self._fibre.rank == 0 and self._transport.world.report:
+            self._transport.world.report(step, total, **values)
 
-    # -- between two ranks -----------------------------------------------------------------------------------------
+    # -- arrays: as in the base class, but ranks and tags are checked once per channel, since all of the simulator's
+    # -- messages pass here
     def _to(self, dest, tag):
         """Open the channel to `dest`, which the first message needs."""
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank)
-        channel = self._post.channel(self._context, self._members, self.rank, int(dest), tag)
+        channel = self._transport.channel(self._context, self._members, self.rank, int(dest), tag)
         self._outgoing[(dest, tag) if tag else dest] = channel
         return channel
 
@@ -53,12 +64,12 @@ class SimComm(Collectives):
         """Open the channel from `source`, which the first message needs."""
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank)
-        channel = self._post.channel(self._context, self._members, int(source), self.rank, tag)
+        channel = self._transport.channel(self._context, self._members, int(source), self.rank, tag)
         self._incoming[(source, tag) if tag else source] = channel
         return channel
 
-    def _send(self, x, dest, tag):
-        """Send; return what to wait for: a moment, or the letter that will know it."""
+    def _begin_send(self, x, dest, tag):
+        """Send; return what to wait for: a moment, or the operation that will know it."""
         try:
             channel = self._outgoing[(dest, tag) if tag else dest]
         except (KeyError, TypeError):  # the first message; or an array, say, from arguments in the wrong order
@@ -70,13 +81,13 @@ class SimComm(Collectives):
                 check_buffer("send", x, self.rank)
         elif x.__class__ is not Phantom:
             check_buffer("send", x, self.rank)
-        return self._post.send(channel, x)
+        return self._transport.send(self._fibre, channel, x)
 
-    def _receive(self, out, source, tag):
-        """Receive; return what to wait for: a moment, or the slot that will know it."""
+    def _begin_recv(self, out, source, tag):
+        """Receive; return what to wait for: a moment, or the operation that will know it."""
         try:
             channel = self._incoming[(source, tag) if tag else source]
-        except (KeyError, TypeError):  # as in `_send`
+        except (KeyError, TypeError):  # as in `_begin_send`
             channel = None
         if channel is None:
             channel = self._from(source, tag)
@@ -85,74 +96,74 @@ class SimComm(Collectives):
                 check_output("recv", out, self.rank)
         elif out.__class__ is not Phantom:
             check_output("recv", out, self.rank)
-        return self._post.receive(channel, out)
+        return self._transport.receive(self._fibre, channel, out)
 
     def isend(self, x, dest, tag=0):
         """Start a send."""
-        event = self._send(x, dest, tag)
-        eager = x.nbytes <= self._post.eager_limit
-        if not isinstance(event, Letter):  # it has happened already, or will without us
-            event = Letter(self._outgoing[(dest, tag) if tag else dest], None, self._fibre.now, event)
+        event = self._begin_send(x, dest, tag)
+        eager = x.nbytes <= self._transport.eager_limit
+        if not isinstance(event, SendOp):  # it has happened already, or will without us
+            channel = self._outgoing[(dest, tag) if tag else dest]
+            event = SendOp(self._fibre, channel, x, self._fibre.now, event)
         return SendWork(self, event, eager, None if eager else x)
 
     def send(self, x, dest, tag=0):
         """Send, and wait until it is received."""
-        self._post.wait_for(self._fibre, self._send(x, dest, tag))
+        self._transport.wait_for(self._fibre, self._begin_send(x, dest, tag))
 
     def irecv(self, out, source, tag=0):
         """Start a receive."""
-        event = self._receive(out, source, tag)
-        if not isinstance(event, Slot):
-            event = Slot(self._incoming[(source, tag) if tag else source], out, self._fibre.now, event)
+        event = self._begin_recv(out, source, tag)
+        if not isinstance(event, RecvOp):
+            event = RecvOp(self._fibre, self._incoming[(source, tag) if tag else source], out, event)
         return RecvWork(self, event)
 
     def recv(self, out, source, tag=0):
         """Receive into `out`."""
-        self._post.wait_for(self._fibre, self._receive(out, source, tag))
+        self._transport.wait_for(self._fibre, self._begin_recv(out, source, tag))
         return out
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent, received = self._send(x, dest, tag), self._receive(out, source, tag)
-        self._post.wait_for(self._fibre, received)
-        self._post.wait_for(self._fibre, sent)
+        sent, received, fibre = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag), self._fibre
+        for event in (received, sent):
+            if event.__class__ is not float:
+                self._transport.wait_for(fibre, event)
+            elif event > fibre.now:  # as `wait_for`, which would cost a call
+                fibre.now = event
         return out
 
-    def send_obj(self, obj, dest, tag=0):
+    # -- objects -----------------------------------------------------------------------------------------------------
+    def _send_obj(self, obj, dest, tag):
         """Send a pickled object; blocks until it is received, unless it is small enough to be eager."""
-        check_peer("dest", dest, self.rank, self.size)
-        check_tag(tag, self.rank)
         data = pickle.dumps(obj, protocol=5)
-        post, fibre = self._post, self._fibre
-        channel = post.channel(self._context, self._members, self.rank, int(dest), tag)
-        letter = Parcel(channel, data, post.launch(channel, len(data)))
-        letter.seq = post.sequence = post.sequence + 1
+        transport, fibre = self._transport, self._fibre
+        channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+        op = ObjectSendOp(fibre, channel, data, transport.launch(fibre, channel, len(data)))
+        op.seq = transport.sequence = transport.sequence + 1
         key = (self._context, dest, tag)
-        post.objects[key].append(letter)
-        listener = post.listeners.get(key)
+        transport.objects[key].append(op)
+        listener = transport.listeners.get(key)
         if listener and listener[1] in (ANY, self.rank):
-            first = min(q.arrival for q in post.objects[key] if listener[1] in (ANY, q.channel.source))
-            post.scheduler.wake(listener[0], max(listener[0].now, first))
-        if len(data) > post.world.eager_limit:
-            post.wait_for(fibre, letter)
+            first = min(q.arrival for q in transport.objects[key] if listener[1] in (ANY, q.channel.source))
+            transport.wake(listener[0], max(listener[0].now, first))
+        if len(data) > transport.world.eager_limit:
+            transport.wait_for(fibre, op)
 
-    def recv_obj(self, source=ANY, tag=0):
+    def _recv_obj(self, source, tag):
         """Receive the object from `source` (or anyone) that arrives first."""
-        if source != ANY:
-            check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank)
-        post, fibre, key = self._post, self._fibre, (self._context, self.rank, tag)
-        box = post.objects[key]
+        transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
+        box = transport.objects[key]
         waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]
         if waiting:  # somebody whose clock stands earlier may still send one that arrives before
-            post.scheduler.wake(fibre, max(fibre.now, min(waiting)))
+            transport.wake(fibre, max(fibre.now, min(waiting)))
         what = "anyone" if source == ANY else source
-        post.listen(fibre, key, source, Waits(f"recv_obj(source={what}, tag={tag})"))
-        letter = min((q for q in box if source in (ANY, q.channel.source)), key=lambda q: (q.arrival, q.seq))
-        box.remove(letter)
-        post.settle(letter, fibre.now, letter.channel.sender)
-        return pickle.loads(letter.payload)
+        transport.listen(fibre, key, source, BlockReason(f"recv_obj(source={what}, tag={tag})"))
+        op = min((q for q in box if source in (ANY, q.channel.source)), key=lambda q: (q.arrival, q.seq))
+        box.remove(op)
+        transport.complete(op, fibre.now, op.fibre)
+        return pickle.loads(op.payload)
 
     def _poll(self, event) -> None:
-        """Spend the time of one look at `event`, and let everybody before us go first."""
-        self._post.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)
+        """Spend the time of one look at `event`, and let every fibre whose clock stands earlier run first."""
+        self._transport.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)

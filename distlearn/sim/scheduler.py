@@ -22,12 +22,13 @@ from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from ..comm.base import call_site
 from ..comm.protocol import DeadlockError, RankError
-from .timeline import Lane
+from .timeline import CommTimeline
 
 
-class Waits:
-    """Something to be blocked on that is no event of the post's: words that say what it is."""
+class BlockReason:
+    """Something to be blocked on that is no event of the transport's: words that say what it is."""
 
     __slots__ = ("_text",)
 
@@ -39,38 +40,73 @@ class Waits:
         return self._text
 
 
+class NetworkCard:
+    """A rank's network card, which puts one message after another on the wire.
+
+    Attributes
+    ----------
+    free : float
+        When it has put the last message on the wire [virtual s].
+    users : int
+        Fibres that use it beside the rank's own: collectives under way.
+    """
+
+    __slots__ = ("free", "users")
+
+    def __init__(self):
+        self.free, self.users = 0.0, 0
+
+
 class Fibre:
-    """One rank's thread of control and its virtual clock."""
+    """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it.
+
+    Attributes
+    ----------
+    rank : int
+        Of the world.
+    order : int
+        Among fibres that are ready at the same time, the lowest goes first.
+    now : float
+        Virtual seconds.
+    waits : event or None
+        What it is blocked on, whose `waiting(fibre)` says what it is; None while it runs.
+    call : CollectiveCall or None
+        The collective that it performs.
+    """
 
     __slots__ = (
-        "comm_free",
+        "call",
+        "card",
         "greenlet",
-        "nic_free",
         "now",
+        "order",
         "rank",
         "result",
         "seconds_run",
         "since",
         "switch",
+        "task",
         "ticket",
+        "timeline",
         "waits",
     )
 
-    def __init__(self, rank: int):
-        self.rank = rank
-        self.now = 0.0  # virtual seconds
-        self.nic_free = 0.0  # when its network card has put the last message on the wire
-        self.comm_free = Lane()  # when there is room for a collective
-        self.waits = None  # the event it is blocked on, whose `waiting(fibre)` says what it is; None while it runs
+    def __init__(self, rank: int, order: int):
+        self.rank, self.order = rank, order
+        self.now = 0.0
+        self.card = NetworkCard()
+        self.timeline = CommTimeline()  # when there is room for a collective
+        self.waits = self.call = self.result = None
         self.ticket = 0  # number of its newest entry in the queue; older ones are void
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
-        self.result = None
+        self.task: Callable[[Fibre], None] | None = None  # of a fibre that is no rank's own
         self.greenlet: greenlet | None = None
         self.switch = None  # the greenlet's own `switch`
 
 
-_ITS_TURN = Waits("its turn")
+_ITS_TURN = BlockReason("its turn")
+_A_TASK = BlockReason("a task")
 
 
 class Scheduler:
@@ -87,15 +123,18 @@ class Scheduler:
     """
 
     def __init__(self, size: int, measures: bool = False, monitor: Callable[[Fibre], None] | None = None):
-        self.fibres = [Fibre(rank) for rank in range(size)]
-        self._monitor = monitor
-        self._all = self.fibres if monitor is None else [*self.fibres, Fibre(size)]  # as the queue numbers them
-        self._line: deque[tuple[float, int, int]] = deque()  # (time, rank, ticket) of who is ready, in order
-        self._heap: list[tuple[float, int, int]] = []  # the same of those who were woken out of order
+        self.fibres = [Fibre(rank, rank) for rank in range(size)]
+        self._monitor = None if monitor is None else Fibre(size, size)
+        self._watch_over = monitor
+        self._helpers: list[Fibre] = []
+        self._idle: list[Fibre] = []
+        self._to_start: list[Fibre] = []
+        self._line: deque[tuple[float, int, int, Fibre]] = deque()  # (time, order, ticket, who) is ready, in order
+        self._heap: list[tuple[float, int, int, Fibre]] = []  # the same of those who were woken out of order
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
-        self._hub = Fibre(len(self._all))  # nobody wakes it: it gets the baton when there is nobody else
+        self._hub = Fibre(size, size)  # nobody wakes it: it gets the baton when there is nobody else
         self._hub.greenlet = getcurrent()
 
     def run(self, main: Callable[[Fibre], object]) -> list:
@@ -110,26 +149,15 @@ class Scheduler:
         DeadlockError
             If ranks are left that wait for each other.
         """
-        hub = self._hub.greenlet
-
-        def body(fibre):
-            try:
-                hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
-                fibre.since = time.perf_counter()
-                fibre.result = main(fibre) if fibre.rank < len(self.fibres) else self._monitor(fibre)
-            except GreenletExit:
-                pass
-            except BaseException as error:  # the hub raises it again, with the rank
-                self._failure = self._failure or (fibre.rank, error)
-
-        for fibre in self._all:
-            fibre.greenlet = greenlet(lambda f=fibre: body(f), parent=hub)
-            fibre.switch = fibre.greenlet.switch
-            fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
-            fibre.greenlet.switch()
-            self.wake(fibre, 0.0)
+        for fibre in self.fibres:
+            self._start(fibre, main)
+        if self._monitor is not None:
+            self._start(self._monitor, self._watch_over)
         try:
-            while (self._line or self._heap) and not self._failure:
+            while (self._line or self._heap or self._to_start) and not self._failure:
+                while self._to_start:
+                    helper = self._to_start.pop()
+                    self._start(helper, self._help)
                 Scheduler.block(self, self._hub, _ITS_TURN)
             stuck = [f for f in self.fibres if not f.greenlet.dead]
             if stuck and not self._failure:
@@ -145,10 +173,58 @@ class Scheduler:
             raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
         return [f.result for f in self.fibres]
 
+    def _start(self, fibre: Fibre, main) -> None:
+        """Make a fibre's greenlet, ready at the fibre's time."""
+        hub = self._hub.greenlet
+
+        def body():
+            try:
+                hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
+                fibre.since = time.perf_counter()
+                fibre.result = main(fibre)
+            except GreenletExit:
+                pass
+            except BaseException as error:  # the hub raises it again, with the rank
+                self._failure = self._failure or (fibre.rank, error)
+
+        fibre.greenlet = greenlet(body, parent=hub)
+        fibre.switch = fibre.greenlet.switch
+        fibre.greenlet.gr_context = copy_context()  # so that `with np.errstate(...)` around a run holds in it
+        fibre.greenlet.switch()
+        self.wake(fibre, fibre.now)
+
+    def spawn(self, owner: Fibre, task: Callable[[Fibre], None]) -> None:
+        """Run `task(fibre)` from now on, on a fibre of its own that shares the rank and the card of `owner`."""
+        if self._idle:
+            helper = self._idle.pop()
+        else:
+            helper = Fibre(0, len(self.fibres) + 1 + len(self._helpers))
+            self._helpers.append(helper)
+        helper.rank, helper.now, helper.card, helper.task = owner.rank, owner.now, owner.card, task
+        owner.card.users += 1
+        if helper.greenlet is not None:
+            self.wake(helper, owner.now)
+            return
+        self._to_start.append(helper)
+        self.wake(owner, owner.now)
+        if self._measures:
+            owner.seconds_run += time.perf_counter() - owner.since
+        self._hub.greenlet.switch()  # which starts it, and goes on with whoever is next
+        owner.since = time.perf_counter()
+
+    def _help(self, fibre: Fibre) -> None:
+        """Perform one task after another."""
+        while True:
+            fibre.task(fibre)
+            fibre.card.users -= 1
+            fibre.task = fibre.call = None
+            self._idle.append(fibre)
+            Scheduler.block(self, fibre, _A_TASK)
+
     def wake(self, fibre: Fibre, when: float) -> None:
         """Make a fibre ready at `when`; the newest call counts."""
         fibre.ticket = ticket = fibre.ticket + 1
-        entry, line = (when, fibre.rank, ticket), self._line
+        entry, line = (when, fibre.order, ticket, fibre), self._line
         if not line or entry > line[-1]:
             line.append(entry)
         else:
@@ -163,8 +239,7 @@ class Scheduler:
             fibre.seconds_run += time.perf_counter() - fibre.since
         line, heap = self._line, self._heap
         while line or heap:
-            when, rank, ticket = heappop(heap) if heap and not (line and line[0] < heap[0]) else line.popleft()
-            following = self._all[rank]
+            when, _, ticket, following = heappop(heap) if heap and not (line and line[0] < heap[0]) else line.popleft()
             if ticket == following.ticket:
                 if when > following.now:
                     following.now = when
@@ -182,15 +257,12 @@ class Scheduler:
         self.wake(fibre, when)
         self.block(fibre, _ITS_TURN)
 
-    def strike(self, fibre: Fibre) -> None:
-        """Do nothing: in a sound world no rank fails."""
-
     def _unwind(self) -> None:
         """End every fibre that still lives, so that nothing is left behind."""
         self._stopping = True
-        for fibre in self._all:
+        for fibre in (*self.fibres, *self._helpers, *([] if self._monitor is None else [self._monitor])):
             for _ in range(100):  # code that swallows GreenletExit gets it again
-                if fibre.greenlet.dead:
+                if fibre.greenlet is None or fibre.greenlet.dead:
                     break
                 fibre.greenlet.throw(GreenletExit)
 
@@ -198,7 +270,7 @@ class Scheduler:
 def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     """Say what every rank waits for, with the line of the user's code that waits."""
     stuck = [f for f in fibres if not f.greenlet.dead]
-    lines = [f"rank {f.rank} waits for {f.waits.waiting(f)}{user_line(f.greenlet)}" for f in stuck[:limit]]
+    lines = [f"rank {f.rank} waits for {(f.call or f.waits).waiting(f)}{_line_of(f)}" for f in stuck[:limit]]
     if len(stuck) > limit:
         lines.append(f"and {len(stuck) - limit} more ranks wait")
     ended = [str(f.rank) for f in fibres if f.greenlet.dead]
@@ -208,14 +280,7 @@ def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:
     return "deadlock: " + "; ".join(lines)
 
 
-def user_line(fibre: greenlet) -> str:
-    """Name file and line of the innermost frame of a suspended fibre that is not this package's communication code."""
-    frame = fibre.gr_frame
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("distlearn.comm", "distlearn.sim")):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    folder, _, name = frame.f_code.co_filename.replace("\\", "/").rpartition("/")
-    in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # of a notebook: such names say nothing
-    where = "" if in_cell else f"{name}, "
-    return f" ({where}line {frame.f_lineno}, in {frame.f_code.co_name})"
+def _line_of(fibre: Fibre) -> str:
+    frame = fibre.greenlet.gr_frame
+    site = None if frame is None else call_site(frame)
+    return f" ({site})" if site else ""

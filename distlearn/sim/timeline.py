@@ -1,11 +1,11 @@
-"""When a simulated rank's communication lane is free: one collective at a time, whenever there is room."""
+"""When a simulated rank is free for a collective: one at a time, whenever there is room."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 
 
-class Lane:
+class CommTimeline:
     """Stretches of time in which a rank is busy with collectives.
 
     A collective is placed when its last rank has joined it, which on the simulator can come after a later one has been
@@ -18,7 +18,7 @@ class Lane:
         self._busy: list[tuple[float, float]] = []  # disjoint, in order
 
     def next_free(self, start: float, seconds: float) -> float:
-        """Return the first moment from `start` on from which the lane is free for so long."""
+        """Return the first moment from `start` on from which the rank is free for so long."""
         i = bisect_right(self._busy, (start, float("inf"))) - 1
         for low, high in self._busy[max(i, 0) :]:
             if low >= start + seconds:
@@ -33,7 +33,7 @@ class Lane:
         return self._busy[i][1] if i >= 0 else 0.0
 
     def take(self, start: float, end: float) -> None:
-        """Note that the lane is busy from `start` to `end`."""
+        """Note that the rank is busy from `start` to `end`."""
         if not end > start:
             return
         i = bisect_right(self._busy, (start, float("inf")))
@@ -42,12 +42,12 @@ class Lane:
         insort(self._busy, (start, end))
 
 
-def first_common(lanes, start: float, seconds: float) -> float:
-    """Return the first moment from `start` on from which all lanes are free for so long."""
+def first_common(timelines, start: float, seconds: float) -> float:
+    """Return the first moment from `start` on from which all timelines are free for so long."""
     while True:
         moved = start
-        for lane in lanes:
-            moved = lane.next_free(moved, seconds)
+        for timeline in timelines:
+            moved = timeline.next_free(moved, seconds)
         if moved == start:
             return start
         start = moved

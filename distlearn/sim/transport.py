@@ -1,15 +1,14 @@
-"""What simulated ranks share during a run: letters, posted receives, meetings.
+"""What simulated ranks share during a run: messages under way, posted receives, collective calls.
 
-The rule of time: a letter that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and*
-the receive has been posted; a synchronous send ends at that moment, too. A collective ends one network cost after the
-last rank came to its meeting.
+The rule of time: a message that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and*
+the receive has been posted; a synchronous send ends at that moment, too.
 
-A letter, a slot and a meeting are *events*: their attribute `when` is None until it is settled at which virtual time
-they happen. A fibre that waits for an event is blocked until then, and woken by whoever settles it.
+A send, a receive and a collective call are *events*: their attribute `when` is None until it is known at which virtual
+time they happen. A fibre that waits for an event is blocked until then, and woken by whoever finds that out.
 
 This is the simulator's innermost loop. Of every message only one half becomes an object: whoever comes first leaves a
-letter or a slot in the channel, and the other one, finding it there, computes when it happens and is done. So `send`
-and `receive` return the virtual time where it is known, and the event that will know it where it is not.
+`SendOp` or a `RecvOp` in the channel, and the other one, finding it there, computes when it happens and is done. So
+`send` and `receive` return the virtual time where it is known, and the event that will know it where it is not.
 """
 
 from __future__ import annotations
@@ -18,18 +17,177 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy import ndarray
 
+from ..comm.base import Call
 from ..comm.protocol import CommError
 from ..trace import Message
-from .events import Channel, Event, Letter, Meeting, Slot, deliver
-from .scheduler import Fibre, Scheduler, Waits
+from .meta import Phantom
+from .scheduler import BlockReason, Fibre, Scheduler
 
 if TYPE_CHECKING:
     from .world import SimWorld
 
 
-class Post:
-    """What the ranks of one run share: channels, objects under way, meetings."""
+class Channel:
+    """What travels from one rank to another with one tag, in order: sends or receives that wait for their other half.
+
+    Attributes
+    ----------
+    source, dest : int
+        Ranks of the communicator.
+    sender, receiver : int
+        The same as ranks of the world.
+    label : int
+        The tag that the trace shows.
+    """
+
+    __slots__ = ("context", "dest", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
+
+    def __init__(self, context: int, sender: int, receiver: int, source: int, dest: int, tag: int):
+        self.context = context
+        self.sender, self.receiver = sender, receiver
+        self.source, self.dest, self.tag = source, dest, tag
+        self.label = tag if context >= 0 else COLLECTIVE_TAG
+        self.sends: list[SendOp] = []
+        self.recvs: list[RecvOp] = []
+
+
+COLLECTIVE_TAG = -1
+"""The tag, in traces, of the messages that a collective sends."""
+
+
+class Event:
+    """Something that a rank can wait for.
+
+    Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` says in words what
+    a fibre waits for, for the report of a deadlock.
+    """
+
+    __slots__ = ()
+
+    problem: str | None = None
+    """What was wrong with it, to be raised in whoever waits for it."""
+
+
+class SendOp(Event):
+    """A message on its way; it happens when it is received."""
+
+    __slots__ = ("arrival", "channel", "fibre", "payload", "when")
+
+    def __init__(self, fibre: Fibre, channel: Channel, payload, arrival: float, when: float | None = None):
+        self.fibre, self.channel, self.payload, self.arrival, self.when = fibre, channel, payload, arrival, when
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the message."""
+        return self.payload.nbytes
+
+    def waiting(self, fibre) -> str:
+        """Say what its sender waits for."""
+        return f"{self.shown()} of {self.nbytes} bytes"
+
+    def shown(self) -> str:
+        """Return the call that sent it."""
+        return f"send(dest={self.channel.dest}, tag={self.channel.tag})"
+
+
+class ObjectSendOp(SendOp):
+    """A pickled object on its way."""
+
+    __slots__ = ("seq",)
+
+    @property
+    def nbytes(self) -> int:
+        """Length of the message."""
+        return len(self.payload)
+
+    def shown(self) -> str:
+        """Return the call that sent it."""
+        return f"send_obj(dest={self.channel.dest}, tag={self.channel.tag})"
+
+
+class RecvOp(Event):
+    """A posted receive; it happens when the data is there."""
+
+    __slots__ = ("channel", "fibre", "out", "posted", "problem", "when")
+
+    def __init__(self, fibre: Fibre, channel: Channel, out, when: float | None = None, problem: str | None = None):
+        self.fibre, self.channel, self.out, self.posted = fibre, channel, out, fibre.now
+        self.when, self.problem = when, problem
+
+    def waiting(self, fibre) -> str:
+        """Say what its receiver waits for."""
+        return f"{self.shown()} of {self.out.nbytes} bytes"
+
+    def shown(self) -> str:
+        """Return the call that posted it."""
+        return f"recv(source={self.channel.source}, tag={self.channel.tag})"
+
+
+class CollectiveCall(Event):
+    """One collective call of all members of a communicator: who has come so far, and with what.
+
+    `when`, `payloads` and `results` are those of a collective that is computed at once (`formula`).
+    """
+
+    __slots__ = ("calls", "context", "members", "payloads", "results", "when")
+
+    def __init__(self, members: list[Fibre], context: int):
+        self.members, self.context = members, context
+        self.calls: dict[int, Call] = {}  # by rank of the communicator
+        self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time, what it brought)
+        self.results = None  # by rank
+        self.when = None
+
+    def waiting(self, fibre) -> str:
+        """Say what a member waits for."""
+        name = next(iter(self.calls.values())).name
+        return f"{name} ({len(self.calls)} of {len(self.members)} ranks are there)"
+
+
+class Completion(Event):
+    """The end of a non-blocking collective, which runs in a fibre of its own.
+
+    Attributes
+    ----------
+    call : CollectiveCall
+    waiters : list of Fibre
+        Who may have to be woken: the rank's own fibre, and that of its next collective.
+    results : dict
+        This rank's, by its number.
+    """
+
+    __slots__ = ("call", "results", "waiters", "when")
+
+    def __init__(self, call: CollectiveCall, owner: Fibre):
+        self.call, self.waiters, self.results, self.when = call, [owner], {}, None
+
+    def waiting(self, fibre) -> str:
+        """Say what a rank waits for."""
+        return self.call.waiting(fibre)
+
+
+def deliver(x, out) -> str | None:
+    """Copy `x` into `out`; return what is wrong if it does not fit."""
+    if x.dtype is out.dtype and x.shape == out.shape and out.__class__ is ndarray is x.__class__:
+        out[...] = x  # nearly always
+        return None
+    if x.dtype != out.dtype or x.size != out.size:
+        return f"expected {out.size} {out.dtype}, but the message holds {x.size} {x.dtype}"
+    if isinstance(x, Phantom) or isinstance(out, Phantom):
+        if type(x) is type(out):
+            return None
+        return f"expected a {type(out).__name__}, but the message holds a {type(x).__name__}"
+    out.reshape(-1)[...] = x.reshape(-1)
+    return None
+
+
+class Transport:
+    """What the ranks of one run share: channels, objects under way, collective calls."""
+
+    call_class = CollectiveCall
+    losses = ()
 
     def __init__(self, world: SimWorld, scheduler: Scheduler):
         self.world, self.network, self.scheduler, self.trace = world, world.network, scheduler, world._trace
@@ -38,18 +196,17 @@ class Post:
         self.plain = self.network.plain  # every message costs alpha + n / beta: no need to ask the network
         self.shared = not self.plain and self.network.shared
         self.eager_limit = world.eager_limit or -1
-        self.wire: list = []  # the fields of a `Message` for each letter so far, one after another
+        self.wire: list = []  # the fields of a `Message` for each one so far, one after another
         self.record = self.wire.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
-        self.objects = defaultdict(list)  # (context, dest, tag) -> pickled letters
+        self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
         self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
-        self.meetings = defaultdict(Meeting)  # (context, sequence number)
+        self.calls: dict[tuple[int, int], CollectiveCall] = {}  # (context, sequence number)
+        self.unwaited: dict = {}  # works that were started and not waited for so far, in order
         self.contexts = 0
         self.sequence = 0
         self._link_free: dict[tuple, float] = {}  # when a shared link has carried what is on it
         self._dice: dict[int, np.random.Generator] = {}  # for the network's jitter, by sender
-
-    losses = ()
 
     def new_context(self) -> int:
         """Number a new communicator: messages of different ones never meet."""
@@ -61,7 +218,7 @@ class Post:
         key = (context, source, dest, tag)
         channel = self.channels.get(key)
         if channel is None:
-            channel = Channel(context, members[source], members[dest], source, dest, tag)
+            channel = Channel(context, members[source].rank, members[dest].rank, source, dest, tag)
             self.channels[key] = channel
         return channel
 
@@ -72,32 +229,31 @@ class Post:
         self.wire.clear()
 
     # -- the wire ----------------------------------------------------------------------------------------------------
-    def launch(self, channel: Channel, nbytes: int) -> float:
+    def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Put a message on the wire: the sender's network card sends one after another. Return when it arrives."""
-        sender = channel.sender
+        card = fibre.card
+        if card.users or self.shared:  # the card and the links go to whoever comes first: let those before us come
+            self.scheduler.yield_until(fibre, fibre.now)
+        now = start = fibre.now
         if self.plain:
-            now = start = sender.now
-            if sender.nic_free > start:
-                start = sender.nic_free
+            if card.free > start:
+                start = card.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            sender.nic_free = arrival - self.alpha
+            card.free = arrival - self.alpha
         else:
-            arrival = self._travel(sender, channel.receiver, nbytes)
-            now = sender.now
-        self.record((sender.rank, channel.receiver.rank, nbytes, now, arrival, channel.tag))
+            arrival = self._travel(fibre, channel, nbytes)
+        self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         return arrival
 
-    def _travel(self, sender: Fibre, receiver: Fibre, nbytes: int) -> float:
+    def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Take a message through a network that is not the same for all: it says which links that takes."""
         network = self.network
-        if self.shared:  # links go to whoever comes first, so let everybody whose clock stands earlier come
-            self.scheduler.yield_until(sender, sender.now)
-        latency, seconds, links = network.route(nbytes, sender.rank, receiver.rank)
+        latency, seconds, links = network.route(nbytes, channel.sender, channel.receiver)
         if network.jitter:
-            factor = self._luck(sender.rank)
+            factor = self._jitter(channel.sender)
             latency, seconds = latency * factor, seconds * factor
         free = self._link_free
-        start = sender.now
+        start = fibre.now
         for link in links:
             if (carried := free.get(link, start)) > start:
                 start = carried
@@ -105,72 +261,65 @@ class Post:
             free[link] = start + seconds
         return start + (latency + seconds)
 
-    def _luck(self, rank: int) -> float:
+    def _jitter(self, rank: int) -> float:
         """Draw the next random factor of a rank's messages."""
         dice = self._dice.get(rank)
         if dice is None:
             dice = self._dice[rank] = np.random.default_rng([self.network.seed, rank])
         return float(np.exp(dice.normal(0.0, self.network.jitter)))
 
-    def collective(self, name: str, nbytes: int, ranks: list[int], context: int, seq: int) -> float:
-        """Return the seconds of a collective among ranks of the world."""
-        network = self.network
-        seconds = network.collective(name, nbytes, ranks)
-        if network.jitter:
-            dice = np.random.default_rng([network.seed, context, seq, len(ranks)])
-            seconds *= float(np.exp(dice.normal(0.0, network.jitter)))
-        return seconds
-
-    # -- letters and slots -------------------------------------------------------------------------------------------
-    def send(self, channel: Channel, x) -> float | Letter:
-        """Send `x`: return when it is received, or buffered, or the letter that will know."""
-        sender, nbytes = channel.sender, x.nbytes
-        if self.plain:  # as in `launch`, which would cost a call per message
-            now = start = sender.now
-            if sender.nic_free > start:
-                start = sender.nic_free
+    # -- sends and receives ------------------------------------------------------------------------------------------
+    def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
+        """Send `x`: return when it is received, or buffered, or the operation that will know."""
+        nbytes, card = x.nbytes, fibre.card  # as in `launch`, which would cost a call per message
+        if card.users or self.shared:
+            self.scheduler.yield_until(fibre, fibre.now)
+        now = start = fibre.now
+        if self.plain:
+            if card.free > start:
+                start = card.free
             arrival = start + (self.alpha + nbytes / self.beta)
-            sender.nic_free = arrival - self.alpha
-            self.record((sender.rank, channel.receiver.rank, nbytes, now, arrival, channel.tag))
+            card.free = arrival - self.alpha
         else:
-            arrival = self.launch(channel, nbytes)
+            arrival = self._travel(fibre, channel, nbytes)
+        self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
         eager = nbytes <= self.eager_limit
-        slots = channel.slots
-        if not slots:
-            letter = Letter(channel, x.copy() if eager else x, arrival)
-            channel.letters.append(letter)
-            return sender.now if eager else letter
-        slot = slots.pop(0)
-        slot.when = when = arrival if arrival > slot.posted else slot.posted
-        slot.problem = deliver(x, slot.out)
-        receiver = channel.receiver
-        if receiver.waits is slot:
+        recvs = channel.recvs
+        if not recvs:
+            op = SendOp(fibre, channel, x.copy() if eager else x, arrival)
+            channel.sends.append(op)
+            return fibre.now if eager else op
+        op = recvs.pop(0)
+        op.when = when = arrival if arrival > op.posted else op.posted
+        op.problem = deliver(x, op.out)
+        receiver = op.fibre
+        if receiver.waits is op:
             self.wake(receiver, when if when > receiver.now else receiver.now)
-        return sender.now if eager else when
+        return fibre.now if eager else when
 
-    def receive(self, channel: Channel, out) -> float | Slot:
-        """Receive into `out`: return when the data is there, or the slot that will know."""
-        now, letters = channel.receiver.now, channel.letters
-        if not letters:
-            slot = Slot(channel, out, now)
-            channel.slots.append(slot)
-            return slot
-        letter = letters.pop(0)
-        letter.when = when = letter.arrival if letter.arrival > now else now
-        problem = deliver(letter.payload, out)
-        sender = channel.sender
-        if sender.waits is letter:
+    def receive(self, fibre: Fibre, channel: Channel, out) -> float | RecvOp:
+        """Receive into `out`: return when the data is there, or the operation that will know."""
+        now, sends = fibre.now, channel.sends
+        if not sends:
+            op = RecvOp(fibre, channel, out)
+            channel.recvs.append(op)
+            return op
+        op = sends.pop(0)
+        op.when = when = op.arrival if op.arrival > now else now
+        problem = deliver(op.payload, out)
+        sender = op.fibre
+        if sender.waits is op:
             self.wake(sender, when if when > sender.now else sender.now)
-        return when if problem is None else Slot(channel, out, now, when, problem)
+        return when if problem is None else RecvOp(fibre, channel, out, when, problem)
 
-    def settle(self, event, when: float, fibre: Fibre) -> None:
+    def complete(self, event, when: float, fibre: Fibre) -> None:
         """Let `event` happen at `when`, and wake the fibre if it waits for that."""
         event.when = when
         if fibre.waits is event:
             self.wake(fibre, when if when > fibre.now else fibre.now)
 
     def wait_for(self, fibre: Fibre, event: Event | float) -> None:
-        """Block the fibre until `event` has happened; one that is settled already can be given by its moment."""
+        """Block the fibre until `event` has happened; one whose moment is known can be given by that."""
         if not isinstance(event, Event):
             if event > fibre.now:
                 fibre.now = event
@@ -182,20 +331,57 @@ class Post:
         if event.problem is not None:
             raise ValueError(f"rank {event.channel.dest}: {event.shown()} {event.problem}")
 
-    def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
+    def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
         """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
         self.listeners[key] = (fibre, source)
         self.scheduler.block(fibre, what)
         del self.listeners[key]
 
+    # -- collectives ---------------------------------------------------------------------------------------------------
+    def join(self, call: Call, rank: int, members: list[Fibre], context: int, seq: int) -> CollectiveCall:
+        """Let a rank join the collective that is number `seq` of its communicator.
+
+        Raises
+        ------
+        CommError
+            If another rank makes another call.
+        """
+        key = (context, seq)
+        joined = self.calls.get(key)
+        if joined is None:
+            joined = self.calls[key] = self.call_class(members, context)
+        elif joined.calls:
+            other, first = next(iter(joined.calls.items()))
+            if first[:2] != call[:2]:
+                raise CommError(
+                    f"rank {rank} calls {call.located} where rank {other} calls {first.located}: "
+                    f"every rank must make the same collective calls in the same order (this is number {seq + 1})"
+                )
+        joined.calls[rank] = call
+        if len(joined.calls) == len(members):
+            del self.calls[key]
+        return joined
+
+    def collective(self, name: str, nbytes: int, ranks: list[int], context: int, seq: int) -> float:
+        """Return the seconds of a collective among ranks of the world, by the formula."""
+        network = self.network
+        seconds = network.collective(name, nbytes, ranks)
+        if network.jitter:
+            dice = np.random.default_rng([network.seed, context, seq, len(ranks)])
+            seconds *= float(np.exp(dice.normal(0.0, network.jitter)))
+        return seconds
+
+    # -- the end -------------------------------------------------------------------------------------------------------
     def check_empty(self) -> None:
-        """Raise if a message was sent that nobody received."""
-        left = [letter for channel in self.channels.values() for letter in channel.letters]
-        left += [parcel for box in self.objects.values() for parcel in box]
+        """Raise if a message was sent that nobody received, or work was started that nobody waited for."""
+        left = [op for channel in self.channels.values() for op in channel.sends if channel.context >= 0]
+        left += [op for box in self.objects.values() for op in box]
         if left:
-            letter, channel = left[0], left[0].channel
+            op, channel = left[0], left[0].channel
             more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
             raise CommError(
-                f"rank {channel.dest} never received the message of {letter.nbytes} bytes from rank {channel.source}, "
+                f"rank {channel.dest} never received the message of {op.nbytes} bytes from rank {channel.source}, "
                 f"tag {channel.tag}{more}"
             )
+        for work in self.unwaited:
+            raise CommError(f"rank {work.rank}: {work} was started and never waited for ({work.site})")

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
+from ..comm.base import call_site
 from ..comm.protocol import CommError
 from .meta import Phantom
 
 
-class _SimWork:
-    """A handle on an event, for one rank."""
+class SimWork:
+    """A handle on an event, for one rank; it has to be waited for.
 
-    __slots__ = ("_comm", "_event")
+    Attributes
+    ----------
+    rank : int
+        That started it.
+    site : CallSite
+        Where.
+    """
 
-    def __init__(self, comm, event):
+    __slots__ = ("_comm", "_event", "site")
+
+    def __init__(self, comm, event, site=None):
         self._comm, self._event = comm, event
+        self.site = call_site() if site is None else site
+        comm._transport.unwaited[self] = None
+
+    def __str__(self) -> str:
+        return self._event.waiting(self._comm._fibre)
+
+    @property
+    def rank(self) -> int:
+        """Rank of the communicator that started it."""
+        return self._comm.rank
 
     def _wait(self) -> None:
-        self._comm._post.wait_for(self._comm._fibre, self._event)
+        self._comm._transport.unwaited.pop(self, None)
+        self._comm._transport.wait_for(self._comm._fibre, self._event)
 
     def done(self) -> bool:
         """Look, which takes a moment of virtual time."""
         self._comm._poll(self._event)
-        return self._event.when is not None and self._event.when <= self._comm._fibre.now
+        if self._event.when is None or self._event.when > self._comm._fibre.now:
+            return False
+        self._comm._transport.unwaited.pop(self, None)
+        return True
 
 
-class SendWork(_SimWork):
+class SendWork(SimWork):
     """A send under way.
 
     Parameters
     ----------
     comm : SimComm
-    letter : Letter
+    op : SendOp
     eager : bool
         The message is buffered: nobody waits for its receiver.
     x : array, optional
@@ -38,10 +61,12 @@ class SendWork(_SimWork):
 
     __slots__ = ("_eager", "_snapshot", "_x")
 
-    def __init__(self, comm, letter, eager, x=None):
-        super().__init__(comm, letter)
+    def __init__(self, comm, op, eager, x=None):
+        super().__init__(comm, op)
         self._eager, self._x = eager, x
         self._snapshot = None if x is None else x.copy()
+        if eager:
+            comm._transport.unwaited.pop(self)
 
     def wait(self) -> None:
         """Block until it is received."""
@@ -49,7 +74,9 @@ class SendWork(_SimWork):
             self._wait()
         if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
             call = self._event.shown()
-            raise CommError(f"rank {self._comm.rank}: the array given to i{call} was changed before wait()")
+            raise CommError(
+                f"rank {self._comm.rank}: the array given to i{call} was changed before wait() ({self.site})"
+            )
         self._snapshot = None
 
     def done(self) -> bool:
@@ -57,7 +84,7 @@ class SendWork(_SimWork):
         return super().done() or self._eager
 
 
-class RecvWork(_SimWork):
+class RecvWork(SimWork):
     """A receive under way."""
 
     __slots__ = ()
@@ -68,45 +95,40 @@ class RecvWork(_SimWork):
         return self._event.out
 
 
-class MeetingWork(_SimWork):
-    """A collective under way; with `into`, the result is copied there."""
+class CollectiveWork(SimWork):
+    """A collective under way whose array `x` must not change before `wait`: the simulator looks.
 
-    __slots__ = ("_into", "_seq")
+    Parameters
+    ----------
+    comm : SimComm
+    event : Event
+        Happens when the collective has ended.
+    call : Call
+    x, snapshot : array
+        What the user gave, and a copy of it; an all-reduce puts its result into `x`.
+    """
 
-    def __init__(self, comm, meeting, seq, into=None):
-        super().__init__(comm, meeting)
-        self._seq, self._into = seq, into
+    __slots__ = ("_call", "_result", "_snapshot", "_x")
 
-    def wait(self):
-        """Block until it has ended; return this rank's result."""
-        comm, meeting = self._comm, self._event
-        self._wait()
-        result = meeting.results[comm.rank]
-        meeting.left += 1
-        if meeting.left == comm.size:
-            del comm._post.meetings[comm._context, self._seq]
-        if self._into is None:
-            return result
-        self._into[...] = result
-        return self._into
+    def __init__(self, comm, event, call, x, snapshot):
+        super().__init__(comm, event, call.site)
+        self._call, self._x, self._snapshot, self._result = call, x, snapshot, None
 
-
-class UntouchedWork:
-    """A collective whose array must not change before `wait`: the simulator looks."""
-
-    __slots__ = ("_result", "_snapshot", "_what", "_work", "_x", "done")
-
-    def __init__(self, work, x, snapshot, what):
-        self._work, self._x, self._snapshot, self._what, self._result = work, x, snapshot, what, None
-        self.done = work.done
+    def __str__(self) -> str:
+        return f"{self._call.name} of {self._x.nbytes} bytes"
 
     def wait(self):
         """Block until it has ended; return what the collective returns."""
         if self._snapshot is None:
             return self._result  # waited for before
         if not same_bytes(self._x, self._snapshot):
-            raise CommError(f"{self._what} was changed before wait()")
-        self._snapshot, self._result = None, self._work.wait()
+            name = self._call.name
+            raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
+        self._wait()
+        self._result, self._snapshot = self._event.results[self.rank], None
+        if self._call.name == "all_reduce":
+            self._x[...] = self._result
+            self._result = self._x
         return self._result
 
 

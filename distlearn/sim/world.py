@@ -4,9 +4,10 @@ A message of n bytes that leaves at t arrives at t + alpha + n / beta. `send` is
 small enough for `eager_limit`: it returns when the message has been received. Code that is right here is right on every
 MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says who waits for whom.
 
-What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a `SimComm`. The ranks meet
-in the run's `Post` (letters, posted receives, meetings for collectives) and block their fibre while they wait. In a
-world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyPost`.
+What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
+worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a `FormulaComm`.
+They share the run's `Transport` (messages under way, posted receives, collective calls) and block their fibre while
+they wait. In a world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyTransport`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ import numpy as np
 
 from ..comm.network import Network
 from ..trace import Trace
-from .communicator import SimComm
 from .compute import ComputeModel, Free, Roofline
 from .failures import Failure, FailureSchedule, Fate, Loss
+from .formula import FormulaComm
+from .messages import MessageComm
 from .scheduler import Scheduler
-from .transport import Post
+from .transport import Transport
 
 __all__ = ["SimWorld"]
+
+
+COMMUNICATORS = {"messages": MessageComm, "formula": FormulaComm}
+
+LARGEST_WITH_MESSAGES = 64
+"""Worlds of up to so many ranks send the messages of their collectives, unless told otherwise."""
 
 
 class SimWorld:
@@ -47,6 +55,10 @@ class SimWorld:
         Gets rank 0's `comm.report(step, total, **values)`.
     failures : sequence of Failure, or FailureSchedule
         What goes wrong with which rank, and when.
+    collectives : {"messages", "formula"}, optional
+        How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
+        up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
+        fail. Those of objects always go by the formula.
     detection : float
         How long a rank must give no sign of life until the others are told that it is lost [virtual s].
 
@@ -81,6 +93,7 @@ class SimWorld:
         report=None,
         failures=(),
         detection: float = 1.0,
+        collectives: str | None = None,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -105,7 +118,13 @@ class SimWorld:
         if not detection > 0:
             raise ValueError(f"SimWorld: detection is {detection!r}, expected a time above 0 s")
         self.failures, self.detection = _drawn(failures, self.size), detection
-        self._trace, self._post = Trace(), None
+        if collectives not in (None, "messages", "formula"):
+            raise ValueError(f"SimWorld: collectives is {collectives!r}, expected 'messages' or 'formula'")
+        if self.failures and collectives == "messages":
+            raise ValueError("SimWorld: collectives is 'messages', but where ranks fail they go by the formula")
+        small = self.size <= LARGEST_WITH_MESSAGES and not self.failures
+        self.collectives = collectives or ("messages" if small else "formula")
+        self._trace, self._transport = Trace(), None
         self.makespan = 0.0
 
     def __repr__(self) -> str:
@@ -120,14 +139,14 @@ class SimWorld:
     @property
     def trace(self) -> Trace:
         """What happened when on which rank, in the last run."""
-        if self._post is not None:
-            self._post.flush()  # messages are written down in short while the ranks run
+        if self._transport is not None:
+            self._transport.flush()  # messages are written down in short while the ranks run
         return self._trace
 
     @property
     def losses(self) -> list[Loss]:
         """Ranks that were lost in the last run, in the order of time."""
-        return list(self._post.losses) if self._post is not None else []
+        return list(self._transport.losses) if self._transport is not None else []
 
     def close(self) -> None:
         """Do nothing: a simulated world holds no processes."""
@@ -145,33 +164,31 @@ class SimWorld:
             If a message was never received.
         """
         self._trace = Trace()
-        scheduler, post, make_comm = self._parts()
-        self._post = post
+        scheduler, transport, make_comm = self._parts()
+        self._transport = transport
 
         def main(fibre):
-            result = fn(make_comm(post, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
-            scheduler.strike(fibre)
-            return result
+            return fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
 
         try:
             results = scheduler.run(main)
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
-        post.check_empty()
+        transport.check_empty()
         return results
 
     def _parts(self):
-        """Make scheduler, post, and the class of communicators, for a world that is sound or is not."""
+        """Make scheduler, transport, and the class of communicators, for a world that is sound or is not."""
         if not self.failures:
             scheduler = Scheduler(self.size, self.compute.measures)
-            return scheduler, Post(self, scheduler), SimComm
+            return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
         from .failures.communicator import FaultyComm
         from .failures.scheduler import FaultyScheduler
-        from .failures.transport import FaultyPost
+        from .failures.transport import FaultyTransport
 
         fates = [Fate(rank, self.failures, self.detection) for rank in range(self.size)]
         scheduler = FaultyScheduler(fates, self.compute.measures)
-        return scheduler, FaultyPost(self, scheduler), FaultyComm
+        return scheduler, FaultyTransport(self, scheduler), FaultyComm
 
 
 def _drawn(failures, size: int) -> list[Failure]:

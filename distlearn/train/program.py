@@ -70,7 +70,7 @@ def _model(settings: Settings, dataset):
 
 
 def learning_rate(settings: Settings, n_train: int):
-    """Return the run's learning rate, or a plan of it: scaled to the batch, and rising at first if that is wanted.
+    """Return the run's learning rate, or a schedule of it: scaled to the batch, and rising at first if that is wanted.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class EngineWorld:
     threads : int, optional
         BLAS threads of each engine; by default cores / engines, unless OMP_NUM_THREADS is set.
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
     hosts : Hosts, optional
         Machines on which the engines are started; this one by default.
 
@@ -83,7 +83,7 @@ class EngineWorld:
         patience=PATIENCE_SECONDS,
         progress=True,
         threads=None,
-        strict=False,
+        strict=True,
         hosts=None,
     ):
         self.mpi, self.timeout, self.patience = mpi, timeout, patience

@@ -17,7 +17,7 @@ import traceback
 
 from ..comm.mpi import MPIComm, world_comm
 from ..comm.protocol import RankError
-from ..comm.select_backend import best
+from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace
 from .outcome import Outcome, text_of_error, where
@@ -40,7 +40,7 @@ class MPIWorld:
         After so long in one call a rank prints what it waits for; if all ranks wait, that is a deadlock and an error
         [s]. A call gets one second more for each megabyte that it moves.
     strict : bool
-        Find mistakes: see `MPIComm`.
+        Find mistakes in the use of the communicator: see `MPIComm`.
 
     Attributes
     ----------
@@ -58,9 +58,10 @@ class MPIWorld:
         progress=True,
         timeout: float | None = None,
         patience: float = PATIENCE_SECONDS,
-        strict: bool = False,
+        strict: bool = True,
     ):
-        self._own = MPIComm(world_comm().Dup(), timeout=timeout)  # for the run's own messages
+        # for the run's own messages, which a program's must not meet
+        self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
         self.rank, self.size = self._own.rank, self._own.size
         self.progress, self.patience = progress, patience
         self._options = {"timeout": timeout, "strict": strict}
@@ -93,7 +94,7 @@ class MPIWorld:
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
         try:
-            comm = best(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
+            comm = select_backend(MPIComm.begin(self._own.raw.Dup(), report, **self._options))
             comm.activity.on_wait = _Waits(self)
             value = fn(comm, *args, **kwargs)
             comm.end()

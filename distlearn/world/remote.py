@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from ..comm.local import NoComm
+from ..comm.local import DisconnectedComm
 from ..comm.waiting import RankClock, poll
 from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
@@ -156,11 +156,11 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
             comm = _unconnected(rank, order["size"], reporter)
         else:
             from ..comm.mpi import MPIComm
-            from ..comm.select_backend import best
+            from ..comm.select_backend import select_backend
 
             duplicates.free(order["free"])
             copy = duplicates.get(order["number"], interrupts)
-            comm = best(MPIComm.begin(copy, reporter, strict=order["strict"]))
+            comm = select_backend(MPIComm.begin(copy, reporter, strict=order["strict"]))
             comm.activity.on_wait = Patience(rank, order["patience"], _publish_wait)
         value = _call(comm, payload)
         outcome.status = "early"
@@ -198,10 +198,10 @@ def _call(comm, payload: bytes) -> bytes:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
 
 
-def _unconnected(rank: int, size: int, reporter) -> NoComm:
+def _unconnected(rank: int, size: int, reporter) -> DisconnectedComm:
     """Return the communicator of engines without MPI."""
     why = "these engines were started without MPI; use EngineWorld(n) with mpi=True"
-    return NoComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
+    return DisconnectedComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
 
 
 def _publish(report) -> None:

@@ -78,6 +78,19 @@ def contract_all_reduce_every_dtype_and_op(comm):
             same(x, expected(comm.size, 7, dtype, op))
 
 
+def contract_max_and_min_of_nan_are_nan_everywhere(comm):
+    """As NumPy's: a gradient that has overflowed on one rank, whichever it is, is seen by all."""
+    for dtype in ("float16", "float32", "float64"):
+        for op in ("min", "max"):
+            for n in (4, 30_000):
+                x = pattern(comm.rank, n, dtype)
+                x[comm.rank % n] = np.nan
+                wanted = expected(comm.size, n, dtype, op)
+                wanted[: comm.size] = np.nan
+                same(comm.reduce_scatter(x, op), wanted[shares(n, comm.size)[comm.rank]])
+                same(comm.all_reduce(x, op), wanted)
+
+
 def contract_all_reduce_every_length_and_shape(comm):
     for n in LENGTHS:
         same(comm.all_reduce(pattern(comm.rank, n, "float64")), expected(comm.size, n, "float64"))

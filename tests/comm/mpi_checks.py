@@ -89,14 +89,101 @@ def check_waiting_leaves_the_core(comm):
         assert time.process_time() - before < 1.0
 
 
-def check_strict_names_different_calls(comm):
-    part = fresh(comm, strict=True)
-    size = 3 + comm.rank
-    with pytest.raises(CommError, match=r"rank 1 calls all_reduce.*\(4,\).* where rank 0 calls all_reduce.*\(3,\)"):
-        part.all_reduce(np.zeros(size))
-    with pytest.raises(CommError, match=r"rank 1 calls barrier.* where rank 0 calls all_gather"):
-        part.barrier() if comm.rank else part.all_gather(np.zeros(1))
-    part.barrier()  # and it still works
+# what rank 0 does, what rank 1 does instead, and how the error names what rank 1 calls
+MISUSE = {
+    "size": (lambda c: c.all_reduce(np.ones(3)), lambda c: c.all_reduce(np.ones(4)), r"all_reduce\(op='sum', \(4,\)"),
+    "much longer": (
+        lambda c: c.all_reduce(np.ones(3)),
+        lambda c: c.all_reduce(np.ones(300_000)),
+        r"all_reduce\(op='sum', \(300000,\)",
+    ),
+    "shape": (
+        lambda c: c.all_reduce(np.ones((2, 3))),
+        lambda c: c.all_reduce(np.ones((3, 2))),
+        r"all_reduce\(op='sum', \(3, 2\)",
+    ),
+    "dtype": (
+        lambda c: c.all_reduce(np.ones(2)),
+        lambda c: c.all_reduce(np.ones(2, "i8")),
+        r"all_reduce\(op='sum', \(2,\), int64\)",
+    ),
+    "op": (lambda c: c.all_reduce(np.ones(3)), lambda c: c.all_reduce(np.ones(3), "max"), r"all_reduce\(op='max'"),
+    "root": (
+        lambda c: c.broadcast(np.ones(3), 0),
+        lambda c: c.broadcast(np.ones(3), 1),
+        r"broadcast\(root=1, \(3,\), float64\)",
+    ),
+    "other call": (lambda c: c.all_gather(np.ones(3)), lambda c: c.barrier(), r"barrier\(\)"),
+    "other order": (
+        lambda c: (c.barrier(), c.all_reduce(np.ones(3))),
+        lambda c: (c.all_reduce(np.ones(3)), c.barrier()),
+        r"all_reduce\(op='sum', \(3,\), float64\)",
+    ),
+    "scatter": (
+        lambda c: c.scatter(np.ones((2, 3)), np.ones(3)),
+        lambda c: c.scatter(None, np.ones(5)),
+        r"scatter\(root=0, \(5,\), float64\)",
+    ),
+    "gather": (lambda c: c.gather(np.ones(3)), lambda c: c.gather(np.ones(2)), r"gather\(root=0, \(2,\)"),
+    "rows": (
+        lambda c: c.all_to_all(np.ones((2, 3))),
+        lambda c: c.all_to_all(np.ones((2, 4))),
+        r"all_to_all\(\(2, 4\), float64\)",
+    ),
+    "reduce_scatter": (
+        lambda c: c.reduce_scatter(np.ones(8)),
+        lambda c: c.reduce_scatter(np.ones(6)),
+        r"reduce_scatter\(op='sum', \(6,\)",
+    ),
+    "objects": (lambda c: c.gather_obj(1), lambda c: c.broadcast_obj(1), r"broadcast_obj\(root=0\)"),
+    "under way": (
+        lambda c: [w.wait() for w in [c.iall_reduce(np.ones(3)), c.iall_reduce(np.ones(2))]],
+        lambda c: [w.wait() for w in [c.iall_reduce(np.ones(2)), c.iall_reduce(np.ones(3))]],
+        r"all_reduce\(op='sum', \(2,\), float64\)",
+    ),
+}
+
+
+def check_different_calls_are_named_with_their_lines(comm):
+    for what, (first, second, named) in MISUSE.items():
+        part = fresh(comm, timeout=20.0)
+        at = r" \(mpi_checks.py, line \d+, in <lambda>\)"
+        with pytest.raises(
+            CommError, match=rf"rank 1 calls {named}.*{at} where rank 0 calls .*{at}: every rank"
+        ) as caught:
+            (second if comm.rank else first)(part)
+        assert type(caught.value) is CommError, what
+
+
+def check_a_rank_that_has_returned_is_named(comm):
+    part = MPIComm.begin(comm.raw.Dup(), timeout=20.0)
+    group = part.split(0)
+    for of in (part, group):
+        of.barrier()
+    with pytest.raises(CommError, match=r"rank 1 has returned where rank 0 calls all_reduce.*mpi_checks.py, line \d+"):
+        group.all_reduce(np.ones(3)) if comm.rank == 0 else part.end()
+
+
+def check_work_that_nobody_waits_for_is_named(comm):
+    for start, name in (
+        (lambda c: c.iall_reduce(np.ones(3)), "all_reduce of 24 bytes"),
+        (lambda c: c.isend(np.ones(3), 1 - c.rank), r"send\(dest=., tag=0\) of 24 bytes"),
+    ):
+        part = MPIComm.begin(comm.raw.Dup())
+        work = start(part)
+        if name.startswith("send"):
+            part.recv(np.ones(3), 1 - comm.rank)
+        with pytest.raises(CommError, match=rf"{name} was started and never waited for \(mpi_checks.py, line \d+"):
+            part.end()
+        work.wait()
+        part.end()
+
+
+def check_calls_that_are_not_compared(comm):
+    """A communicator that is not strict makes no exchange of its own."""
+    part = fresh(comm, strict=False)
+    part.all_reduce(np.ones(3))
+    assert part.control is None
 
 
 def check_strict_send_waits_for_its_receiver(comm):
@@ -107,7 +194,7 @@ def check_strict_send_waits_for_its_receiver(comm):
 
 
 def check_standard_send_of_little_returns_at_once(comm):
-    part = fresh(comm, timeout=5.0)
+    part = fresh(comm, timeout=5.0, strict=False)
     if comm.rank == 0:
         part.send(np.zeros(1), 1)
         comm.barrier()
@@ -175,6 +262,7 @@ def check_messages_move_on_between_spans(comm):
         with comm.clock.span("layer"):
             time.sleep(0.001)
     assert work not in comm.activity.pending
+    work.wait()
 
 
 def check_clocks_agree(comm):
@@ -186,7 +274,7 @@ def check_clocks_agree(comm):
 
 
 def check_a_forgotten_message_is_noticed(comm):
-    part = MPIComm.begin(comm.raw.Dup())
+    part = MPIComm.begin(comm.raw.Dup(), strict=False)
     if comm.rank == 0:
         part.send(np.zeros(3), 1, tag=4)
         part.end()

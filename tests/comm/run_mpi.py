@@ -4,7 +4,7 @@ import sys
 import types
 
 from distlearn.comm.mpi import MPIComm, staging, world_comm
-from distlearn.comm.select_backend import best
+from distlearn.comm.select_backend import select_backend
 from distlearn.nn.costs.strict import StrictArray, strict
 
 from . import mpi_checks
@@ -15,7 +15,7 @@ from .on_device import on_gpu, on_strict
 def main(what: str) -> None:
     comm = MPIComm.begin(world_comm().Dup(), timeout=100, strict=what == "strict")
     if what == "nccl":
-        comm = best(comm)
+        comm = select_backend(comm)
         assert repr(comm) == f"NCCLComm(rank {comm.rank} of {comm.size})", comm
     if what == "checks":
         names = mpi_checks.run_all(comm)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from distlearn.comm import Network, RankError, collectives
 from distlearn.comm.collectives import Group, shares
 from distlearn.comm.network import cost
+from distlearn.comm.network.formulas import ALGORITHMS
 from distlearn.comm.protocol import REDUCTIONS
 from distlearn.sim import SimWorld
 
@@ -216,17 +217,11 @@ def test_simulated_time_equals_the_formula(name, size):
 @pytest.mark.parametrize("size", [2, 3, 7, 16])
 def test_the_native_collectives_cost_the_same_formulas(size):
     network, n = Network(1e-5, 1e8), 800.0 * size
-    pairs = {
-        "ring_all_reduce": network.all_reduce(n, size),
-        "ring_reduce_scatter": network.reduce_scatter(n, size),
-        "tree_broadcast": network.broadcast(n, size),
-        "pairwise_all_to_all": network.all_to_all(n, size),
-        "dissemination_barrier": network.barrier(0, size),
-    }
-    for name, native in pairs.items():
-        assert cost.seconds(name, n, size, network) == pytest.approx(native)
-    assert cost.seconds("ring_all_gather", n / size, size, network) == pytest.approx(network.all_gather(n, size))
-    assert cost.seconds("tree_scatter", n / size, size, network) == pytest.approx(network.scatter(n, size))
+    for name, algorithm in ALGORITHMS.items():
+        found = network.collective(name, n, range(size))
+        rows = size if name in ("all_gather", "scatter", "gather") else 1  # the formulas count one row
+        assert cost.seconds(algorithm, n / rows, size, network) == pytest.approx(found)
+        assert network.algorithm(name, n, range(size)) == algorithm
 
 
 def test_the_crossover_is_where_both_take_as_long():

@@ -52,7 +52,7 @@ def collectives(comm, dtype, n):
     """Every collective once."""
     x = lambda: StrictArray(pattern(comm.rank, n, dtype))  # noqa: E731
     comm.all_reduce(x())
-    comm.iall_reduce(x(), "max").wait()
+    comm.iall_reduce(x(), "prod").wait()
     comm.reduce_scatter(x())
     comm.all_gather(x())
     comm.broadcast(x(), 1)
@@ -67,8 +67,8 @@ def test_every_collective_is_that_of_nccl():
         return cupy.calls
 
     codes = {kind: code for code, kind in KIND.items()}
-    f4, u1, (total, largest) = codes["f4"], codes["u1"], (OPS["SUM"], OPS["MAX"])
-    common = [("allReduce", 6, f4, total), ("allReduce", 6, f4, largest), ("reduceScatter", 3, f4, total)]
+    f4, u1, (total, product) = codes["f4"], codes["u1"], (OPS["SUM"], OPS["PROD"])
+    common = [("allReduce", 6, f4, total), ("allReduce", 6, f4, product), ("reduceScatter", 3, f4, total)]
     common += [("allGather", 24, u1), ("broadcast", 24, u1, 1)]
     dealt = [("send", 24, u1, 0), ("send", 24, u1, 1), ("recv", 24, u1, 1)]
     gathered = [("send", 24, u1, 1), ("recv", 24, u1, 0), ("recv", 24, u1, 1)]
@@ -104,7 +104,8 @@ def test_dtypes(dtype):
         assert y.dtype == np.dtype(dtype)
         return len(cupy.calls)
 
-    reductions = {"int16": 0, "uint16": 0, "complex64": 1, "complex128": 1}.get(dtype, 4)
+    floats = dict.fromkeys(("float16", "float32", "float64"), 2)  # not their minimum and maximum, because of NaN
+    reductions = {"int16": 0, "uint16": 0, "complex64": 1, "complex128": 1, **floats}.get(dtype, 4)
     assert run(2, check) == [reductions + 1] * 2
 
 

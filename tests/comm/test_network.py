@@ -111,15 +111,21 @@ def test_native_collectives_know_who_sits_where():
     world = SimWorld(4, NODES)
     world.run(program)
     inside, between = (s for s in world.trace.select(rank=0, name="all_reduce"))
-    assert inside.seconds == pytest.approx(FAST.all_reduce(8000, 2))
-    assert between.seconds == pytest.approx(SLOW.all_reduce(8000, 2))
-    assert NODES.all_reduce(8000, 4) == pytest.approx(
-        FAST.reduce_scatter(8000, 2) + SLOW.all_reduce(4000, 2) + FAST.all_gather(8000, 2)
+
+    def seconds(network, name, n, size):
+        return network.collective(name, n, range(size))
+
+    assert inside.seconds == pytest.approx(seconds(FAST, "all_reduce", 8000, 2))
+    assert between.seconds == pytest.approx(seconds(SLOW, "all_reduce", 8000, 2))
+    assert seconds(NODES, "all_reduce", 8000, 4) == pytest.approx(
+        seconds(FAST, "reduce_scatter", 8000, 2)
+        + seconds(SLOW, "all_reduce", 4000, 2)
+        + seconds(FAST, "all_gather", 8000, 2)
     )
     for name in ("reduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all", "barrier"):
-        assert getattr(NODES, name)(8000, 2) == pytest.approx(getattr(FAST, name)(8000, 2))
-        assert getattr(FAST, name)(8000, 4) < getattr(NODES, name)(8000, 4)
-        assert getattr(NODES, name)(8000, 4) <= getattr(SLOW, name)(8000, 4) + getattr(FAST, name)(8000, 4)
+        fast, slow, nodes = (seconds(network, name, 8000, 4) for network in (FAST, SLOW, NODES))
+        assert seconds(NODES, name, 8000, 2) == pytest.approx(seconds(FAST, name, 8000, 2))
+        assert fast < nodes <= slow + fast
 
 
 def test_jitter_is_luck_with_a_seed():

@@ -8,7 +8,7 @@ import pytest
 from distlearn import backend
 from distlearn.comm.mpi import staging
 from distlearn.comm.nccl import stream as nccl_stream
-from distlearn.comm.select_backend import best
+from distlearn.comm.select_backend import select_backend
 from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace
 
@@ -31,14 +31,14 @@ class Machine:
         return "NCCL"
 
 
-def choose(machines, *, driver=True, has_nccl=True, strict=False):
+def choose(machines, *, driver=True, has_nccl=True):
     """What ranks get and which GPU each takes; a machine is its name and the number of its GPUs."""
 
     def rank(comm):
         name, gpus = machines[comm.rank]
         machine = Machine(name, gpus, driver and gpus > 0, has_nccl)
-        comm.strict, comm.clock.trace = strict, Trace([Span(0, "comm", "before", 0.0, 1.0)])
-        found = best(comm, machine)
+        comm.clock.trace = Trace([Span(0, "comm", "before", 0.0, 1.0)])
+        found = select_backend(comm, machine)
         assert len(comm.clock.trace.spans) == 1
         return "NCCL" if found == "NCCL" else "MPI" if found is comm else found, machine.taken
 
@@ -68,9 +68,8 @@ def test_without_a_driver_nothing_is_looked_up():
     assert choose([A, A], driver=False) == [("MPI", None)] * 2
 
 
-def test_without_nccl_and_where_mistakes_are_sought():
+def test_without_nccl():
     assert choose([A, A], has_nccl=False) == [("MPI", 0), ("MPI", 1)]
-    assert choose([A, A], strict=True) == [("MPI", 0), ("MPI", 1)]
 
 
 def test_gpus_are_dealt_in_turn(monkeypatch):

@@ -100,7 +100,7 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(size, every, averages):
         make = local(every=every)
         return run(RingComm(comm), make, steps=6).params
 
-    world = SimWorld(size)
+    world = SimWorld(size, collectives="formula")  # the messages are those of the strategy itself
     world.run(program)
     values = sum(p.size for p in model_of("plain").params) + 2
     sent = [m for m in world.trace.messages if m.source == 0]

@@ -295,7 +295,8 @@ def test_a_failing_world_that_does_not_fail_counts_the_same_seconds_as_a_sound_o
             return None
         return sorted(comm.recv_obj() for _ in range(comm.size - 1)), float(x.sum())
 
-    sound, failing = SimWorld(4, NETWORK, Roofline(1e9)), world(4, Failure(0, 1e9))
+    sound = SimWorld(4, NETWORK, Roofline(1e9), collectives="formula")
+    failing = world(4, Failure(0, 1e9))
     assert sound.run(program) == failing.run(program)
     assert failing.makespan == pytest.approx(sound.makespan, rel=1e-12)
     assert sorted(sound.trace.messages) == sorted(failing.trace.messages)

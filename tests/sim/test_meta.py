@@ -88,7 +88,9 @@ def test_the_native_collectives_take_it():
     def program(comm, make):
         x, rows = make(6, "f4"), make((comm.size, 6), "f4")
         comm.iall_reduce(x).wait()
-        comm.isend(x, (comm.rank + 1) % 3), comm.recv(x, (comm.rank - 1) % 3)
+        sent = comm.isend(x, (comm.rank + 1) % 3)
+        comm.recv(x, (comm.rank - 1) % 3)
+        sent.wait()
         results = [
             comm.all_reduce(x), comm.reduce_scatter(x), comm.all_gather(x), comm.broadcast(x), comm.scatter(rows, x),
             comm.gather(x), comm.all_to_all(rows),

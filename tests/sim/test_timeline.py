@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from distlearn.comm import Network, mesh
 from distlearn.sim import Roofline, SimWorld
-from distlearn.sim.timeline import Lane, first_common
+from distlearn.sim.timeline import CommTimeline, first_common
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=20))
 def test_the_earliest_room(jobs):
-    lane, taken = Lane(), set()
+    lane, taken = CommTimeline(), set()
     for start, length in jobs:
         found = lane.next_free(float(start), float(length))
         want = start
@@ -27,7 +27,7 @@ def test_the_earliest_room(jobs):
 
 
 def test_all_lanes_must_have_room():
-    lanes = [Lane(), Lane()]
+    lanes = [CommTimeline(), CommTimeline()]
     lanes[0].take(1.0, 2.0)
     lanes[1].take(3.0, 4.0)
     assert first_common(lanes, 0.5, 0.5) == 0.5

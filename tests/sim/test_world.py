@@ -121,7 +121,7 @@ def test_different_collectives_at_the_same_place_are_named():
     def program(comm):
         return comm.barrier() if comm.rank == 0 else comm.all_reduce(np.ones(2))
 
-    both = r"rank 1 calls all_reduce\(op='sum', \(2,\), float64\) where rank 0 calls barrier"
+    both = r"rank 1 calls all_reduce\(op='sum', \(2,\), float64\) .* where rank 0 calls barrier\(\)"
     with pytest.raises(RankError, match=both):
         SimWorld(2).run(program)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from distlearn.comm.local import NoComm
+from distlearn.comm.local import DisconnectedComm
 from distlearn.comm.protocol import CommError, RankError
 from distlearn.sim import SimWorld
 from distlearn.trace import WallClock
@@ -41,7 +41,7 @@ def test_reports_are_handed_on():
 
 
 def test_unconnected_ranks_know_themselves_and_nothing_else():
-    comm = NoComm(2, 4, WallClock(2), print, "no cable")
+    comm = DisconnectedComm(2, 4, WallClock(2), print, "no cable")
     assert (comm.rank, comm.size) == (2, 4)
     with pytest.raises(CommError, match="rank 2: all_reduce needs a connection between the ranks: no cable"):
         comm.all_reduce(np.zeros(1))

@@ -35,9 +35,9 @@ def leave(comm, how):
         raise {"interrupt": KeyboardInterrupt, "exit 0": SystemExit(0), "exit 3": SystemExit(3)}[how]
     comm.barrier()
 
-def early(comm):
+def ring(comm):
     if comm.rank != 1:
-        comm.all_reduce(np.ones(3))
+        comm.recv(np.zeros(3), (comm.rank + 1) % comm.size)
 
 def slow(comm):
     if comm.rank == 1:
@@ -119,14 +119,13 @@ def test_a_result_that_cannot_be_sent_ends_all():
 
 
 def test_ranks_that_all_wait_are_a_deadlock():
-    done = script(3, ["call", "early"])
+    done = script(3, ["call", "ring"])
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     at = lines.index("RankDeadlockError: rank 0: deadlock: all ranks wait, and have waited for 0.5 s:")
     for rank in (0, 2):
-        assert re.fullmatch(
-            rf"  rank {rank} waits for all_reduce of 24 bytes \(<string>, line \d+, in early\)", lines[at + 1 + rank]
-        )
+        what = rf"recv\(source={(rank + 1) % 3}, tag=0\) of 24 bytes"
+        assert re.fullmatch(rf"  rank {rank} waits for {what} \(<string>, line \d+, in ring\)", lines[at + 1 + rank])
     assert lines[at + 2] == "  rank 1 waits for all ranks to return"
 
 

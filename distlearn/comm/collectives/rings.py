@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import shares
-from ..protocol import REDUCTIONS, check_buffer, check_op, check_reducible
-from .checks import check_reduction
+from ..protocol import REDUCTIONS, check_buffer, check_reduction
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
@@ -53,9 +52,7 @@ def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
     ----------
     Patarasuk, Yuan (2009), section 3.
     """
-    check_op(op, comm.rank)
-    check_buffer("ring_reduce_scatter", x, comm.rank)
-    check_reducible("ring_reduce_scatter", x, op, comm.rank)
+    check_reduction("ring_reduce_scatter", x, op, comm.rank, in_place=False)
     share = cut(x.copy(), comm.size)
     if comm.size > 1:
         reduce_around(comm, share[-1:] + share[:-1], op, tag)  # so that rank r ends with share r, not r + 1
@@ -100,10 +97,9 @@ def reduce_around(comm, share: list, op: str, tag: int) -> int:
     p, r, reduce = comm.size, comm.rank, REDUCTIONS[op]
     right, left = (r + 1) % p, (r - 1) % p
     whole = get_xp(share[0]).empty_like(max(share, key=len))
-    buffers = {s.size: whole[: s.size] for s in share}  # at most two lengths
     for step in range(p - 1):
         incoming = share[r - step - 1]  # a negative index is one mod p
-        buffer = buffers[incoming.size]
+        buffer = whole[: incoming.size]
         comm.send_recv(share[r - step], right, buffer, left, tag)
         reduce(incoming, buffer, out=incoming)
     return right

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_deal, check_root
-from .checks import check_reduction
+from ..protocol import REDUCTIONS, check_buffer, check_deal, check_reduction, check_root
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):

@@ -9,8 +9,7 @@ the numbers from v to v + (lowest bit of v) - 1.
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_deal, check_output, check_root
-from .checks import check_reduction
+from ..protocol import REDUCTIONS, check_buffer, check_deal, check_output, check_reduction, check_root
 
 
 def tree_broadcast(comm, x, root: int = 0, tag: int = 0):

@@ -1,179 +1,127 @@
-"""MPIComm's half in which all ranks take part."""
+"""MPIComm's primitives in which all ranks take part."""
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
 
-from ..collectives import shares
-from ..protocol import (
-    CommError,
-    check_buffer,
-    check_deal,
-    check_op,
-    check_output,
-    check_reducible,
-    check_root,
-    check_rows,
-)
-from .staging import as_bytes, empty, from_host, like, settled, to_host
+from ...shares import shares
+from .staging import as_bytes, empty, from_host, like, synchronized, to_host
 from .work import MPIWork
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
 
 
+@functools.cache
+def nan_propagating(op: str, dtype: np.dtype):
+    """Make the MPI operator that reduces floats by NumPy's minimum or maximum.
+
+    What MPI's own do with NaN depends on the order of the operands, so that ranks end up with different results; here
+    NaN on any rank gives NaN on all.
+    """
+    from mpi4py import MPI
+
+    ufunc = {"min": np.minimum, "max": np.maximum}[op]
+
+    def reduce(incoming, into, datatype):
+        total = np.frombuffer(into, dtype)
+        ufunc(np.frombuffer(incoming, dtype), total, out=total)
+
+    return MPI.Op.Create(reduce, commute=True)
+
+
 class Collectives:
     """Collective operations of `MPIComm`."""
 
-    def _agree(self, call: str) -> None:
-        """Raise unless every rank makes the same collective call."""
-        calls = np.zeros((self.size, 120), np.uint8)
-        mine = np.frombuffer(call.encode()[:120].ljust(120), np.uint8)
-        request = self.raw.Iallgather(mine, calls)
-        self.block(request.Test, f"all ranks to call {call}")
-        texts = [bytes(c).decode(errors="replace").rstrip() for c in calls]
-        for rank, text in enumerate(texts):
-            if text != texts[0]:
-                raise CommError(
-                    f"rank {rank} calls {text} where rank 0 calls {texts[0]}: every rank must make the same collective "
-                    "calls in the same order"
-                )
+    def _started(self, call, nbytes, start, request, finish=None) -> MPIWork:
+        """Make the handle of a collective that MPI was asked for, and compare the calls of all ranks beside it."""
+        work = MPIWork(self, call.name, nbytes, start, request, finish, self.agreement(call))
+        return work.started_at(call.site)
 
-    def _reduction(self, call, x, op):
-        """Return what MPI reduces in place of the host array `x`, and MPI's name for `op`."""
-        check_reducible(call, x, op, self.rank)
-        mpi_op = getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
-        return settled(x.astype(np.float32)) if x.dtype.char == "e" else x, mpi_op
-
-    def iall_reduce(self, x, op="sum"):
-        """Start an all-reduce, in place; do not touch `x` before `wait`."""
-        check_op(op, self.rank)
-        check_output("all_reduce", x, self.rank)
-        if self.strict:
-            self._agree(f"all_reduce(op={op!r}, {x.shape}, {x.dtype})")
-        start = self.clock.now()
+    def _operands(self, x, op):
+        """Return the host array of `x`, what MPI reduces in its place, and MPI's operator."""
         host = to_host(x)
-        wide, mpi_op = self._reduction("all_reduce", host, op)
-        request = self.raw.Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
+        wide = synchronized(host.astype(np.float32)) if host.dtype.char == "e" else host
+        if wide.dtype.kind == "f" and op in ("min", "max"):
+            return host, wide, nan_propagating(op, wide.dtype)
+        return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
+
+    def _iall_reduce(self, call, x, op):
+        start = self.clock.now()
+        host, wide, mpi_op = self._operands(x, op)
+        request = self.reducing(wide.dtype).Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
 
         def finish():
             if wide is not host:
                 host[...] = wide
             return from_host(host, x)
 
-        return MPIWork(self, "all_reduce", x.nbytes, start, request, finish)
+        return self._started(call, x.nbytes, start, request, finish)
 
-    def all_reduce(self, x, op="sum"):
-        """Replace `x` on every rank by its reduction; return it."""
-        return self.iall_reduce(x, op).wait()
-
-    def reduce_scatter(self, x, op="sum"):
-        """Reduce the flat array `x`; return this rank's share."""
-        return self.ireduce_scatter(x, op).wait()
-
-    def ireduce_scatter(self, x, op="sum"):
-        """Start a reduce-scatter; do not touch `x` before `wait`."""
-        check_op(op, self.rank)
-        check_buffer("reduce_scatter", x, self.rank)
-        if self.strict:
-            self._agree(f"reduce_scatter(op={op!r}, {x.shape}, {x.dtype})")
+    def _ireduce_scatter(self, call, x, op):
         start = self.clock.now()
-        wide, mpi_op = self._reduction("reduce_scatter", to_host(x), op)
+        _, wide, mpi_op = self._operands(x, op)
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]
         out = empty(counts[self.rank], wide.dtype, wide)
-        request = self.raw.Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
-        finish = lambda: like(out.astype(x.dtype, copy=False), x)  # noqa: E731
-        return MPIWork(self, "reduce_scatter", x.nbytes, start, request, finish)
+        request = self.reducing(wide.dtype).Ireduce_scatter(wide.reshape(-1), out, counts, mpi_op)
+        return self._started(call, x.nbytes, start, request, lambda: like(out.astype(x.dtype, copy=False), x))
 
-    def all_gather(self, x):
-        """Return everyone's `x`, stacked."""
-        check_buffer("all_gather", x, self.rank)
-        if self.strict:
-            self._agree(f"all_gather({x.shape}, {x.dtype})")
+    def _all_gather(self, call, x):
         start, host = self.clock.now(), to_host(x)
         out = empty((self.size, *x.shape), x.dtype, host)
         request = self.raw.Iallgather(as_bytes(host), as_bytes(out))
-        return MPIWork(self, "all_gather", out.nbytes, start, request, lambda: like(out, x)).wait()
+        return self._started(call, out.nbytes, start, request, lambda: like(out, x)).wait()
 
-    def broadcast(self, x, root=0):
-        """Replace `x` by the root's; return it."""
-        check_root(root, self.rank, self.size)
-        (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
-        if self.strict:
-            self._agree(f"broadcast(root={root}, {x.shape}, {x.dtype})")
+    def _broadcast(self, call, x, root):
         start, host = self.clock.now(), to_host(x, load=self.rank == root)
         request = self.raw.Ibcast(as_bytes(host), root)
         finish = (lambda: x) if self.rank == root else (lambda: from_host(host, x))
-        return MPIWork(self, "broadcast", x.nbytes, start, request, finish).wait()
+        return self._started(call, x.nbytes, start, request, finish).wait()
 
-    def scatter(self, x, out, root=0):
-        """Deal the rows of the root's `x`, one to each rank, into `out`; return it."""
-        check_root(root, self.rank, self.size)
-        check_output("scatter", out, self.rank)
-        rows = None
-        if self.rank == root:
-            check_deal("scatter", x, out, self.rank, self.size)
-            rows = as_bytes(to_host(x))
-        if self.strict:
-            self._agree(f"scatter(root={root}, {out.shape}, {out.dtype})")
+    def _scatter(self, call, x, out, root):
+        rows = None if x is None else as_bytes(to_host(x))
         start, host = self.clock.now(), to_host(out, load=False)
         request = self.raw.Iscatter(rows, as_bytes(host), root)
-        return MPIWork(self, "scatter", out.nbytes * self.size, start, request, lambda: from_host(host, out)).wait()
+        return self._started(call, out.nbytes * self.size, start, request, lambda: from_host(host, out)).wait()
 
-    def gather(self, x, root=0):
-        """Return everyone's `x`, stacked, on the root."""
-        check_root(root, self.rank, self.size)
-        check_buffer("gather", x, self.rank)
-        if self.strict:
-            self._agree(f"gather(root={root}, {x.shape}, {x.dtype})")
+    def _gather(self, call, x, root):
         start, host = self.clock.now(), to_host(x)
         out = empty((self.size, *x.shape), x.dtype, host) if self.rank == root else None
         request = self.raw.Igather(as_bytes(host), None if out is None else as_bytes(out), root)
         finish = None if out is None else lambda: like(out, x)
-        return MPIWork(self, "gather", x.nbytes * self.size, start, request, finish).wait()
+        return self._started(call, x.nbytes * self.size, start, request, finish).wait()
 
-    def all_to_all(self, x):
-        """Send row j to rank j; return the rows received, by source."""
-        check_rows("all_to_all", x, self.rank, self.size)
-        if self.strict:
-            self._agree(f"all_to_all({x.shape}, {x.dtype})")
+    def _all_to_all(self, call, x):
         start, host = self.clock.now(), to_host(x)
         out = empty(x.shape, x.dtype, host)
         request = self.raw.Ialltoall(as_bytes(host), as_bytes(out))
-        return MPIWork(self, "all_to_all", x.nbytes, start, request, lambda: like(out, x)).wait()
+        return self._started(call, x.nbytes, start, request, lambda: like(out, x)).wait()
 
-    def barrier(self):
-        """Wait until every rank is here."""
-        if self.strict:
-            self._agree("barrier()")
-        MPIWork(self, "barrier", 0, self.clock.now(), self.raw.Ibarrier()).wait()
+    def _barrier(self, call):
+        start = self.clock.now()
+        self._started(call, 0, start, self.raw.Ibarrier()).wait()
 
-    def broadcast_obj(self, obj, root=0):
-        """Return the root's object on every rank."""
-        check_root(root, self.rank, self.size)
-        if self.strict:
-            self._agree(f"broadcast_obj(root={root})")
+    # the lengths of pickled objects travel first; calls are compared beside the lengths
+    def _broadcast_obj(self, call, obj, root):
         start = self.clock.now()
         data = bytearray(pickle.dumps(obj, protocol=5)) if self.rank == root else bytearray()
         length = np.array([len(data)])
-        MPIWork(self, None, 8, start, self.raw.Ibcast(length, root)).wait()
+        MPIWork(self, None, 8, start, self.raw.Ibcast(length, root), None, self.agreement(call)).wait()
         if self.rank != root:
             data = bytearray(int(length[0]))
         request = self.raw.Ibcast([data, self.mpi.BYTE], root)
         MPIWork(self, "broadcast_obj", len(data), start, request).wait()
         return pickle.loads(data)
 
-    def gather_obj(self, obj, root=0):
-        """Return everyone's object, by rank, on the root."""
-        check_root(root, self.rank, self.size)
-        if self.strict:
-            self._agree(f"gather_obj(root={root})")
+    def _gather_obj(self, call, obj, root):
         start, data = self.clock.now(), pickle.dumps(obj, protocol=5)
         at_root = self.rank == root
         lengths = np.zeros(self.size, np.int64) if at_root else None
-        MPIWork(self, None, 8, start, self.raw.Igather(np.array([len(data)]), lengths, root)).wait()
+        request = self.raw.Igather(np.array([len(data)]), lengths, root)
+        MPIWork(self, None, 8, start, request, None, self.agreement(call)).wait()
         into = bytearray(int(lengths.sum())) if at_root else None
         where = [into, (lengths, None), self.mpi.BYTE] if at_root else None
         request = self.raw.Igatherv([data, self.mpi.BYTE], where, root)

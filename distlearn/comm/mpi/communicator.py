@@ -21,10 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
+from ..base import BaseComm, Call
 from ..protocol import CommError, CommTimeoutError, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
+from .agreement import RETURN, Agreement
 from .collectives import Collectives
-from .messages import Messages
+from .messages import KINDS, Messages
 from .work import Activity
 
 
@@ -51,7 +53,7 @@ def release_shared_memory_names() -> None:
             os.unlink(name)
 
 
-class MPIComm(Messages, Collectives):
+class MPIComm(Messages, Collectives, BaseComm):
     """One rank of an MPI communicator, with the library's `Communicator` protocol.
 
     Parameters
@@ -65,9 +67,9 @@ class MPIComm(Messages, Collectives):
     timeout : float, optional
         Longest time to wait in any one call [s]; then `CommTimeoutError` names what was waited for.
     strict : bool
-        For finding mistakes. Sends wait until they are received, as on the simulator, so that code which relies on
-        buffering hangs at any message size; and every collective first compares the calls of all ranks (one small
-        message more), so that different calls, sizes or dtypes raise instead of hanging or mixing data up.
+        Sends wait until they are received, as on the simulator, so that code which relies on buffering hangs at any
+        message size; and beside every collective the calls of all ranks are compared (`agreement`), so that different
+        calls, sizes or dtypes raise instead of hanging or mixing data up.
     activity : Activity, optional
         Of the communicator that this one was split from: what is under way on one is moved on by waiting on any.
 
@@ -75,27 +77,26 @@ class MPIComm(Messages, Collectives):
     ----------
     raw : mpi4py.MPI.Intracomm
         The MPI communicator underneath.
-    control : mpi4py.MPI.Intracomm
-        For the run's own messages; a copy of `raw` where the run has made one (`begin`).
+    control : mpi4py.MPI.Intracomm or None
+        A copy of it for the library's own messages; made by `begin`, `split` or the first collective that needs it.
     """
 
-    def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=False, activity=None):
+    def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=True, activity=None):
         from mpi4py import MPI
 
         self.mpi = MPI
         self.raw = MPI.COMM_WORLD if comm is None else comm
-        self.control = self.raw
+        self.control, self._by_itemsize = None, {}
         self.rank, self.size = self.raw.Get_rank(), self.raw.Get_size()
         self.clock = RankClock(self.rank) if clock is None else clock
         self.timeout, self.strict = timeout, strict
         self.activity = Activity() if activity is None else activity
         self.spin = CROWDED_SPIN_SECONDS
         if isinstance(self.clock, RankClock):
-            self.clock.poke = self.activity.poke
+            self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
-        self._object_tags = (
-            MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1
-        ) // 2  # from here on: messages that hold pickled objects
+        self._n_calls = 0
+        self.n_tags = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
@@ -105,11 +106,9 @@ class MPIComm(Messages, Collectives):
         barrier takes.
         """
         comm = cls(raw, report=report, **options)
+        comm._make_control("all ranks to begin")
         node = zlib.crc32(platform.node().encode())
         came = comm.all_gather(np.array([node, time.perf_counter()]))  # one clock for all processes of a machine
-        # a rank that returns early must not meet a collective of the user's with the barrier in `end`
-        comm.control, request = comm.raw.Idup()
-        comm.block(request.Test, "all ranks to begin")
         neighbours = int((came[:, 0] == node).sum())
         comm.spin = SPIN_SECONDS if neighbours <= count_cores() else CROWDED_SPIN_SECONDS
         if neighbours == comm.size:
@@ -122,25 +121,66 @@ class MPIComm(Messages, Collectives):
         comm.clock.trace.spans.clear()
         return comm
 
+    def _make_control(self, what: str) -> None:
+        """Copy the MPI communicator, so that no message of the library's meets one of the user's."""
+        self.control = self._duplicate(what)
+        if self.strict and self.size > 1:
+            # MPICH ends the process when reductions of different element sizes meet, before their calls are compared
+            self._by_itemsize = {8: self._duplicate(what), 16: self._duplicate(what)}
+
+    def _duplicate(self, what: str):
+        raw, request = self.raw.Idup()
+        self.block(request.Test, what)
+        return raw
+
+    def reducing(self, dtype):
+        """Return the MPI communicator on which arrays of this dtype are reduced."""
+        return self._by_itemsize.get(dtype.itemsize, self.raw)
+
+    def _free(self) -> None:
+        """Give the copies back to MPI, which has some 2,000 communicators."""
+        for raw in (self.control, *self._by_itemsize.values()):
+            if raw is not None:
+                raw.Free()
+        self.control, self._by_itemsize = None, {}
+
+    def agreement(self, call: Call) -> Agreement | None:
+        """Start to compare a collective call with those of the other ranks, if the communicator is strict."""
+        if not self.strict or self.size == 1:
+            return None
+        if self.control is None:
+            self._make_control(f"all ranks to call {call}")
+        self._n_calls += 1
+        return Agreement(self.control, call, self._n_calls)
+
     def end(self) -> None:
-        """Wait until all ranks have ended, and raise if a message was left lying.
+        """Wait until all ranks have ended.
 
         Raises
         ------
         CommError
-            If a message was sent to this rank that it never received.
+            If another rank makes a collective call instead, if an operation of this rank's was started and never waited
+            for, or if a message was sent to this rank that it never received.
         """
-        self.block(self.control.Ibarrier().Test, "all ranks to return")
-        if self.control is not self.raw:
-            self.control.Free()
-        status = self.mpi.Status()
-        if self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
-            nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() % self._object_tags
-            message = f"the message of {nbytes} bytes from rank {status.Get_source()}, tag {tag}"
-            raise CommError(f"rank {self.rank} never received {message}")
+        for work in self.activity.unwaited:
+            raise CommError(f"rank {self.rank}: {work} was started and never waited for ({work.site})")
+        if self.strict and self.size > 1:
+            left = [comm.agreement(RETURN) for comm in (self, *self.activity.parts) if comm.size > 1]
 
-    def __repr__(self) -> str:
-        return f"MPIComm(rank {self.rank} of {self.size})"
+            def returned():
+                left[:] = [agreement for agreement in left if not agreement.done()]
+                return not left
+        else:
+            if self.control is None:
+                self._make_control("all ranks to return")
+            returned = self.control.Ibarrier().Test
+        self.block(returned, "all ranks to return")
+        everything = (self, *self.activity.parts)
+        lost = [text for comm in everything if (text := comm.unreceived())]
+        for comm in everything:
+            comm._free()
+        if lost:
+            raise CommError(f"rank {self.rank} never received {lost[0]}")
 
     def report(self, step, total, **values):
         """Hand rank 0's progress on."""
@@ -164,9 +204,8 @@ class MPIComm(Messages, Collectives):
         clock = self.clock
         clock.trace.spans.append(Span(clock.rank, "comm", name, start, clock.now(), 0, nbytes))
 
-    def split(self, color, key=0):
-        """Return the communicator of the ranks that gave the same `color`, or None for color None."""
-        pairs = self.broadcast_obj(self.gather_obj((color, key)))
+    def _split(self, call, color, key):
+        pairs = self._broadcast_obj(call, self._gather_obj(call, (color, key), 0), 0)
         colors = sorted({c for c, _ in pairs if c is not None})
         number = self.mpi.UNDEFINED if color is None else colors.index(color)
         raw = self.raw.Split(number, sorted((k, r) for r, (_, k) in enumerate(pairs)).index((key, self.rank)))
@@ -175,4 +214,7 @@ class MPIComm(Messages, Collectives):
         part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
         part.spin = self.spin
         part._report = self._report  # the bar belongs to rank 0 of the world, whatever its rank here
+        if self.strict:
+            part._make_control("all ranks of the part to split")
+            self.activity.parts.append(part)
         return part

@@ -1,61 +1,86 @@
-"""MPIComm's half that talks between two ranks: arrays as bytes, objects pickled, each kind with tags of its own."""
+"""MPIComm's primitives between two ranks: arrays as bytes, and pickled objects.
+
+MPI knows bytes only, so the tag of a message says also what it holds: the user's tag times `KINDS` plus the number of
+its dtype. A receive accepts its own dtype; while it waits, it looks for messages of the same tag that hold another one.
+"""
 
 from __future__ import annotations
 
+import functools
 import pickle
+import time
 
 import numpy as np
 
-from ..protocol import ANY, check_buffer, check_output, check_peer, check_tag
+from ..base import call_site
+from ..protocol import ANY
 from .staging import as_bytes, from_host, to_host
-from .work import MPIWork, RecvWork, SendWork
+from .work import LOOK_SECONDS, MPIWork, RecvWork, SendWork
+
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+          "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
+KIND_OF = {np.dtype(name): number for number, name in enumerate(DTYPES)}
+KINDS = 32
+OTHER, OBJECT = KINDS - 2, KINDS - 1
+"""Kinds of message: arrays of any other dtype, and pickled objects."""
 
 
 class Messages:
     """Point-to-point operations of `MPIComm`."""
 
-    def _tag(self, tag) -> int:
-        check_tag(tag, self.rank, self._object_tags)
-        return int(tag)
+    def unreceived(self) -> str:
+        """Describe a message that was sent to this rank and never received; empty if there is none."""
+        status = self.mpi.Status()
+        if not self.raw.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+            return ""
+        nbytes, tag = status.Get_count(self.mpi.BYTE), status.Get_tag() // KINDS
+        return f"the message of {nbytes} bytes from rank {status.Get_source()}, tag {tag}"
 
-    def _isend(self, x, dest, tag, name) -> MPIWork:
-        check_peer("dest", dest, self.rank, self.size)
-        check_buffer("send", x, self.rank)
+    def _look_for_other_kinds(self, source, tag, wanted: int, out) -> None:
+        """Raise if there is a message with this tag that holds something else."""
+        status = self.mpi.Status()
+        for kind in {*range(len(DTYPES)), OTHER, OBJECT} - {wanted}:
+            # messages of one sender arrive in order: what was sent before the one of another kind is there as well
+            if self.raw.Iprobe(source, tag * KINDS + kind, status) and not self.raw.Iprobe(
+                source, tag * KINDS + wanted
+            ):
+                nbytes = status.Get_count(self.mpi.BYTE)
+                holds = f"an array of {nbytes} bytes of another dtype"
+                if kind == OBJECT:
+                    holds = "an object (send_obj)"
+                elif kind != OTHER:
+                    dtype = np.dtype(DTYPES[kind])
+                    holds = f"{nbytes // dtype.itemsize} {dtype}"
+                name, expected = ("recv_obj", "an object") if out is None else ("recv", f"{out.size} {out.dtype}")
+                call = f"{name}(source={status.Get_source()}, tag={tag})"
+                raise ValueError(f"rank {self.rank}: {call} expected {expected}, but the message holds {holds}")
+
+    def _start_send(self, x, dest, tag, name) -> SendWork:
         start = self.clock.now()
         isend = self.raw.Issend if self.strict else self.raw.Isend
-        request = isend(as_bytes(to_host(x)), dest, self._tag(tag))
+        request = isend(as_bytes(to_host(x)), dest, tag * KINDS + KIND_OF.get(x.dtype, OTHER))
         return SendWork(self, name, x.nbytes, start, request, dest, tag)
 
-    def _irecv(self, out, source, tag, name) -> MPIWork:
-        check_peer("source", source, self.rank, self.size)
-        check_output("recv", out, self.rank)
-        start, host = self.clock.now(), to_host(out, load=False)
-        request = self.raw.Irecv(as_bytes(host), source, self._tag(tag))
-        return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag)
+    def _start_recv(self, out, source, tag, name) -> RecvWork:
+        start, host, kind = self.clock.now(), to_host(out, load=False), KIND_OF.get(out.dtype, OTHER)
+        request = self.raw.Irecv(as_bytes(host), source, tag * KINDS + kind)
+        look = functools.partial(self._look_for_other_kinds, source, tag, kind, out)
+        return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag, look)
 
-    def isend(self, x, dest, tag=0):
-        """Start a send; do not touch `x` before `wait`."""
-        return self._isend(x, dest, tag, "send")
+    def _isend(self, x, dest, tag):
+        return self._start_send(x, dest, tag, "send").started_at(call_site())
 
-    def send(self, x, dest, tag=0):
-        """Send; small messages may be buffered, so that it returns before they are received (unless `strict`)."""
-        self._isend(x, dest, tag, "send").wait()
+    def _irecv(self, out, source, tag):
+        return self._start_recv(out, source, tag, "recv").started_at(call_site())
 
-    def irecv(self, out, source, tag=0):
-        """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
-        return self._irecv(out, source, tag, "recv")
+    def _send(self, x, dest, tag):
+        self._start_send(x, dest, tag, "send").wait()
 
-    def recv(self, out, source, tag=0):
-        """Receive into `out` a message of exactly its size (MPI knows bytes, not dtypes); return `out`.
-
-        The message is looked at before it is taken, so that one of another size leaves `out` alone.
-        """
-        check_peer("source", source, self.rank, self.size)
-        check_output("recv", out, self.rank)
-        tag = self._tag(tag)
-        call = f"recv(source={source}, tag={tag})"
+    def _recv(self, out, source, tag):
+        """Look at the message before taking it, so that one of another size leaves `out` alone."""
+        call, kind = f"recv(source={source}, tag={tag})", KIND_OF.get(out.dtype, OTHER)
         start = self.clock.now()
-        message, nbytes = self._arrival(source, tag, f"{call} of {out.nbytes} bytes")
+        message, nbytes = self._arrival(source, tag, kind, out, f"{call} of {out.nbytes} bytes")
         if nbytes != out.nbytes:
             MPIWork(self, None, nbytes, start, message.Irecv(np.empty(nbytes, np.uint8))).wait()
             problem = f"expected {out.size} {out.dtype}, but the message holds {nbytes} bytes"
@@ -63,44 +88,41 @@ class Messages:
         host = to_host(out, load=False)
         return MPIWork(self, "recv", nbytes, start, message.Irecv(as_bytes(host)), lambda: from_host(host, out)).wait()
 
-    def _arrival(self, source, tag, what):
+    def _arrival(self, source, tag, kind, out, what):
         """Wait for a message; return (the message, its size in bytes)."""
-        status, found = self.mpi.Status(), []
+        status, found, look = self.mpi.Status(), [], time.perf_counter() + LOOK_SECONDS
 
         def arrived():
-            message = self.raw.Improbe(source, tag, status)
+            nonlocal look
+            message = self.raw.Improbe(source, tag * KINDS + kind, status)
             if message is not None:
                 found.append(message)
+            elif source != self.mpi.ANY_SOURCE and time.perf_counter() > look:
+                self._look_for_other_kinds(source, tag, kind, out)
+                look = time.perf_counter() + LOOK_SECONDS
             return message is not None
 
         self.block(arrived, what)
         return found[0], status.Get_count(self.mpi.BYTE)
 
-    def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once; return `out`."""
-        check_peer("dest", dest, self.rank, self.size)
-        check_buffer("send", x, self.rank)  # before the receive is posted, which could not be taken back
-        received = self._irecv(out, source, tag, "send_recv")
-        sent = self._isend(x, dest, tag, None)
-        received.wait()
-        sent.wait()
-        return out
+    def _send_recv(self, sent, received):
+        incoming = self._start_recv(*received, "send_recv")
+        outgoing = self._start_send(*sent, None)
+        incoming.wait()
+        outgoing.wait()
+        return received[0]
 
-    def send_obj(self, obj, dest, tag=0):
-        """Send a pickled object."""
-        check_peer("dest", dest, self.rank, self.size)
+    def _send_obj(self, obj, dest, tag):
         start, data = self.clock.now(), pickle.dumps(obj, protocol=5)
         isend = self.raw.Issend if self.strict else self.raw.Isend
-        request = isend([data, self.mpi.BYTE], dest, self._tag(tag) + self._object_tags)
+        request = isend([data, self.mpi.BYTE], dest, tag * KINDS + OBJECT)
         SendWork(self, "send_obj", len(data), start, request, dest, tag).wait()
 
-    def recv_obj(self, source=ANY, tag=0):
-        """Receive the object from `source`, or the first that is there from anyone."""
-        if source != ANY:
-            check_peer("source", source, self.rank, self.size)
-        start, tag = self.clock.now(), self._tag(tag)
+    def _recv_obj(self, source, tag):
+        start = self.clock.now()
         who, name = (self.mpi.ANY_SOURCE, "anyone") if source == ANY else (source, source)
-        message, nbytes = self._arrival(who, tag + self._object_tags, f"recv_obj(source={name}, tag={tag})")
+        call = f"recv_obj(source={name}, tag={tag})"
+        message, nbytes = self._arrival(who, tag, OBJECT, None, call)
         data = bytearray(nbytes)
         MPIWork(self, "recv_obj", nbytes, start, message.Irecv([data, self.mpi.BYTE])).wait()
         return pickle.loads(data)

@@ -36,11 +36,11 @@ def to_host(x, load: bool = True):
     if isinstance(x, np.ndarray):
         return x
     if mpi_reads_gpu():
-        return settled(x)
+        return synchronized(x)
     return np.ascontiguousarray(to_numpy(x)) if load else np.empty(x.shape, x.dtype)
 
 
-def settled(x):
+def synchronized(x):
     """Return `x` when everything that was launched on a GPU is done, so that its memory holds what it should."""
     if not isinstance(x, np.ndarray):
         get_xp(x).cuda.get_current_stream().synchronize()
@@ -49,7 +49,7 @@ def settled(x):
 
 def empty(shape, dtype, host):
     """Make room for what MPI writes, where `host`, which `to_host` gave, lies."""
-    return settled(get_xp(host).empty(shape, dtype))
+    return synchronized(get_xp(host).empty(shape, dtype))
 
 
 def from_host(host, x):

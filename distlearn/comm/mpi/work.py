@@ -10,6 +10,11 @@ import time
 
 from ..protocol import CommError
 
+LOOK_SECONDS = 0.02
+"""Time between two looks for a message of another kind than the one that is waited for."""
+ABANDONED: list = []
+"""Requests that will never be done, with what holds their buffers: a message that comes late is still written there."""
+
 
 class Activity:
     """What a rank has under way, on a communicator and all that were split from it.
@@ -17,6 +22,9 @@ class Activity:
     Attributes
     ----------
     pending : set of MPIWork
+        Of which MPI is not done.
+    unwaited : set of MPIWork
+        Started by a call that returns a `Work`, and neither waited for nor found done by the user so far.
     waits_for : object or None
         What the rank is blocked in; printing it says what that is. Stays when the wait is broken off.
     on_wait : callable or None
@@ -26,14 +34,16 @@ class Activity:
 
     def __init__(self):
         self.pending: set[MPIWork] = set()
+        self.unwaited: set[MPIWork] = set()
+        self.parts: list = []  # communicators that were split off
         self.waits_for = None
         self.on_wait = None
 
-    def poke(self, seconds: float = 0.0) -> None:
+    def make_progress(self, seconds: float = 0.0) -> None:
         """Let MPI move data, for about so long: asking for any one operation moves all of them."""
         until = time.perf_counter() + seconds
         while self.pending:
-            next(iter(self.pending)).done()
+            next(iter(self.pending)).test()
             if time.perf_counter() >= until:
                 break
 
@@ -52,13 +62,32 @@ class MPIWork:
     request : mpi4py.MPI.Request
     finish : callable, optional
         Called once when the request is done; returns the operation's result.
+    agreement : Agreement, optional
+        The comparison of all ranks' calls: there is no result before they are found alike.
+
+    Attributes
+    ----------
+    site : CallSite or None
+        The user's line that started it.
     """
 
-    __slots__ = ("_comm", "_error", "_finish", "_name", "_nbytes", "_request", "_result", "_start")
+    __slots__ = (
+        "_agreement",
+        "_comm",
+        "_error",
+        "_finish",
+        "_name",
+        "_nbytes",
+        "_request",
+        "_result",
+        "_start",
+        "site",
+    )
 
-    def __init__(self, comm, name, nbytes, start, request, finish=None):
+    def __init__(self, comm, name, nbytes, start, request, finish=None, agreement=None):
         self._comm, self._name, self._nbytes = comm, name, nbytes
         self._start, self._request, self._finish = start, request, finish
+        self._agreement, self.site = agreement, None
         self._result = self._error = None
         comm.activity.pending.add(self)
 
@@ -66,7 +95,13 @@ class MPIWork:
         return f"{self._call()} of {self._nbytes} bytes" if self._nbytes else self._call()
 
     def _call(self) -> str:
-        return self._name
+        return self._name or "a message"
+
+    def started_at(self, site):
+        """Note that a call on the user's line `site` hands this out; it must be waited for."""
+        self.site = site
+        self._comm.activity.unwaited.add(self)
+        return self
 
     def _test(self) -> bool:
         return self._request.Test()
@@ -77,26 +112,41 @@ class MPIWork:
             return CommError(f"rank {self._comm.rank}: {self} failed: {error.Get_error_string()}")
         return error
 
-    def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+    def test(self) -> bool:
+        """Let MPI move data; say whether the operation is done."""
         if self._request is None:
             return True
         try:
+            if self._agreement is not None:
+                # the calls are compared first: what MPI makes of calls that differ may be an error of its own
+                if not self._agreement.done():
+                    return False
+                self._agreement = None
             if not self._test():
                 return False
             self._result = self._finish() if self._finish else None
         except Exception as error:  # raised in wait(), every time
             self._error = self._explain(error)
-        self._request = self._finish = None  # let go of the buffers
+            if self._agreement is not None:  # MPI goes on with what it was asked: its buffers must stay
+                ABANDONED.append((self._request, self._finish))
+        self._request = self._finish = self._agreement = None  # let go of the buffers
         self._comm.activity.pending.discard(self)
         if self._name:
             self._comm.record(self._name, self._start, self._nbytes)
         return True
 
+    def done(self) -> bool:
+        """Say whether it is done, without blocking."""
+        if not self.test():
+            return False
+        self._comm.activity.unwaited.discard(self)
+        return True
+
     def wait(self):
         """Block until it is done; return its result."""
-        if not self.done():
-            self._comm.block(self.done, self, self._nbytes)
+        self._comm.activity.unwaited.discard(self)
+        if not self.test():
+            self._comm.block(self.test, self, self._nbytes)
         if self._error is not None:
             raise self._error
         return self._result
@@ -118,17 +168,25 @@ class SendWork(MPIWork):
 class RecvWork(MPIWork):
     """A receive under way: a message of any other size than the buffer's is an error, not cut and not half a buffer."""
 
-    __slots__ = ("_out", "_source", "_status", "_tag")
+    __slots__ = ("_look", "_next_look", "_out", "_source", "_status", "_tag")
 
-    def __init__(self, comm, name, start, request, out, finish, source, tag):
+    def __init__(self, comm, name, start, request, out, finish, source, tag, look):
         super().__init__(comm, name, out.nbytes, start, request, finish)
         self._out, self._source, self._tag, self._status = out, source, tag, comm.mpi.Status()
+        self._look, self._next_look = look, time.perf_counter() + LOOK_SECONDS
 
     def _call(self) -> str:
         return f"{self._name or 'recv'}(source={self._source}, tag={self._tag})"
 
     def _test(self) -> bool:
         if not self._request.Test(self._status):
+            if time.perf_counter() > self._next_look:
+                try:
+                    self._look()
+                except ValueError:
+                    ABANDONED.append((self._request, self._finish))
+                    raise
+                self._next_look = time.perf_counter() + LOOK_SECONDS
             return False
         nbytes = self._status.Get_count(self._comm.mpi.BYTE)
         if nbytes != self._nbytes:

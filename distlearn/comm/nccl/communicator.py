@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..collectives import shares
-from ..protocol import check_buffer, check_deal, check_op, check_output, check_root, check_rows
+from ...shares import shares
 from .stream import OnStream
 
 TYPES = {"i1": "INT8", "u1": "UINT8", "i4": "INT32", "u4": "UINT32", "i8": "INT64", "u8": "UINT64",
@@ -40,7 +39,8 @@ class NCCLComm(OnStream):
     Notes
     -----
     NCCL's own communicator is made at the first collective that needs it. Reductions that NCCL does not have (products
-    of complex numbers, 16-bit integers) go through `host`. The spans of the trace begin when the call was made and last
+    of complex numbers, 16-bit integers) go through `host`; so do the minimum and maximum of floats, where NCCL passes
+    over a NaN that every other communicator hands on. The spans of the trace begin when the call was made and last
     as long as the card took.
 
     References
@@ -49,31 +49,24 @@ class NCCLComm(OnStream):
     "Group Calls", "CUDA Stream Semantics".
     """
 
-    def __repr__(self) -> str:
-        return f"NCCLComm(rank {self.rank} of {self.size})"
-
-    def split(self, color, key=0):
-        """Return the communicator of the ranks that gave the same `color`, or None for color None."""
+    def _split(self, call, color, key):
         part = self.host.split(color, key)
         return None if part is None else NCCLComm(part, self._cupy)
 
     # -- reductions ------------------------------------------------------------------------------------------------
-    def _reduction(self, x, op):
+    def _operator(self, x, op):
         """Return NCCL's dtype, its operator and how many of its elements one of ours is; None if it has none."""
         kind = x.dtype.kind
         if kind == "b":
             return self._nccl.NCCL_UINT8, getattr(self._nccl, f"NCCL_{BOOL_OPS[op]}"), 1
         parts = 2 if kind == "c" else 1
         name = TYPES.get(f"f{x.dtype.itemsize // 2}" if kind == "c" else x.dtype.str[1:])
-        if name is None or (kind == "c" and op != "sum"):
+        if name is None or (kind == "c" and op != "sum") or (kind == "f" and op in ("min", "max")):
             return None
         return getattr(self._nccl, f"NCCL_{name}"), getattr(self._nccl, f"NCCL_{op.upper()}"), parts
 
-    def iall_reduce(self, x, op="sum"):
-        """Start an all-reduce, in place; do not touch `x` before `wait`."""
-        check_op(op, self.rank)
-        check_output("all_reduce", x, self.rank)
-        found = None if _on_host(x) else self._reduction(x, op)
+    def _iall_reduce(self, call, x, op):
+        found = None if _on_host(x) else self._operator(x, op)
         if found is None:
             return self.host.iall_reduce(x, op)
         dtype, operator, parts = found
@@ -82,21 +75,10 @@ class NCCLComm(OnStream):
             if x.size:
                 nccl.allReduce(x.data.ptr, x.data.ptr, parts * x.size, dtype, operator, stream)
 
-        return self._start("all_reduce", x.nbytes, x, [x], launch)
+        return self._start(call, x.nbytes, x, [x], launch)
 
-    def all_reduce(self, x, op="sum"):
-        """Replace `x` on every rank by its reduction; return it."""
-        return self.iall_reduce(x, op).wait()
-
-    def reduce_scatter(self, x, op="sum"):
-        """Reduce the flat array `x`; return this rank's share."""
-        return self.ireduce_scatter(x, op).wait()
-
-    def ireduce_scatter(self, x, op="sum"):
-        """Start a reduce-scatter; do not touch `x` before `wait`."""
-        check_op(op, self.rank)
-        check_buffer("reduce_scatter", x, self.rank)
-        found = None if _on_host(x) else self._reduction(x, op)
+    def _ireduce_scatter(self, call, x, op):
+        found = None if _on_host(x) else self._operator(x, op)
         if found is None:
             return self.host.ireduce_scatter(x, op)
         dtype, operator, parts = found
@@ -113,12 +95,10 @@ class NCCLComm(OnStream):
                     at = x.data.ptr + place.start * x.itemsize
                     nccl.reduce(at, out.data.ptr, parts * count, dtype, operator, root, stream)
 
-        return self._start("reduce_scatter", x.nbytes, out, [x, out], launch)
+        return self._start(call, x.nbytes, out, [x, out], launch)
 
     # -- moving data: as bytes, so that every dtype can travel ------------------------------------------------------
-    def all_gather(self, x):
-        """Return everyone's `x`, stacked."""
-        check_buffer("all_gather", x, self.rank)
+    def _all_gather(self, call, x):
         if _on_host(x):
             return self.host.all_gather(x)
         out = self._cupy.empty((self.size, *x.shape), x.dtype)
@@ -127,12 +107,9 @@ class NCCLComm(OnStream):
             if x.nbytes:
                 nccl.allGather(x.data.ptr, out.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, stream)
 
-        return self._start("all_gather", out.nbytes, out, [x, out], launch).wait()
+        return self._start(call, out.nbytes, out, [x, out], launch).wait()
 
-    def broadcast(self, x, root=0):
-        """Replace `x` by the root's; return it."""
-        check_root(root, self.rank, self.size)
-        (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
+    def _broadcast(self, call, x, root):
         if _on_host(x):
             return self.host.broadcast(x, root)
 
@@ -140,47 +117,37 @@ class NCCLComm(OnStream):
             if x.nbytes:
                 nccl.broadcast(x.data.ptr, x.data.ptr, x.nbytes, self._nccl.NCCL_UINT8, root, stream)
 
-        return self._start("broadcast", x.nbytes, x, [x], launch).wait()
+        return self._start(call, x.nbytes, x, [x], launch).wait()
 
-    def scatter(self, x, out, root=0):
-        """Deal the rows of the root's `x`, one to each rank, into `out`; return it."""
-        check_root(root, self.rank, self.size)
-        check_output("scatter", out, self.rank)
-        if self.rank == root:
-            check_deal("scatter", x, out, self.rank, self.size)
-            if _on_host(x) != _on_host(out):
-                raise TypeError(f"rank {self.rank}: scatter needs both arrays on the GPU, or neither")
+    def _scatter(self, call, x, out, root):
+        if self.rank == root and _on_host(x) != _on_host(out):
+            raise TypeError(f"rank {self.rank}: scatter needs both arrays on the GPU, or neither")
         if _on_host(out):
             return self.host.scatter(x, out, root)
         sends = self._rows(x) if self.rank == root else []
         kept = [out] if x is None else [x, out]
-        return self._exchange("scatter", out.nbytes * self.size, out, kept, sends, [(root, out.data.ptr)], out.nbytes)
+        return self._exchange(call, out.nbytes * self.size, out, kept, sends, [(root, out.data.ptr)], out.nbytes)
 
-    def gather(self, x, root=0):
-        """Return everyone's `x`, stacked, on the root."""
-        check_root(root, self.rank, self.size)
-        check_buffer("gather", x, self.rank)
+    def _gather(self, call, x, root):
         if _on_host(x):
             return self.host.gather(x, root)
         out = self._cupy.empty((self.size, *x.shape), x.dtype) if self.rank == root else None
         receives = [] if out is None else self._rows(out)
         kept = [x] if out is None else [x, out]
-        return self._exchange("gather", x.nbytes * self.size, out, kept, [(root, x.data.ptr)], receives, x.nbytes)
+        return self._exchange(call, x.nbytes * self.size, out, kept, [(root, x.data.ptr)], receives, x.nbytes)
 
-    def all_to_all(self, x):
-        """Send row j to rank j; return the rows received, by source."""
-        check_rows("all_to_all", x, self.rank, self.size)
+    def _all_to_all(self, call, x):
         if _on_host(x):
             return self.host.all_to_all(x)
         out = self._cupy.empty(x.shape, x.dtype)
         row = x.nbytes // self.size
-        return self._exchange("all_to_all", x.nbytes, out, [x, out], self._rows(x), self._rows(out), row)
+        return self._exchange(call, x.nbytes, out, [x, out], self._rows(x), self._rows(out), row)
 
     def _rows(self, x) -> list[tuple[int, int]]:
         """Return each rank and the address of its row."""
         return [(rank, x.data.ptr + rank * (x.nbytes // self.size)) for rank in range(self.size)]
 
-    def _exchange(self, name, nbytes, result, kept, sends, receives, row_bytes):
+    def _exchange(self, call, nbytes, result, kept, sends, receives, row_bytes):
         """Send and receive rows of `row_bytes` at addresses, all at once: (rank, address) pairs."""
         byte = self._nccl.NCCL_UINT8
 
@@ -191,7 +158,7 @@ class NCCLComm(OnStream):
                 for peer, address in receives:
                     nccl.recv(address, row_bytes, byte, peer, stream)
 
-        return self._start(name, nbytes, result, kept, launch).wait()
+        return self._start(call, nbytes, result, kept, launch).wait()
 
 
 def _on_host(x) -> bool:

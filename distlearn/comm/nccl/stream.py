@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 
-from ..delegating import Beneath
+from ..delegating import DelegatingComm
 from ..protocol import CommError, CommTimeoutError
 from ..waiting import poll
 from .work import NCCLWork
 
 
-class OnStream(Beneath):
+class OnStream(DelegatingComm):
     """NCCL's connection between the ranks, and the stream on which it works; `NCCLComm` adds the collectives.
 
     Parameters
@@ -40,7 +40,7 @@ class OnStream(Beneath):
                 raise CommError(f"rank {self.rank}: NCCL cannot connect the ranks: {error}") from error
         return self._connection
 
-    def _start(self, name, nbytes, result, kept, launch) -> NCCLWork:
+    def _start(self, call, nbytes, result, kept, launch) -> NCCLWork:
         """Put an operation on the communicator's stream, after what the current stream has been given so far.
 
         Parameters
@@ -51,7 +51,9 @@ class OnStream(Beneath):
             Gets NCCL's communicator and the stream's address; its calls form one group.
         """
         connection, start = self._connect(), self.clock.now()
-        self._settle()
+        compare = getattr(self.host, "agreement", None)
+        agreement = compare(call) if compare is not None else None
+        self._record_done()
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         began = self._stream.record(self._cupy.cuda.Event())
         try:
@@ -61,13 +63,13 @@ class OnStream(Beneath):
             finally:
                 self._nccl.groupEnd()
         except RuntimeError as error:
-            raise CommError(f"rank {self.rank}: {name} failed: {error}") from error
+            raise CommError(f"rank {self.rank}: {call.name} failed: {error}") from error
         ended = self._stream.record(self._cupy.cuda.Event())
-        work = NCCLWork(self, name, nbytes, start, began, ended, result, kept)
+        work = NCCLWork(self, call.name, nbytes, start, began, ended, result, kept, agreement)
         self._pending.append(work)
         return work
 
-    def _settle(self) -> None:
+    def _record_done(self) -> None:
         """Let go of the operations that are done, from the first on; their spans go into the trace."""
         while self._pending and self._pending[0].done():
             self._pending.pop(0).record()
@@ -85,7 +87,7 @@ class OnStream(Beneath):
             names = ", ".join(str(w) for w in self._pending)
             self.abort()
             raise CommTimeoutError(f"rank {self.rank}: waited {timeout:g} s for the GPU to finish {names}")
-        self._settle()
+        self._record_done()
 
     def abort(self) -> None:
         """Give up what is under way on the card: another rank will not come. The communicator is of no use any more."""
@@ -99,10 +101,10 @@ class OnStream(Beneath):
         self.finish()
         self.host.end()
 
-    def barrier(self):
+    def _barrier(self, call):
         """Wait until every rank is here and its card has done what was asked of it."""
         self.finish()
-        self.host.barrier()
+        super()._barrier(call)
 
 
 def version() -> str | None:

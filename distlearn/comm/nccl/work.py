@@ -20,23 +20,29 @@ class NCCLWork:
     result : object
     kept : list of arrays
         What the card reads and writes; nobody else may be given their memory before it is done.
+    agreement : Agreement, optional
+        The comparison of all ranks' calls, for which `wait` does block.
     """
 
-    __slots__ = ("_began", "_comm", "_ended", "_kept", "_name", "_nbytes", "_result", "_start")
+    __slots__ = ("_agreement", "_began", "_comm", "_ended", "_kept", "_name", "_nbytes", "_result", "_start")
 
-    def __init__(self, comm, name, nbytes, start, began, ended, result, kept):
+    def __init__(self, comm, name, nbytes, start, began, ended, result, kept, agreement=None):
         self._comm, self._name, self._nbytes, self._start = comm, name, nbytes, start
         self._began, self._ended, self._result, self._kept = began, ended, result, kept
+        self._agreement = agreement
 
     def __str__(self) -> str:
         return f"{self._name} of {self._nbytes} bytes"
 
     def wait(self):
-        """Let the current stream wait until it is done; return the result at once.
+        """Let the current stream wait until it is done; return the result, without waiting for the card.
 
         What is launched on the current stream from now on finds the result there, and so does whoever copies it to the
         host.
         """
+        if self._agreement is not None:
+            self._comm.host.block(self._agreement.done, self._agreement)
+            self._agreement = None
         self._comm._cupy.cuda.get_current_stream().wait_event(self._ended)
         return self._result
 

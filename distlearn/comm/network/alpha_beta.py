@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+
+from .formulas import ALGORITHMS, collective_seconds
 
 CONTENTION = ("sender", "ports", "link")
 
@@ -127,39 +131,22 @@ class Network:
         return (out,) if self.contention == "sender" else (out, (level, "in", dest))
 
     # -- collectives -------------------------------------------------------------------------------------------------
-    def collective(self, name: str, nbytes: float, ranks: list[int]) -> float:
-        """Seconds that the collective `name` takes among the given ranks of the world."""
-        return getattr(self, name)(nbytes, len(ranks))
+    def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
+        """Return the function of `comm.collectives` by which the given ranks of the world perform a collective."""
+        return ALGORITHMS[name]
 
-    def all_reduce(self, nbytes: float, size: int) -> float:
-        """Ring: 2 (p - 1) messages of n / p bytes, one after another."""
-        return 2 * (size - 1) * self.message(nbytes / size)
+    def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
+        """Seconds that the collective `name` takes among the given ranks of the world.
 
-    def reduce_scatter(self, nbytes: float, size: int) -> float:
-        """Ring: p - 1 messages of n / p bytes."""
-        return (size - 1) * self.message(nbytes / size)
-
-    def all_gather(self, nbytes: float, size: int) -> float:
-        """Ring: p - 1 messages of n / p bytes, where n bytes are what every rank ends up with."""
-        return (size - 1) * self.message(nbytes / size)
-
-    def broadcast(self, nbytes: float, size: int) -> float:
-        """Binomial tree: ceil(log2 p) messages of n bytes, one after another."""
-        return (size - 1).bit_length() * self.message(nbytes)
-
-    def scatter(self, nbytes: float, size: int) -> float:
-        """Binomial tree: ceil(log2 p) latencies, and all but the root's own share of n bytes leaves the root."""
-        return (size - 1).bit_length() * self.alpha + nbytes * (size - 1) / size / self.beta
-
-    gather = scatter
-
-    def all_to_all(self, nbytes: float, size: int) -> float:
-        """Pairwise: p - 1 messages of n / p bytes, where n bytes are what every rank sends in all."""
-        return (size - 1) * self.message(nbytes / size)
-
-    def barrier(self, nbytes: float, size: int) -> float:
-        """Dissemination: ceil(log2 p) empty messages."""
-        return (size - 1).bit_length() * self.alpha
+        Parameters
+        ----------
+        name : str
+            Of a communicator's method, such as "all_reduce".
+        nbytes : float
+            Of the array; where it has a row for each rank, of all rows.
+        ranks : sequence of int
+        """
+        return collective_seconds(name, nbytes, len(ranks), self.message)
 
 
 @dataclass(frozen=True)
@@ -182,7 +169,8 @@ class HierarchicalNetwork:
     Examples
     --------
     >>> cluster = HierarchicalNetwork(Network(1e-6, 300e9), Network(5e-6, 25e9), ranks_per_node=8)
-    >>> cluster.all_reduce(244e6, 8) < cluster.all_reduce(244e6, 16) < cluster.between.all_reduce(244e6, 16)
+    >>> seconds = [cluster.collective("all_reduce", 244e6, range(p)) for p in (8, 16)]
+    >>> seconds[0] < seconds[1] < cluster.between.collective("all_reduce", 244e6, range(16))
     True
     """
 
@@ -239,47 +227,54 @@ class HierarchicalNetwork:
         return self.between.alpha, nbytes / self.between.beta, links
 
     # -- collectives ---------------------------------------------------------------------------------------------------
-    def collective(self, name: str, nbytes: float, ranks: list[int]) -> float:
-        """Seconds that the collective `name` takes among the given ranks of the world."""
-        nodes: dict[int, int] = {}
-        for rank in ranks:
-            node = rank // self.ranks_per_node
-            nodes[node] = nodes.get(node, 0) + 1
-        return self._two_levels(name, nbytes, max(nodes.values()), len(nodes), len(ranks))
+    def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
+        """Return the function of `comm.collectives` by which the given ranks of the world perform a collective."""
+        s, m = self._extent(ranks)
+        if name == "all_reduce" and self._fill_nodes(ranks) and min(s, m) > 1 and self._torus(nbytes, s, m) is not None:
+            return "torus_all_reduce"
+        return ALGORITHMS[name]
 
-    def _collective(name, doc):
-        def method(self, nbytes: float, size: int) -> float:
-            s = min(self.ranks_per_node, size)
-            return self._two_levels(name, nbytes, s, -(-size // s), size)
+    def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
+        """Seconds that the collective `name` takes among the given ranks of the world: see `Network.collective`.
 
-        method.__name__, method.__doc__ = name, doc
-        return method
-
-    all_reduce = _collective("all_reduce", "Reduce-scatter in each node, all-reduce of shares between, all-gather.")
-    reduce_scatter = _collective("reduce_scatter", "In each node, then of shares between nodes.")
-    all_gather = _collective("all_gather", "Between nodes, then in each node.")
-    broadcast = _collective("broadcast", "Between nodes, then in each node.")
-    scatter = _collective("scatter", "Between nodes, then in each node.")
-    gather = _collective("gather", "In each node, then between nodes.")
-    all_to_all = _collective("all_to_all", "Pairwise: with the ranks of one's node, then with all others.")
-    barrier = _collective("barrier", "In each node, and between nodes.")
-
-    def _two_levels(self, name: str, n: float, s: int, m: int, p: int) -> float:
-        """Seconds among p ranks in m nodes of up to s, for a collective of n bytes."""
-        inside, between = self.inside, self.between
+        Between nodes and inside them, one after the other; for `broadcast` that is what a binomial tree does, for the
+        others an algorithm of two levels.
+        """
+        inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
+        s, m = self._extent(ranks)
         if m == 1:
-            return getattr(inside, name)(n, s)
+            return collective_seconds(name, n, p, inside)
         if s == 1:
-            return getattr(between, name)(n, m)
+            return collective_seconds(name, n, p, between)
         share = n if self.shared_card else n / s  # what one card carries when all ranks of a node send their share
         if name == "all_reduce":
-            two = inside.reduce_scatter(n, s) + between.all_reduce(share, m) + inside.all_gather(n, s)
-            return min(two, between.all_reduce(n, p))  # one ring of all ranks, if that is faster
-        if name in ("reduce_scatter", "all_gather"):
-            return getattr(inside, name)(n, s) + getattr(between, name)(share, m)
-        if name in ("scatter", "gather"):
-            return getattr(inside, name)(n / m, s) + getattr(between, name)(n, m)
+            two = self._torus(n, s, m)
+            return collective_seconds(name, n, p, between) if two is None else two
         if name == "all_to_all":
             crowd = s if self.shared_card else 1
-            return (s - 1) * inside.message(n / p) + (p - s) * (between.alpha + crowd * n / p / between.beta)
-        return getattr(inside, name)(n, s) + getattr(between, name)(n, m)  # broadcast, barrier
+            alpha, beta = self.between.alpha, self.between.beta
+            return (s - 1) * inside(n / p) + (p - s) * (alpha + crowd * n / p / beta)
+        in_node, among_nodes = n, n  # broadcast, barrier
+        if name in ("reduce_scatter", "all_gather"):
+            among_nodes = share
+        elif name in ("scatter", "gather"):
+            in_node = n / m
+        return collective_seconds(name, in_node, s, inside) + collective_seconds(name, among_nodes, m, between)
+
+    def _extent(self, ranks) -> tuple[int, int]:
+        """The most ranks in one node, and the number of nodes."""
+        nodes = Counter(rank // self.ranks_per_node for rank in ranks)
+        return max(nodes.values()), len(nodes)
+
+    def _fill_nodes(self, ranks) -> bool:
+        """Whether the ranks are all those of some nodes, in order."""
+        s = self.ranks_per_node
+        return all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))
+
+    def _torus(self, n: float, s: int, m: int) -> float | None:
+        """Seconds of the all-reduce of two levels, or None if one ring of all ranks is faster."""
+        share = n if self.shared_card else n / s
+        inside, between = self.inside.message, self.between.message
+        two = collective_seconds("reduce_scatter", n, s, inside) + collective_seconds("all_gather", n, s, inside)
+        two += collective_seconds("all_reduce", share, m, between)
+        return two if two <= collective_seconds("all_reduce", n, s * m, between) else None

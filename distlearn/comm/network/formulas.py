@@ -146,5 +146,27 @@ def _torus(s: int) -> Formula:
     )
 
 
+ALGORITHMS = {
+    "all_reduce": "ring_all_reduce",
+    "reduce_scatter": "ring_reduce_scatter",
+    "all_gather": "ring_all_gather",
+    "broadcast": "tree_broadcast",
+    "scatter": "tree_scatter",
+    "gather": "tree_gather",
+    "all_to_all": "pairwise_all_to_all",
+    "barrier": "dissemination_barrier",
+}
+"""What a communicator's collective is on a network of one level: the simulator sends its messages or takes its seconds,
+the planner takes its seconds."""
+
+BY_ROWS = ("all_gather", "scatter", "gather")
+"""Collectives of an array with one row per rank, whose formulas count one row."""
+
+
+def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> float:
+    """Seconds of a communicator's collective of `nbytes` (of all rows, where there are rows) among p ranks."""
+    return FORMULAS[ALGORITHMS[name]].seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
+
+
 LEVELS = {"hierarchical_all_reduce": _hierarchical, "torus_all_reduce": _torus}
 """By the name of the function: the formula for so many ranks per node."""

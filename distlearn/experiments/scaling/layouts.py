@@ -50,7 +50,7 @@ def simulate_layout(
     """
     model, sample = model_and_sample(model, input_shape)
     outline, shape = phantom_copy(model), (batch_size, *sample)
-    world = SimWorld(layout.size, Network.of(network), compute_of(compute))
+    world = SimWorld(layout.size, Network.of(network), compute_of(compute), collectives="formula")
 
     def program(comm):
         own = phantom_copy(outline)

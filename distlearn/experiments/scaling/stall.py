@@ -75,7 +75,7 @@ def simulate_step(
     model, sample = model_and_sample(model, sample)
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
-    world = SimWorld(nodes, Network.of(network), compute_of(compute))
+    world = SimWorld(nodes, Network.of(network), compute_of(compute), collectives="formula")
     outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
 
     def program(comm):

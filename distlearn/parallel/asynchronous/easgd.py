@@ -59,7 +59,7 @@ class EASGD:
     rule : Rule
         The workers' own formula: `SGD()` for EASGD, `Nesterov(mu)` for EAMSGD. Its memory lives with each worker.
     lr : float or callable
-        Learning rate of a worker's step, or a plan: a function of the worker's step (from 0).
+        Learning rate of a worker's step, or a schedule: a function of the worker's step (from 0).
     period : int
         tau: steps between two exchanges with the centre.
     alpha : float, optional

@@ -88,7 +88,7 @@ class Hogwild:
         The same on every rank; rank 0's parameters count. Its learned parameters become views of the shared memory.
     loss : callable
     lr : float or callable
-        Learning rate, or a plan: a function of the rank's step (from 0).
+        Learning rate, or a schedule: a function of the rank's step (from 0).
     sparse : bool
         Write only where the gradient is not zero; else the whole array.
     pace : callable, optional

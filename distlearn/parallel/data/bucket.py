@@ -65,7 +65,7 @@ class Bucket:
 
 
 def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable | None = None) -> list[list[Param]]:
-    """Deal parameters to groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
+    """Sort parameters into groups of at most `cap_bytes`, in reverse order; a group holds one dtype.
 
     Parameters
     ----------

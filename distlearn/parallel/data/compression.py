@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...backend import get_xp
-from ...comm.collectives import shares
+from ...shares import shares
 from .codecs import Codec
 
 

@@ -9,8 +9,8 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 
 from __future__ import annotations
 
-from ...comm.collectives import shares
 from ...nn.layer import check_positive
+from ...shares import shares
 from ..strategy import Replicated, refuse_masters, update
 from .bucket import GradientReducer
 from .codecs import Codec

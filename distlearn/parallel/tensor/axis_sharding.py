@@ -51,7 +51,7 @@ class AxisSharding:
 
     @classmethod
     def even(cls, n: int, size: int) -> AxisSharding:
-        """Shard n values over ranks as `shares` does: contiguous, the longer parts first."""
+        """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
         return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
 
     def repeat(self, times: int) -> AxisSharding:

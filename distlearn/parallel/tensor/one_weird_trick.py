@@ -16,8 +16,8 @@ import math
 from typing import NamedTuple
 
 from ...backend import get_xp
-from ...comm.collectives import shares
 from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
+from ...shares import shares
 from ..data.bucket import GradientReducer, group_params
 from ..pipeline.stages import cut
 from ..strategy import Strategy, adopt, share_params, update

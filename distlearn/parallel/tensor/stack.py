@@ -11,10 +11,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ...backend import get_xp
-from ...comm.collectives import shares
 from ...nn import GRU, Sequential
 from ...nn.container import layer_span
 from ...nn.layer import check_shape, describe
+from ...shares import shares
 from .layer import TensorLayer, Traffic
 
 FORWARD, BACKWARD = 70, 71

@@ -1,4 +1,4 @@
-"""What ZeRO deals out: a group of parameters as one flat array, of which every rank owns an equal part.
+"""What ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part.
 
 full   [ W ............ | b .. | padding ]     p.data and p.grad of the group's parameters are views of it
 own    [ rank 0 | rank 1 | rank 2 | rank 3 ]   what a rank keeps for good, and updates

@@ -1,6 +1,6 @@
 """ZeRO: data parallelism in which every rank keeps only its part of what all of them need.
 
-Data parallelism keeps p copies of everything. ZeRO deals it out, one thing more at each stage:
+Data parallelism keeps p copies of everything. ZeRO shards it, one thing more at each stage:
 
 stage   kept whole on every rank    kept in p parts
 1       parameters, gradients       optimizer's memory
@@ -32,7 +32,7 @@ from .memory import Ledger, Memory
 
 
 class ZeRO(Strategy):
-    r"""Data parallelism with optimizer state, gradients and parameters dealt out over the ranks: a p-th of each.
+    r"""Data parallelism with optimizer state, gradients and parameters sharded over the ranks: a p-th of each.
 
     Parameters
     ----------

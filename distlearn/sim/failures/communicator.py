@@ -6,10 +6,9 @@ import math
 import pickle
 from contextlib import contextmanager
 
-from ...comm.protocol import check_peer
 from ..clock import SimClock
-from ..communicator import SimComm
-from ..events import Parcel
+from ..formula import FormulaComm
+from ..transport import ObjectSendOp
 from .events import Vanished
 
 
@@ -19,79 +18,78 @@ class FaultyClock(SimClock):
     def sleep(self, seconds: float) -> None:
         """Let virtual time pass."""
         super().sleep(seconds)
-        self._post.scheduler.strike(self._fibre)
+        self._transport.scheduler.apply_failures(self._fibre)
 
     @contextmanager
     def span(self, name, *, lane="compute", flops=0, nbytes=0):
         """Run the block, then advance the clock, as far as the rank gets."""
-        self._post.scheduler.strike(self._fibre)
+        self._transport.scheduler.apply_failures(self._fibre)
         with super().span(name, lane=lane, flops=flops, nbytes=nbytes):
             yield
-        self._post.scheduler.strike(self._fibre)
+        self._transport.scheduler.apply_failures(self._fibre)
 
     def _end(self, start, seconds):
-        return self._post.fates[self._fibre.rank].finish(start, seconds)
+        return self._transport.fates[self._fibre.rank].finish(start, seconds)
 
 
-class FaultyComm(SimComm):
+class FaultyComm(FormulaComm):
     """A simulated rank's `Communicator` that is `FaultTolerant`, too."""
 
     clock_class = FaultyClock
 
-    def __init__(self, post, fibre, rank, members, context=0, clock=None):
-        super().__init__(post, fibre, rank, members, context, clock)
-        post.members.setdefault(context, members)
+    def __init__(self, transport, fibre, rank, members, context=0, clock=None):
+        super().__init__(transport, fibre, rank, members, context, clock)
+        transport.members.setdefault(context, members)
         self._gatherings = {"agree": 0, "shrink": 0}
 
     @property
     def lost(self) -> tuple[int, ...]:
         """Ranks of this communicator that are known to be lost."""
-        now, fates = self._fibre.now, self._post.fates
+        now, fates = self._fibre.now, self._transport.fates
         return tuple(r for r, member in enumerate(self._members) if fates[member.rank].noticed_at <= now)
 
     def report(self, step, total, **values):
         """Hand on the progress of the lowest rank that is left."""
-        post, fibre = self._post, self._fibre
-        first = next(r for r, fate in enumerate(post.fates) if fate.noticed_at > fibre.now)
-        if fibre.rank == first and post.world.report:
-            post.world.report(step, total, **values)
+        transport, fibre = self._transport, self._fibre
+        first = next(r for r, fate in enumerate(transport.fates) if fate.noticed_at > fibre.now)
+        if fibre.rank == first and transport.world.report:
+            transport.world.report(step, total, **values)
 
-    def _meet(self, name, what, payload, nbytes, finish, into=None):
+    def _meet(self, call, payload, nbytes, finish):
         """Join the next collective, unless it cannot succeed any more."""
-        self._post.enter(self._fibre, self._context)
-        self._post.refuse_lost(self._fibre, self._context)
-        return super()._meet(name, what, payload, nbytes, finish, into)
+        self._transport.enter(self._fibre, self._context)
+        self._transport.refuse_lost(self._fibre, self._context)
+        return super()._meet(call, payload, nbytes, finish)
 
-    def send_obj(self, obj, dest, tag=0):
+    def _send_obj(self, obj, dest, tag):
         """Send a pickled object."""
-        check_peer("dest", dest, self.rank, self.size)
-        post, fibre = self._post, self._fibre
-        post.enter(fibre, self._context)
+        transport, fibre = self._transport, self._fibre
+        transport.enter(fibre, self._context)
         try:
-            super().send_obj(obj, dest, tag)
+            super()._send_obj(obj, dest, tag)
         except Vanished:
             data = pickle.dumps(obj, protocol=5)
-            if len(data) > post.eager_limit:
-                channel = post.channel(self._context, self._members, self.rank, int(dest), tag)
-                post.wait_for(fibre, Parcel(channel, data, math.inf))
+            if len(data) > transport.eager_limit:
+                channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+                transport.wait_for(fibre, ObjectSendOp(fibre, channel, data, math.inf))
 
     def _poll(self, event) -> None:
         """Spend the time of one look; raise if the event will never happen."""
         super()._poll(event)
-        problem = self._post.problem(self._fibre, event) if event.when is None else None
+        problem = self._transport.problem(self._fibre, event) if event.when is None else None
         if problem is not None:
             raise problem
 
     # -- surviving -----------------------------------------------------------------------------------------------------
     def revoke(self) -> None:
         """Make all ranks' operations on this communicator raise."""
-        self._post.scheduler.strike(self._fibre)
-        self._post.revoke(self._fibre, self._context)
+        self._transport.scheduler.apply_failures(self._fibre)
+        self._transport.revoke(self._fibre, self._context)
 
     def _gather_survivors(self, name, value):
         number = self._gatherings[name]
         self._gatherings[name] += 1
-        return self._post.gather_survivors(self._fibre, name, self._context, number, value)
+        return self._transport.gather_survivors(self._fibre, name, self._context, number, value)
 
     def agree(self, flag: bool) -> bool:
         """Return whether all ranks that are left said True."""
@@ -100,4 +98,4 @@ class FaultyComm(SimComm):
     def shrink(self) -> FaultyComm:
         """Return a communicator of the ranks that are left."""
         members, _, context = self._gather_survivors("shrink", None)
-        return FaultyComm(self._post, self._fibre, members.index(self._fibre), members, context, self.clock)
+        return FaultyComm(self._transport, self._fibre, members.index(self._fibre), members, context, self.clock)

@@ -1,35 +1,26 @@
-"""What a simulated rank can wait for in a world with failures, beyond the letters and slots of a sound one."""
+"""What a simulated rank can wait for in a world with failures, beyond what there is in a sound one."""
 
 from __future__ import annotations
 
-from ..events import Letter, Meeting, Slot
-from ..scheduler import Fibre, Waits
+from ..scheduler import BlockReason, Fibre
+from ..transport import CollectiveCall, RecvOp, SendOp
 
 
 class Vanished(Exception):
     """A message that nobody will ever receive."""
 
 
-class FaultyMeeting(Meeting):
+class FaultyCollectiveCall(CollectiveCall):
     """A collective call that may have failed on some of its members."""
 
-    __slots__ = ("context", "torn")
+    __slots__ = ("failed_ranks",)
 
-    def __init__(self, context: int):
-        super().__init__()
-        self.context = context
-        self.torn: set[int] | None = None  # ranks of the world on which it failed; None until it is settled
-
-
-class Meetings(dict):
-    """Meetings by (context, sequence number), made on demand."""
-
-    def __missing__(self, key):
-        self[key] = meeting = FaultyMeeting(key[0])
-        return meeting
+    def __init__(self, members: list[Fibre], context: int):
+        super().__init__(members, context)
+        self.failed_ranks: set[int] | None = None  # of the world; None until it has ended
 
 
-class Listening(Waits):
+class Listening(BlockReason):
     """A `recv_obj` under way."""
 
     __slots__ = ("context", "key", "source", "when")
@@ -55,12 +46,12 @@ class Gathering:
 
 def context_of(event) -> int:
     """Return the number of the communicator that an event belongs to."""
-    return event.channel.context if isinstance(event, (Letter, Slot)) else event.context
+    return event.channel.context if isinstance(event, (SendOp, RecvOp)) else event.context
 
 
 def abandon(event) -> None:
-    """Forget a letter or a slot that nobody waits for any more: a later message must not land in its buffer."""
-    if event.__class__ is Slot and event in event.channel.slots:
-        event.channel.slots.remove(event)
-    elif event.__class__ is Letter and event in event.channel.letters:
-        event.channel.letters.remove(event)
+    """Forget a send or a receive that nobody waits for any more: a later message must not land in its buffer."""
+    if event.__class__ is RecvOp and event in event.channel.recvs:
+        event.channel.recvs.remove(event)
+    elif event.__class__ is SendOp and event in event.channel.sends:
+        event.channel.sends.remove(event)

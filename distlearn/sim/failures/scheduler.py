@@ -36,13 +36,23 @@ class FaultyScheduler(Scheduler):
                     self.wake(fibre, when)
             self.notify(when)
 
+    def run(self, main):
+        """Run `main(fibre)` on every fibre; one that has been killed by the time it returns has no result."""
+
+        def survive(fibre):
+            result = main(fibre)
+            self.apply_failures(fibre)
+            return result
+
+        return super().run(survive)
+
     def block(self, fibre: Fibre, event) -> None:
         """Give the baton away; what happens to the rank meanwhile shows when it gets it back."""
         super().block(fibre, event)
-        self.strike(fibre)
+        self.apply_failures(fibre)
 
-    def strike(self, fibre: Fibre) -> None:
-        """Let fate take its course: end the fibre if its time is over, stop its clock while it hangs."""
+    def apply_failures(self, fibre: Fibre) -> None:
+        """End the fibre if its rank has been killed by now; move its clock on to the end of a hang."""
         if fibre.rank >= len(self.fates):
             return
         fate = self.fates[fibre.rank]

@@ -7,7 +7,7 @@ from .events import Gathering, context_of
 
 
 class Survivors:
-    """The part of `FaultyPost` that serves `revoke`, `agree` and `shrink`."""
+    """The part of `FaultyTransport` that serves `revoke`, `agree` and `shrink`."""
 
     def revoke(self, fibre: Fibre, context: int) -> None:
         """Let everybody on a communicator know, one latency from now."""
@@ -31,7 +31,7 @@ class Survivors:
             if problem is not None:
                 raise problem
         fibre.now = max(fibre.now, gathering.when)
-        self.scheduler.strike(fibre)
+        self.scheduler.apply_failures(fibre)
         return gathering.result
 
     def _close(self, gathering: Gathering, now: float) -> None:

@@ -1,4 +1,4 @@
-"""The simulator's post in a world where ranks fail: what gets through, who notices, and what survivors agree on.
+"""The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
 
 Everything follows from the ranks' fates, which are known from the start. A message that its sender could not send any
 more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
@@ -15,29 +15,29 @@ import numpy as np
 
 from ...comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
 from ...trace import Span
-from ..events import Channel, Event, Letter, Slot
-from ..scheduler import Fibre, Waits
-from ..transport import Post
-from .events import FaultyMeeting, Gathering, Listening, Meetings, Vanished, abandon, context_of
+from ..scheduler import BlockReason, Fibre
+from ..transport import Channel, Event, RecvOp, SendOp, Transport
+from .events import FaultyCollectiveCall, Gathering, Listening, Vanished, abandon, context_of
 from .schedule import Loss
 from .scheduler import FaultyScheduler
 from .survivors import Survivors
 
 
-class FaultyPost(Survivors, Post):
+class FaultyTransport(Survivors, Transport):
     """What simulated ranks share in a world with failures."""
+
+    call_class = FaultyCollectiveCall
 
     def __init__(self, world, scheduler: FaultyScheduler):
         super().__init__(world, scheduler)
         self.fates = scheduler.fates
         self.plain = False  # every message asks whether it gets through
-        self.meetings = Meetings()
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
         self.revoked: dict[int, float] = {}  # context -> when everybody knows
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
         self.gatherings: dict[tuple, Gathering] = {}
-        self._torn = 0
+        self._n_partial = 0
         scheduler.notify = self._notify
 
     @property
@@ -53,7 +53,7 @@ class FaultyPost(Survivors, Post):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
-    def _travel(self, sender: Fibre, receiver: Fibre, nbytes: int) -> float:
+    def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
         """Take a message through the network; return when it arrives.
 
         Raises
@@ -61,46 +61,46 @@ class FaultyPost(Survivors, Post):
         Vanished
             If it never will.
         """
-        arrival = super()._travel(sender, receiver, nbytes)
-        fates = self.fates[sender.rank], self.fates[receiver.rank]
+        arrival = super()._travel(fibre, channel, nbytes)
+        fates = self.fates[channel.sender], self.fates[channel.receiver]
         for start, end in fates[0].cuts + fates[1].cuts:
-            if start <= arrival and sender.now < end < math.inf:  # the network tries again until the link is back
-                arrival = max(arrival, end + arrival - sender.now)
-        if arrival >= fates[1].lost_at or sender.now >= fates[0].lost_at:
+            if start <= arrival and fibre.now < end < math.inf:  # the network tries again until the link is back
+                arrival = max(arrival, end + arrival - fibre.now)
+        if arrival >= fates[1].lost_at or fibre.now >= fates[0].lost_at:
             raise Vanished
         return arrival
 
-    def send(self, channel: Channel, x):
+    def send(self, fibre: Fibre, channel: Channel, x):
         """Send `x`: as in a sound world, if it gets through."""
-        self.enter(channel.sender, channel.context)
+        self.enter(fibre, channel.context)
         try:
-            return super().send(channel, x)
+            return super().send(fibre, channel, x)
         except Vanished:
-            return channel.sender.now if x.nbytes <= self.eager_limit else Letter(channel, x, math.inf)
+            return fibre.now if x.nbytes <= self.eager_limit else SendOp(fibre, channel, x, math.inf)
 
-    def receive(self, channel: Channel, out):
+    def receive(self, fibre: Fibre, channel: Channel, out):
         """Receive into `out`; what a lost rank sent before may still come."""
-        self.enter(channel.receiver, channel.context)
-        return super().receive(channel, out)
+        self.enter(fibre, channel.context)
+        return super().receive(fibre, channel, out)
 
-    def settle(self, event, when: float, fibre: Fibre) -> None:
-        """Let `event` happen at `when` for `fibre`, unless it is a collective that a failure tore apart."""
-        if event.__class__ is FaultyMeeting:
-            if event.torn is None:
-                event.torn = self._tear(event, when)
-            if fibre.rank in event.torn:
+    def complete(self, event, when: float, fibre: Fibre) -> None:
+        """Let `event` happen at `when` for `fibre`, unless it is a collective that failed for it."""
+        if event.__class__ is FaultyCollectiveCall:
+            if event.failed_ranks is None:
+                event.failed_ranks = self._failed_ranks(event, when)
+            if fibre.rank in event.failed_ranks:
                 event.when = when
                 return
-        super().settle(event, when, fibre)
+        super().complete(event, when, fibre)
 
-    def _tear(self, meeting: FaultyMeeting, when: float) -> set[int]:
+    def _failed_ranks(self, call: FaultyCollectiveCall, when: float) -> set[int]:
         """Return the ranks on which a collective that would end at `when` fails."""
-        lost = {member.rank for member in meeting.members if self.fates[member.rank].lost_at < when}
+        lost = {member.rank for member in call.members if self.fates[member.rank].lost_at < when}
         if not lost:
             return lost
-        self._torn += 1
-        coins = np.random.default_rng([self.world.seed, self._torn]).integers(2, size=len(meeting.members))
-        return lost | {member.rank for member, coin in zip(meeting.members, coins, strict=True) if coin}
+        self._n_partial += 1
+        coins = np.random.default_rng([self.world.seed, self._n_partial]).integers(2, size=len(call.members))
+        return lost | {member.rank for member, coin in zip(call.members, coins, strict=True) if coin}
 
     # -- who notices ---------------------------------------------------------------------------------------------------
     def enter(self, fibre: Fibre, context: int) -> None:
@@ -112,7 +112,7 @@ class FaultyPost(Survivors, Post):
 
     def _reach(self, fibre: Fibre) -> None:
         """Raise if the rank is cut off; nothing gets through at once, but it takes patience to be sure of that."""
-        self.scheduler.strike(fibre)
+        self.scheduler.apply_failures(fibre)
         fate = self.fates[fibre.rank]
         if fate.lost_at <= fibre.now < fate.noticed_at:
             self.scheduler.yield_until(fibre, fate.noticed_at)
@@ -143,10 +143,10 @@ class FaultyPost(Survivors, Post):
                 self._block(fibre, event)
             if event.when > fibre.now:
                 fibre.now = event.when
-            self.scheduler.strike(fibre)
+            self.scheduler.apply_failures(fibre)
         super().wait_for(fibre, event)
 
-    def listen(self, fibre: Fibre, key: tuple, source: int, what: Waits) -> None:
+    def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
         """Block until an object has come; tell of every lost rank that it may have been waited for, once."""
         self.enter(fibre, key[0])
         event = Listening(what.waiting(fibre), key, source)
@@ -179,7 +179,7 @@ class FaultyPost(Survivors, Post):
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
         """Say whether the fibre has to wait on."""
-        return event.when is None or (event.__class__ is FaultyMeeting and fibre.rank in event.torn)
+        return event.when is None or (event.__class__ is FaultyCollectiveCall and fibre.rank in event.failed_ranks)
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
@@ -192,11 +192,12 @@ class FaultyPost(Survivors, Post):
     def _needed(self, event) -> list[Fibre]:
         """Return the fibres without which an event cannot happen."""
         members = self.members[context_of(event)]
-        if event.__class__ is FaultyMeeting:
+        if event.__class__ is FaultyCollectiveCall:
             return members
         if event.__class__ is Listening:
             return members if event.source == ANY else [members[event.source]]
-        return [event.channel.sender if event.__class__ is Slot else event.channel.receiver]
+        channel = event.channel
+        return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
 
     def _told_of(self, fibre: Fibre, event) -> set[int]:
         """Return the lost ranks that a fibre has been told of and does not wait for any more."""

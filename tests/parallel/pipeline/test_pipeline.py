@@ -243,7 +243,7 @@ def test_activations_in_flight_are_all_of_them_or_as_many_as_stages_follow():
 
 
 def test_messages_and_bytes_are_those_of_the_docstring():
-    world = SimWorld(4)
+    world = SimWorld(4, collectives="formula")  # the messages are those of the strategy itself
     results = world.run(executed, "1f1b", 8)
     began = max(r.began for r in results)
     stages = [m for m in world.trace.messages if m.tag]

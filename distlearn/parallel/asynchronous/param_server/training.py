@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ....backend import to_numpy
-from ....comm.collectives import shares
 from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.rule import check_rule, memory_of
 from ....optim.schedules import as_schedule
+from ....shares import shares
 from ...strategy import Strategy
 from .coordinator import Coordinator
 from .learning_rate import constant
@@ -41,7 +41,7 @@ class ParameterServer(Strategy):
     rule : Rule
         The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities live on the servers.
     lr : float or callable
-        Learning rate of an update, or a plan: a function of the number of the update (from 0).
+        Learning rate of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
         `bsp()` by default.
     servers : int

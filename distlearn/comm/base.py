@@ -1,0 +1,281 @@
+"""The base of every communicator: each call checks its arguments once, here, and then calls a primitive.
+
+A communicator over a new kind of connection is a subclass that implements the primitives: the methods of the last part,
+whose names begin with an underscore. They get arguments that are right, ranks and tags as plain integers, and for a
+collective the `Call` that every rank must make alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from .protocol import (
+    ANY,
+    Work,
+    check_buffer,
+    check_deal,
+    check_output,
+    check_peer,
+    check_reduction,
+    check_root,
+    check_rows,
+    check_tag,
+)
+
+OWN = ("distlearn.comm", "distlearn.sim")
+"""Modules whose frames are none of the user's: errors name the line below them."""
+
+
+class CallSite(NamedTuple):
+    """File, line and function of a call."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        folder, _, name = self.file.replace("\\", "/").rpartition("/")
+        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # of a notebook: such names say nothing
+        where = "" if in_cell else f"{name}, "
+        return f"{where}line {self.line}, in {self.function}"
+
+
+def call_site(frame=None) -> CallSite | None:
+    """Return the innermost frame that is not this package's communication code, or None if there is none.
+
+    Parameters
+    ----------
+    frame : frame, optional
+        Where to begin to look; by default the caller's.
+    """
+    frame = sys._getframe(1) if frame is None else frame
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
+        frame = frame.f_back
+    return None if frame is None else CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+class Call(NamedTuple):
+    """One rank's call of a collective; `name` and `arguments` must be the same on all ranks.
+
+    Attributes
+    ----------
+    name : str
+    arguments : tuple
+        Operator or root, shape, dtype.
+    site : CallSite or None
+        The user's line.
+    """
+
+    name: str
+    arguments: tuple
+    site: CallSite | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+    @property
+    def located(self) -> str:
+        """The call and the line where it stands."""
+        return f"{self} ({self.site})" if self.site else str(self)
+
+
+class BaseComm:
+    """The `Communicator` protocol, all but the primitives.
+
+    Attributes
+    ----------
+    rank, size : int
+    n_tags : float
+        Tags are below this number.
+    """
+
+    rank: int
+    size: int
+    n_tags: float = float("inf")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank {self.rank} of {self.size})"
+
+    # -- between two ranks: arrays -----------------------------------------------------------------------------------
+    def send(self, x, dest, tag=0):
+        """Send `x`; may block until it is received."""
+        self._send(*self._checked_send(x, dest, tag))
+
+    def isend(self, x, dest, tag=0):
+        """Start a send; do not touch `x` before `wait`."""
+        return self._isend(*self._checked_send(x, dest, tag))
+
+    def recv(self, out, source, tag=0):
+        """Receive into `out` a message of exactly its size; return `out`."""
+        return self._recv(*self._checked_recv(out, source, tag))
+
+    def irecv(self, out, source, tag=0):
+        """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
+        return self._irecv(*self._checked_recv(out, source, tag))
+
+    def send_recv(self, x, dest, out, source, tag=0):
+        """Send and receive at once; return `out`."""
+        sent, received = self._checked_send(x, dest, tag), self._checked_recv(out, source, tag)
+        return self._send_recv(sent, received)
+
+    def _checked_send(self, x, dest, tag) -> tuple:
+        check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        check_buffer("send", x, self.rank)
+        return x, int(dest), int(tag)
+
+    def _checked_recv(self, out, source, tag) -> tuple:
+        check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        check_output("recv", out, self.rank)
+        return out, int(source), int(tag)
+
+    # -- between two ranks: anything that can be pickled -------------------------------------------------------------
+    def send_obj(self, obj, dest, tag=0):
+        """Send a pickled object; may block until it is received."""
+        check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        self._send_obj(obj, int(dest), int(tag))
+
+    def recv_obj(self, source=ANY, tag=0):
+        """Receive the object from `source`, or the first that comes from anyone."""
+        if source != ANY:
+            check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        return self._recv_obj(int(source), int(tag))
+
+    # -- all ranks ---------------------------------------------------------------------------------------------------
+    def all_reduce(self, x, op="sum"):
+        """Replace `x` on every rank by its reduction; return it."""
+        return self._all_reduce(self._reduction("all_reduce", x, op), x, op)
+
+    def iall_reduce(self, x, op="sum"):
+        """Start an all-reduce, in place; do not touch `x` before `wait`."""
+        return self._iall_reduce(self._reduction("all_reduce", x, op), x, op)
+
+    def reduce_scatter(self, x, op="sum"):
+        """Reduce the flat array `x`; return this rank's share."""
+        return self._reduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
+
+    def ireduce_scatter(self, x, op="sum"):
+        """Start a reduce-scatter; do not touch `x` before `wait`."""
+        return self._ireduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
+
+    def _reduction(self, name, x, op) -> Call:
+        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
+        return Call(name, (f"op={op!r}", x.shape, x.dtype), call_site())
+
+    def all_gather(self, x):
+        """Return everyone's `x`, stacked."""
+        check_buffer("all_gather", x, self.rank)
+        return self._all_gather(Call("all_gather", (x.shape, x.dtype), call_site()), x)
+
+    def broadcast(self, x, root=0):
+        """Replace `x` on every rank by the root's; return it."""
+        check_root(root, self.rank, self.size)
+        (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
+        return self._broadcast(Call("broadcast", (f"root={root}", x.shape, x.dtype), call_site()), x, int(root))
+
+    def scatter(self, x, out, root=0):
+        """Copy the rows of the root's `x`, one to each rank, into `out`; return it."""
+        check_root(root, self.rank, self.size)
+        check_output("scatter", out, self.rank)
+        if self.rank == root:
+            check_deal("scatter", x, out, self.rank, self.size)
+        call = Call("scatter", (f"root={root}", out.shape, out.dtype), call_site())
+        return self._scatter(call, x if self.rank == root else None, out, int(root))
+
+    def gather(self, x, root=0):
+        """Return everyone's `x`, stacked, on the root."""
+        check_root(root, self.rank, self.size)
+        check_buffer("gather", x, self.rank)
+        return self._gather(Call("gather", (f"root={root}", x.shape, x.dtype), call_site()), x, int(root))
+
+    def all_to_all(self, x):
+        """Send row j to rank j; return the rows received, by source."""
+        check_rows("all_to_all", x, self.rank, self.size)
+        return self._all_to_all(Call("all_to_all", (x.shape, x.dtype), call_site()), x)
+
+    def barrier(self):
+        """Wait until every rank is here."""
+        self._barrier(Call("barrier", (), call_site()))
+
+    def broadcast_obj(self, obj, root=0):
+        """Return the root's object on every rank."""
+        check_root(root, self.rank, self.size)
+        return self._broadcast_obj(Call("broadcast_obj", (f"root={root}",), call_site()), obj, int(root))
+
+    def gather_obj(self, obj, root=0):
+        """Return everyone's object, by rank, on the root."""
+        check_root(root, self.rank, self.size)
+        return self._gather_obj(Call("gather_obj", (f"root={root}",), call_site()), obj, int(root))
+
+    def split(self, color, key=0):
+        """Return the communicator of the ranks that gave the same `color`, or None for color None."""
+        return self._split(Call("split", (), call_site()), color, key)
+
+    # -- primitives: what a subclass implements ----------------------------------------------------------------------
+    def _isend(self, x, dest, tag) -> Work:
+        raise NotImplementedError
+
+    def _irecv(self, out, source, tag) -> Work:
+        raise NotImplementedError
+
+    def _send(self, x, dest, tag) -> None:
+        self._isend(x, dest, tag).wait()
+
+    def _recv(self, out, source, tag):
+        return self._irecv(out, source, tag).wait()
+
+    def _send_recv(self, sent: tuple, received: tuple):
+        incoming = self._irecv(*received)
+        outgoing = self._isend(*sent)
+        incoming.wait()
+        outgoing.wait()
+        return received[0]
+
+    def _send_obj(self, obj, dest, tag) -> None:
+        raise NotImplementedError
+
+    def _recv_obj(self, source, tag):
+        raise NotImplementedError
+
+    def _iall_reduce(self, call: Call, x, op) -> Work:
+        raise NotImplementedError
+
+    def _all_reduce(self, call: Call, x, op):
+        return self._iall_reduce(call, x, op).wait()
+
+    def _ireduce_scatter(self, call: Call, x, op) -> Work:
+        raise NotImplementedError
+
+    def _reduce_scatter(self, call: Call, x, op):
+        return self._ireduce_scatter(call, x, op).wait()
+
+    def _all_gather(self, call: Call, x):
+        raise NotImplementedError
+
+    def _broadcast(self, call: Call, x, root):
+        raise NotImplementedError
+
+    def _scatter(self, call: Call, x, out, root):
+        raise NotImplementedError
+
+    def _gather(self, call: Call, x, root):
+        raise NotImplementedError
+
+    def _all_to_all(self, call: Call, x):
+        raise NotImplementedError
+
+    def _barrier(self, call: Call) -> None:
+        raise NotImplementedError
+
+    def _broadcast_obj(self, call: Call, obj, root):
+        raise NotImplementedError
+
+    def _gather_obj(self, call: Call, obj, root):
+        raise NotImplementedError
+
+    def _split(self, call: Call, color, key):
+        raise NotImplementedError
