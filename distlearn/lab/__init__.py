@@ -5,8 +5,8 @@ seeds a generator. How a lab is written with it: course/AUTHORING.md.
 """
 
 from .check import Check, CheckFailed
-from .desk import Expected, Lab, NothingFailed
 from .diagnose import Finding, compare
+from .lab import Expected, Lab, NothingFailed
 from .predict import Prediction, PredictionInvalid, PredictionMissing
 from .show import Card, Line
 

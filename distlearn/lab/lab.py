@@ -30,7 +30,7 @@ class Expected:
 
 
 class Lab:
-    """The desk of one lab: its predictions, checks, deliberate failures and figures.
+    """What one lab works with: its predictions, checks, deliberate failures and figures.
 
     The first cell of every lab makes it::
 
