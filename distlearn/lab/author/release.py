@@ -2,7 +2,7 @@
 
 nbgrader is configured by `course/nbgrader_config.py` alone, so that `distlearn labs generate`, nbgrader's own commands
 and its JupyterLab extension make the same files. Copies are made in a temporary folder first: a source that nbgrader
-rejects leaves the old copy in place, and a copy that contains work is not overwritten.
+rejects leaves the old copy in place, and a copy that has been edited is not overwritten.
 """
 
 from __future__ import annotations
@@ -66,21 +66,21 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
     target : path, optional
         Where to; by default the `release_directory` of the course's configuration.
     force : bool
-        Overwrite copies that contain work.
+        Overwrite copies that have been edited.
 
     Raises
     ------
     NotALab
         If there is no lab of that name.
     FileExistsError
-        If a copy there contains work; then nothing is written.
+        If a copy there has been edited; then nothing is written.
     """
     course = Path(course).resolve()
     names = _known(course, names)
     target = labs_dir(course) if target is None else Path(target).resolve()
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
-        raise FileExistsError(f"copies contain work: {', '.join(worked_in)}; move them away, or use --force")
+        raise FileExistsError(f"copies have been edited: {', '.join(worked_in)}; move them away, or use --force")
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             _assign(course, name, Path(temporary))
