@@ -75,7 +75,7 @@ class Work(Protocol):
         """Block until it is done; return its result (for receives and in-place collectives: the buffer)."""
 
     def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+        """Return whether it is done, without blocking."""
 
 
 class DoneWork:

@@ -18,7 +18,7 @@ class Machine:
 
     @staticmethod
     def has_nccl() -> bool:
-        """Say whether CuPy finds NCCL."""
+        """Return whether CuPy finds NCCL."""
         from .nccl.stream import version
 
         return version() is not None

@@ -44,7 +44,7 @@ class Agreement:
         return f"all ranks to call {self._call}"
 
     def done(self) -> bool:
-        """Say whether the calls of all ranks are known.
+        """Return whether the calls of all ranks are known.
 
         Raises
         ------

@@ -19,7 +19,7 @@ from ...backend import get_xp, to_numpy
 
 @functools.cache
 def mpi_reads_gpu() -> bool:
-    """Say whether the MPI that mpi4py has loaded can read and write the memory of a GPU.
+    """Return whether the MPI that mpi4py has loaded can read and write the memory of a GPU.
 
     Open MPI and MPICH both answer by `MPIX_Query_cuda_support`; an MPI that does not know the question cannot.
     """

@@ -136,7 +136,7 @@ class MPIWork:
         return True
 
     def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+        """Return whether it is done, without blocking."""
         if not self.test():
             return False
         self._comm.activity.unwaited.discard(self)
