@@ -56,7 +56,7 @@ class Limits:
     lr: dict[str, np.ndarray]
 
     def expected(self, workers) -> np.ndarray:
-        """Return what `theory` makes of the median for the first number of workers, with staleness workers - 1."""
+        """Return limits by `theory`, scaled to the median of the first number of workers: staleness is workers - 1."""
         first = float(np.median(next(iter(self.lr.values()))[0]))
         return first * theory(np.asarray(workers, float) - 1) / theory(self.workers[0] - 1)
 
