@@ -83,7 +83,8 @@ def settle(state) -> None:
 
     The velocity of a weight whose gradient stays zero halves every few steps; at 1e-45 rounding keeps it above zero
     forever. Processors compute with subnormal numbers a hundred times as slowly: after 1,000 steps on MNIST, a
-    network's updates took five times as long as at first. In half precision, which is computed in single, nothing is that small.
+    network's updates took five times as long as at first. In half precision, which is
+    computed in single, nothing is that small.
     """
     for s in memory_of(state):
         if s.dtype in (np.float32, np.float64):
