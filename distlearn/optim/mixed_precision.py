@@ -53,8 +53,7 @@ class MixedPrecision(Optimizer):
     `Serial` and the data-parallel strategies scale the loss themselves; in a loop of your own, train with
     `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and its gradient;
     what is saved is half of the activations. On several ranks the summed gradients are the same everywhere, and a
-    value that is
-    not finite stays so in a sum: so all ranks skip the same steps.
+    value that is not finite stays so in a sum: so all ranks skip the same steps.
 
     References
     ----------

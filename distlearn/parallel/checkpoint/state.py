@@ -3,8 +3,8 @@
 Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
 optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
 ranks can continue, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them together,
-and
-`load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the epoch.
+and `load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the
+epoch.
 
     param/0.W   optimizer/0.W/0   master/0.W      of the serial model
     residual/0.W                                  what compression has left out of the gradients so far

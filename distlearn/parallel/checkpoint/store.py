@@ -36,8 +36,8 @@ class CheckpointStore:
         Made when the first checkpoint is saved.
     keep : int
         Number of the newest checkpoints to keep; more than one, because the newest may turn out damaged. Those of
-        later steps than
-        the one that is saved (damaged, or training would have continued from them) do not count, and stay.
+        later steps than the one that is saved (damaged, or training would have continued from them) do not count, and
+        stay.
 
     Raises
     ------

@@ -39,9 +39,8 @@ class DataParallel(Replicated):
         Send gradients as codes: `FP16()`, `Int8()`, `OneBit()`, `TopK(ratio)`.
     accumulate : int
         Number of micro-batches that a rank's part is cut into, run one after another: their gradients add up, and
-        all-reduces
-        start in the last. Needs the memory of one micro-batch's activations, and gives the same results; only layers
-        that use the batch as a whole (`BatchNorm`, `Dropout`'s random numbers) see smaller ones.
+        all-reduces start in the last. Needs the memory of one micro-batch's activations, and gives the same results;
+        only layers that use the batch as a whole (`BatchNorm`, `Dropout`'s random numbers) see smaller ones.
     check_every : int, optional
         Compare parameters and the optimizer's memory of all ranks every so many steps (see `check_replicas`).
 
@@ -49,8 +48,7 @@ class DataParallel(Replicated):
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in total; on a ring 2 (p - 1) messages each.
     The loss is sent in the last bucket; with compression and in half precision, which would round it, it is sent alone,
-    as 8 bytes. Saves what the model
-    saves. Accumulation sends no more than that.
+    as 8 bytes. Saves what the model saves. Accumulation sends no more than that.
 
     References
     ----------

@@ -4,8 +4,8 @@ rank r keeps   given_r    error of its own codes              as long as the gra
                summed_r   error of the sums it sent     as long as its share of that
 
 Of all gradients so far, everything has reached the parameters except :math:`\sum_r given_r + \sum_r summed_r`,
-summed_r at
-its share's place. That sum is what must outlive a change of ranks; which rank holds which part affects only rounding.
+summed_r at its share's place. That sum is what must outlive a change of ranks; which rank holds which part affects only
+rounding.
 """
 
 from __future__ import annotations

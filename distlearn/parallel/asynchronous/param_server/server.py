@@ -6,9 +6,8 @@ before they asked; and the coordinator's commands go to servers that do nothing 
 comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
 Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
-coordinator
-treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received counts as
-zeros on the others. The loss of a server raises here, and `recovery` handles it.
+coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
+counts as zeros on the others. The loss of a server raises here, and `recovery` handles it.
 """
 
 from __future__ import annotations

@@ -79,9 +79,8 @@ class ParameterServer(Strategy):
 
     A rank lost while the object is constructed ends the run; after that, training survives.
     A lost worker is treated as if it had left: no worker waits for it, and the rows it would have trained on are left
-    out.
-    After the loss of a server BSP still equals serial SGD: the updates since the last copy are repeated. The record
-    then begins at that version if the first server was lost, which keeps it, and so does the curve.
+    out. After the loss of a server BSP still equals serial SGD: the updates since the last copy are repeated. The
+    record then begins at that version if the first server was lost, which keeps it, and so does the curve.
 
     References
     ----------
