@@ -58,16 +58,18 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ================================  ===============================================================================
     layer                             result
     ================================  ===============================================================================
-    `Linear`, replicated input        `ColumnParallelLinear`: the rank's neurons `Linear`, sharded input
-    `RowParallelLinear`: the rank's inputs, outputs summed `Conv2d`                          `FilterParallelConv2d`: the
-    rank's filters `Conv2d` in groups                `GroupParallelConv2d`: the rank's groups, if they are a multiple of
-    the ranks activations, poolings, `Flatten`  as they are, on the rank's part `Dropout`, `BatchNorm`            on the
-    rank's part, with the serial run's masks and statistics `Parallel`                        `PathParallel` if there is
-    a path for every rank; else its branches are sharded `Siamese`                         `SiameseParallel` on two
-    ranks; else its body is sharded `GRU` layers in a row             `StackParallel` if there is one for every rank
-    `Residual`, `Recompute`           their bodies are sharded all others                        replicated, after a
-    `Gather` ================================
-    ===============================================================================
+    `Linear`, replicated input        `ColumnParallelLinear`: the rank's neurons
+    `Linear`, sharded input           `RowParallelLinear`: the rank's inputs, outputs summed
+    `Conv2d`                          `FilterParallelConv2d`: the rank's filters
+    `Conv2d` in groups                `GroupParallelConv2d`: the rank's groups, if they are a multiple of the ranks
+    activations, poolings, `Flatten`  as they are, on the rank's part
+    `Dropout`, `BatchNorm`            on the rank's part, with the serial run's masks and statistics
+    `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are sharded
+    `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
+    `GRU` layers in a row             `StackParallel` if there is one for every rank
+    `Residual`, `Recompute`           their bodies are sharded
+    all others                        replicated, after a `Gather`
+    ================================  ===============================================================================
 
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
     parameter with another one; a layer that is used several times is sharded and its outputs are gathered each time.
