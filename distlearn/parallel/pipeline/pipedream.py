@@ -159,8 +159,8 @@ class PipeDream(StagedModel):
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
         if batch.n != len(batch.x):
             raise ValueError(
-                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every update is the pipeline's own, so "
-                "it cannot share a batch with others"
+                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every pipeline updates independently, "
+                "so it cannot share a batch with other replicas"
             )
         self._cut_batch(batch.x)
         self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
