@@ -146,7 +146,7 @@ class Hybrid(Strategy):
     def _held_by(self, param):
         """Return which ranks hold a parameter: shared parameters are compressed separately.
 
-        A code depends on all values in it. Ranks along tp share some of their stage's parameters, stages share the tied ones.
+        A code depends on all values in it. Ranks along tp share some of their stage's parameters, stages the tied ones.
         """
         return param.name in self._specs, self.pipeline.ranks_with(param)
 
