@@ -6,7 +6,7 @@ seeds a generator. How a lab is written with it: course/AUTHORING.md.
 
 from .check import Check, CheckFailed
 from .desk import Expected, Lab, NothingFailed
-from .diagnose import Finding, compare
+from .diagnose import Comparison, compare
 from .predict import Prediction, PredictionInvalid, PredictionMissing
 from .show import Card, Line
 
@@ -14,8 +14,8 @@ __all__ = [
     "Card",
     "Check",
     "CheckFailed",
+    "Comparison",
     "Expected",
-    "Finding",
     "Lab",
     "Line",
     "NothingFailed",
