@@ -1,13 +1,13 @@
 """Models that have shapes and costs but no numbers: for simulating on a laptop what trains on a thousand nodes.
 
-    model --meta_model--> the same layers by name, shape, parameters and cost, on `MetaArray` arrays
+    model --meta_model--> the same layers by name, shape, parameters and cost, on `MetaArray`s
 
 A strategy cannot tell the difference: it runs its own code, forward and backward pass by layer with their spans,
 buckets, collectives, update. What a simulated network and card make of that is the time line of the real model.
 
 There are two ways. `meta_model` makes closed boxes, which answer for thousands of ranks at once: for strategies that
-leave layers alone. `meta_copy` keeps the kinds of layers, so that strategies can deal out their insides; `drop_arithmetic`
-then takes the arithmetic out of what they have made of them.
+leave layers alone. `meta_copy` keeps the kinds of layers, so that strategies can shard their insides;
+`drop_arithmetic` then takes the arithmetic out of the shards.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ def meta_copy(model: Sequential) -> Sequential:
     Returns
     -------
     copy : Sequential
-        Its layers compute as before, if they can do so without numbers: dense ones can. `drop_arithmetic` helps the others.
+        Its layers compute as before, if they can do so without numbers: dense ones can. For the others there is
+        `drop_arithmetic`.
     """
     without = {id(array): MetaArray(p.data.shape, p.data.dtype) for p in model.params for array in (p.data, p.grad)}
     return move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))

@@ -1,7 +1,7 @@
 """Arrays that have a size but no data: for simulating what real arrays of that size would cost.
 
-1,024 ranks with a gradient of 244 MB each would need 250 GB; a `MetaArray` of it needs a few bytes, and its messages take
-the same virtual time and count the same bytes.
+1,024 ranks with a gradient of 244 MB each would need 250 GB; a `MetaArray` of it needs a few bytes, and its messages
+take the same virtual time and count the same bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
 
-Everything follows from the ranks' timelines, which are known from the start. A message that its sender could not send any
-more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
+Everything follows from the ranks' timelines, which are known from the start. A message that its sender could not send
+any more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
 failure detector's patience is over, and raises `PeerLostError`. A collective that a rank is lost in the middle of
 succeeds on some of the others and fails on the rest (by a seeded coin): so it is on real networks, and recovery must
 not rely on anything better.
