@@ -151,7 +151,7 @@ class _Module:
     def array(x, dtype=None, copy=True, order="C"):
         return x if isinstance(x, MetaArray) else np.array(x, dtype)  # a few numbers are still numbers
 
-    ascontiguousarray = array
+    ascontiguousarray = asarray = array
 
     @staticmethod
     def matmul(a, b, out=None):
