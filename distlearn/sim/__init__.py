@@ -5,7 +5,7 @@ It is built on the protocol and the collectives of `comm`, and knows nothing abo
 
 from .compute import Free, Measured, Roofline
 from .failures import Failure, FailureSchedule, Loss
-from .meta import Phantom
+from .meta import MetaArray
 from .world import SimWorld
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Free",
     "Loss",
     "Measured",
-    "Phantom",
+    "MetaArray",
     "Roofline",
     "SimWorld",
 ]

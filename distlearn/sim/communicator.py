@@ -9,7 +9,7 @@ from numpy import ndarray
 from ..comm.base import BaseComm
 from ..comm.protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .clock import SimClock
-from .meta import Phantom
+from .meta import MetaArray
 from .scheduler import BlockReason, Fibre
 from .transport import ObjectSendOp, RecvOp, SendOp, Transport
 from .work import RecvWork, SendWork
@@ -78,7 +78,7 @@ class SimComm(BaseComm):
         if x.__class__ is ndarray:
             if not x.flags.c_contiguous or x.dtype.hasobject:
                 check_buffer("send", x, self.rank)
-        elif x.__class__ is not Phantom:
+        elif x.__class__ is not MetaArray:
             check_buffer("send", x, self.rank)
         return self._transport.send(self._fibre, channel, x)
 
@@ -93,7 +93,7 @@ class SimComm(BaseComm):
         if out.__class__ is ndarray:
             if not out.flags.carray or out.dtype.hasobject:
                 check_output("recv", out, self.rank)
-        elif out.__class__ is not Phantom:
+        elif out.__class__ is not MetaArray:
             check_output("recv", out, self.rank)
         return self._transport.receive(self._fibre, channel, out)
 

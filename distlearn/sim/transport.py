@@ -22,7 +22,7 @@ from numpy import ndarray
 from ..comm.base import Call
 from ..comm.protocol import CommError
 from ..trace import Message
-from .meta import Phantom
+from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def deliver(x, out) -> str | None:
         return None
     if x.dtype != out.dtype or x.size != out.size:
         return f"expected {out.size} {out.dtype}, but the message holds {x.size} {x.dtype}"
-    if isinstance(x, Phantom) or isinstance(out, Phantom):
+    if isinstance(x, MetaArray) or isinstance(out, MetaArray):
         if type(x) is type(out):
             return None
         return f"expected a {type(out).__name__}, but the message holds a {type(x).__name__}"

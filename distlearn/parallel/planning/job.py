@@ -18,7 +18,7 @@ class Job:
     Parameters
     ----------
     model : Sequential
-        Of phantoms.
+        Of meta arrays.
     shape : tuple of int
         Of a whole batch.
     rates : Rates

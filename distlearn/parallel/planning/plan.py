@@ -8,7 +8,7 @@ from ...comm import Network
 from ...optim import Momentum
 from ...optim.rule import check_rule
 from ...tables import Table, Tabular, format_time, quantity
-from ..phantom import phantom_copy
+from ..meta import meta_copy
 from ..pipeline.stages import inseparable
 from .job import Cost, Job
 from .layout import layouts
@@ -185,7 +185,7 @@ def plan(
     if rule is not None:
         check_rule("plan", rule)
     rates = Rates(compute_of(compute), Network.of(network))
-    outline = phantom_copy(model)
+    outline = meta_copy(model)
     job = Job(
         outline, (batch_size, *input_shape), rates, Momentum() if rule is None else rule, cap_bytes,
         n_microbatches=n_microbatches,

@@ -14,7 +14,7 @@ from ..sharding import flat_shard
 from .memory import Ledger
 
 
-class Group:
+class ShardGroup:
     """Some parameters of one dtype, their gradients, and this rank's part of both.
 
     Parameters

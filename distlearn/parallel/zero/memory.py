@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Memory:
+class ZeROMemory:
     """Bytes that one rank keeps for the model, activations left out."""
 
     parameters: float
@@ -24,7 +24,7 @@ class Memory:
 
 def model_state_bytes(
     n_params: float, size: int, stage: int, *, parameter: float = 4, gradient: float = 4, optimizer: float = 8
-) -> Memory:
+) -> ZeROMemory:
     r"""Return the bytes that a rank keeps at a stage of ZeRO, by the paper's formulas.
 
     ======  =============================================  =========================
@@ -53,7 +53,7 @@ def model_state_bytes(
 
     Returns
     -------
-    memory : Memory
+    memory : ZeROMemory
         `peak` is the sum: what is gathered for a while depends on buckets and layers.
 
     References
@@ -75,7 +75,7 @@ def model_state_bytes(
         each * n_params / (size if stage >= first else 1)
         for each, first in ((parameter, 3), (gradient, 2), (optimizer, 1))
     ]
-    return Memory(*parts, peak=sum(parts))
+    return ZeROMemory(*parts, peak=sum(parts))
 
 
 class Ledger:

@@ -27,8 +27,8 @@ from ..checkpoint.state import named_arrays
 from ..data.bucket import group_params
 from ..sharding import Sharded, load_into, replicated
 from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
-from .group import Group
-from .memory import Ledger, Memory
+from .group import ShardGroup
+from .memory import Ledger, ZeROMemory
 
 
 class ZeRO(Strategy):
@@ -117,9 +117,9 @@ class ZeRO(Strategy):
         else:
             groups = group_params(trained, cap_bytes, kind)
         kinds = [kind(params[0]) for params in groups]
-        self.groups = [Group(comm, params, stage, self._ledger) for params in groups]
+        self.groups = [ShardGroup(comm, params, stage, self._ledger) for params in groups]
         self.pieces = [_Piece(model, layer, self.groups) for layer in model.layers]
-        self._under_way: list[Group] = []
+        self._under_way: list[ShardGroup] = []
         self.optimizer = optimizer.rebind(
             [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
         )
@@ -151,7 +151,7 @@ class ZeRO(Strategy):
                 group.publish()
         return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
 
-    def _reduce(self, full: list[Group]) -> None:
+    def _reduce(self, full: list[ShardGroup]) -> None:
         """Send full buckets off; those before them have had a layer's time or more, and must be done."""
         if full:
             self._finish_reduce()
@@ -177,13 +177,13 @@ class ZeRO(Strategy):
             x = piece.predict(x)
         return x
 
-    def memory(self) -> Memory:
+    def memory(self) -> ZeROMemory:
         """Return what this rank holds now, measured by the arrays themselves, and the most it has held so far.
 
         Frozen parameters, and those that are not trained, count, with the gradients that layers work out for them.
         """
         whole = sum(p.nbytes for p in self._whole)
-        return Memory(
+        return ZeROMemory(
             parameters=whole + sum(g.parameter_bytes for g in self.groups),
             gradients=whole + sum(g.gradient_bytes for g in self.groups),
             optimizer=nbytes(self.optimizer.states),

@@ -8,7 +8,7 @@ A schedule is a list of `Action`s for every rank, and whoever takes a schedule t
 student wrote goes through the same checker, simulator, drawing and executor as the library's own.
 """
 
-from .check import Finding, Report, check_schedule
+from .check import Report, ScheduleError, check_schedule
 from .orders import SCHEDULES, gpipe, interleaved, make_schedule, one_f_one_b, pipedream
 from .play import Deadlock, Waiting
 from .schedule import LANE, Action, Schedule, format, parse
@@ -19,9 +19,9 @@ __all__ = [
     "SCHEDULES",
     "Action",
     "Deadlock",
-    "Finding",
     "Report",
     "Schedule",
+    "ScheduleError",
     "Simulated",
     "TimedAction",
     "Waiting",
