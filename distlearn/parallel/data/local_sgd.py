@@ -135,9 +135,7 @@ class LocalSGD(Replicated):
 
     def load_state_dict(self, arrays):
         """Load this rank's replica if the number of ranks is the same, else the average, as if all had just
-        averaged."""
-        mine = {}
-        if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
+        averaged.""" mine = {} if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)
         steps, samples = mine.pop(_SINCE, (0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
