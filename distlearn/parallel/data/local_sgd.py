@@ -134,8 +134,9 @@ class LocalSGD(Replicated):
         return frozen | {_SINCE: np.array([self._steps, self._samples])}
 
     def load_state_dict(self, arrays):
-        """Load this rank's replica if the number of ranks is the same, else the average, as if all had just
-        averaged.""" mine = {} if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
+        """Load this rank's replica if as many ranks saved theirs; else the average, as after averaging."""
+        mine = {}
+        if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)
         steps, samples = mine.pop(_SINCE, (0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
