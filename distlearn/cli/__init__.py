@@ -15,8 +15,8 @@ from .. import __version__
 COMMANDS = {
     "doctor": "Check this machine, and say how to fix what is wrong.",
     "train": "Train a network on images, on one rank or many.",
-    "predict": "Say what a trained network takes images for.",
-    "run": "Run a function of yours on every rank.",
+    "predict": "Classify images with a trained network.",
+    "run": "Run your own function on every rank.",
     "bench": "Measure the library against its goals and its peers.",
     "profile": "Profile networks layer by layer at several batch sizes.",
     "labs": "Check, generate and list the labs of the course.",
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported when they are used."""
+    """A group of commands that imports each of them on use."""
 
     def list_commands(self, ctx):
         """Name the commands, in the order of the table."""
@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
         return getattr(importlib.import_module(f".{name}", __name__), name)
 
     def format_commands(self, ctx, formatter):
-        """Write the table of commands without importing one."""
+        """Write the table of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

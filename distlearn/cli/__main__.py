@@ -1,4 +1,4 @@
-"""`python -m distlearn.cli`: the same command, of this very Python (what `mpiexec` starts)."""
+"""`python -m distlearn.cli`: the same command, run by this Python interpreter (what `mpiexec` starts)."""
 
 from . import main
 

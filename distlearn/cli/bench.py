@@ -14,7 +14,7 @@ import click
 from .console import print_table, say, status
 
 FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
-"""What every record says; `note` is optional."""
+"""Fields of every record; `note` is optional."""
 
 COLLECT = """
 import importlib, json, sys
@@ -36,13 +36,13 @@ def modules(folder: Path, only: str = "") -> list[str]:
 
 
 def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dict]:
-    """Run one module's `records()` in a fresh process; what goes wrong there becomes a record that says so."""
+    """Run one module's `records()` in a fresh process; an error there becomes a record that reports it."""
     from ..world.launching import thread_settings
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "records.json")
         command = [sys.executable, "-c", COLLECT, f"tests.benchmarks.{module}", str(out)]
-        # one thread: a number that depends on how many cores were idle is no number
+        # one thread: otherwise the result depends on how many cores are idle
         environment = os.environ | thread_settings(1, threads=1) | {"DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
         done = _run(command, cwd=root, env=environment, seconds=seconds)
         if isinstance(done, str):
@@ -55,7 +55,7 @@ def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dic
 
 
 def _run(command, *, cwd, env, seconds) -> str | None:
-    """Run a command and everything it starts for at most `seconds`; return what went wrong, or None."""
+    """Run a command and everything it starts for at most `seconds`; return what failed, or None."""
     from .doctor.tools import last_line, run
 
     try:
@@ -66,7 +66,7 @@ def _run(command, *, cwd, env, seconds) -> str | None:
 
 
 def failure(module: str, why: str) -> dict:
-    """Make the record of a module that gave none."""
+    """Make the record of a module that failed."""
     return dict.fromkeys(FIELDS) | {"name": module, "unit": "", "goal": "runs", "holds": False, "note": why}
 
 
@@ -86,7 +86,7 @@ def show(records: list[dict]) -> None:
     ]
     columns = ("measurement", "unit", "ours>", "peer>", "ratio>", "goal", "holds")
     print_table("Measurements, one BLAS thread", columns, rows, styles=[styles[r["holds"]] for r in records])
-    shared: dict[str, list[str]] = {}  # measurements by note: what holds for many is said once
+    shared: dict[str, list[str]] = {}  # measurements by note: a note shared by several is printed once
     for record in records:
         if record.get("note"):
             shared.setdefault(record["note"], []).append(record["name"])
@@ -106,20 +106,18 @@ def draw(records: list[dict], path: Path) -> None:
         viz.save(viz.plot_benchmarks(records), path, close=True)
         say(f"wrote {path}")
     else:
-        say(f"--chart {path}: nothing was measured beside a peer, so there is nothing to draw")
+        say(f"--chart {path}: no peer was measured, so there is nothing to draw")
 
 
 @click.command()
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the records here.")
 @click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the ratios to peers here (.png).")
-@click.option(
-    "--only", default="", metavar="MODULE", help="Only the modules whose name contains this, with all they measure."
-)
-@click.option("--quick", is_flag=True, help="Fewer repetitions: does it run, and roughly how fast?")
+@click.option("--only", default="", metavar="MODULE", help="Run only the modules whose name contains this.")
+@click.option("--quick", is_flag=True, help="Fewer repetitions: a quick check with rough numbers.")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
 def bench(json_file, chart, only, quick, strict, timeout):
-    """Measure the library against its goals, and next to its peers where they are installed.
+    """Measure the library against its goals, and against its peers where they are installed.
 
     Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer.
     """

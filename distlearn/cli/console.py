@@ -1,4 +1,4 @@
-"""What the commands print: tables, messages, errors, progress. The one module that knows of rich."""
+"""What the commands print: tables, messages, errors, progress. The only module that uses rich."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 LINES = 10
-"""At most so many lines where there is no bar."""
+"""Lines of progress, at most, where there is no bar."""
 
 
 def console(file=None):
@@ -27,7 +27,7 @@ def speaks_unicode(file=None) -> bool:
 
 
 def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
-    """Build a rich table of strings; numbers stand right.
+    """Build a rich table of strings; numbers are right-aligned.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
     columns : sequence of str
         A name that ends in `>` is a column of numbers.
     rows : iterable of sequences
-        Everything is shown by `str`; None as a dash.
+        Values are formatted by `str`; None becomes a dash.
     caption : str
         A line underneath.
     styles : sequence of str, optional
@@ -61,13 +61,13 @@ def print_table(title: str, columns, rows, **options) -> None:
 
 
 def say(text: str, *, style: str = "", err: bool = False) -> None:
-    """Print one line as it is, never broken: it may be meant for copying."""
+    """Print one line without wrapping it, so that it can be copied."""
     console(sys.stderr if err else sys.stdout).print(text, style=style, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def plain_errors(*kinds: type[Exception]):
-    """Turn errors that the user can mend into one line and exit status 1.
+    """Turn errors that the user can fix into one line and exit status 1.
 
     The library's messages name the value, what was expected and where, so the line is enough; `DISTLEARN_DEBUG=1` shows
     the traceback.
@@ -84,7 +84,7 @@ def plain_errors(*kinds: type[Exception]):
 
 @contextmanager
 def status(text: str, *, shown: bool = True):
-    """Show a line that changes while work goes on, on a terminal only; yields the function that changes it."""
+    """Show a status line, on a terminal only; yields the function that updates it."""
     out = console(sys.stderr)
     if not shown or not out.is_terminal:
         yield lambda text: None
@@ -99,7 +99,7 @@ def make_progress(label: str, unit: str = "step"):
     Parameters
     ----------
     label : str
-        Stands in front: "4 ranks".
+        Text before the bar: "4 ranks".
     unit : str
         What is counted; "%" if the total is 100 of it.
     """
@@ -111,7 +111,7 @@ def make_progress(label: str, unit: str = "step"):
 
 
 class Lines:
-    """Progress for a file or a pipe: some lines in all."""
+    """Progress for a file or a pipe: a few lines in total."""
 
     def __init__(self, label: str, unit: str = "step"):
         from ..world.progress import Texts

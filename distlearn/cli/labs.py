@@ -39,8 +39,8 @@ def list_labs(course):
 @labs.command(short_help="Make the students' copies.")
 @click.argument("names", nargs=-1, metavar="[LAB]...")
 @_course
-@click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if a copy is not what its source gives.")
-@click.option("--force", is_flag=True, help="Overwrite copies that somebody has worked in.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with status 1 if a copy differs from its source.")
+@click.option("--force", is_flag=True, help="Overwrite copies that have been edited.")
 def generate(names, course, check, force):
     """Make the students' copies (of all labs, or of those named) from the sources."""
     with _told():
@@ -57,13 +57,13 @@ def generate(names, course, check, force):
             say(text, err=True)
         if differences:
             raise click.ClickException("run `distlearn labs generate` and commit the result")
-        say("the students' copies are what the sources give")
+        say("the students' copies match the sources")
 
 
 @labs.command(short_help="Check sources against the rules.")
 @click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK]...", type=click.Path(exists=True, path_type=Path))
 @_course
-@click.option("--fix", is_flag=True, help="First remove outputs and metadata that saving adds, and format the file.")
+@click.option("--fix", is_flag=True, help="First remove outputs and needless metadata, and format the file.")
 def check(notebooks, course, fix):
     """Check source notebooks (all of them by default) against the rules of AUTHORING.md.
 
@@ -88,7 +88,7 @@ def check(notebooks, course, fix):
 
 @contextmanager
 def _told():
-    """Turn what the user can mend into one line; say what to install where nbgrader is missing."""
+    """Turn errors that the user can fix into one line; say what to install if nbgrader is missing."""
     with plain_errors(OSError, ValueError, RuntimeError):
         try:
             yield

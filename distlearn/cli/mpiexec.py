@@ -1,7 +1,7 @@
-"""Commands on MPI ranks: as one of the ranks that `mpiexec` started, or as the one that has `mpiexec` start them.
+"""Commands on MPI ranks: as one of the ranks that `mpiexec` started, or as the process that starts them.
 
-The second way, for `distlearn train --world mpi`: the command writes an order into a folder, starts this module as n
-ranks, and shows the progress that rank 0 notes there until it finds their results.
+The second way, for `distlearn train --world mpi`: the command writes a job into a folder, starts this module as n
+ranks, and shows the progress that rank 0 writes there until it finds their results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..trace import Trace
 
 RANK = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
-"""What launchers of MPI (Hydra, Open MPI, Slurm) tell a process about itself."""
+"""Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process."""
 
 NAP = 0.1
 
@@ -40,12 +40,12 @@ def mpi_size() -> int:
 
 
 def mpi_rank() -> int:
-    """Return this process's rank, without asking MPI; 0 if there is none."""
+    """Return this process's rank, without initializing MPI; 0 outside of mpiexec."""
     return next((int(os.environ[name]) for name in RANK if os.environ.get(name, "").isdigit()), 0)
 
 
 def train_as_rank(place, settings, folder, report) -> None:
-    """Train as one of the ranks that are there already; rank 0, which alone has a folder, calls `report([run])`."""
+    """Train as one of the ranks that mpiexec started; rank 0, the only one with a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .console import make_progress
     from .ranks import Run, blas_threads, train_recorded
@@ -87,7 +87,7 @@ class Mpiexec:
         Raises
         ------
         click.ClickException
-            If a rank failed: what it said.
+            If a rank failed; with its error.
         """
         from ..world import launch
 
@@ -107,7 +107,7 @@ class Mpiexec:
 
 
 def complaint(done: subprocess.CompletedProcess) -> str:
-    """Return what the failed rank said: one line if it is the user's to mend, else everything."""
+    """Return the failed rank's error: one line if the user can fix it, else all output."""
     text = f"{done.stdout}\n{done.stderr}".strip()
     told = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
     if told and told[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
@@ -116,7 +116,7 @@ def complaint(done: subprocess.CompletedProcess) -> str:
 
 
 class _Watcher:
-    """Hands the progress that rank 0 notes in a file to a bar, while the block waits for the ranks."""
+    """Shows the progress that rank 0 writes to a file, while the block waits for the ranks."""
 
     def __init__(self, path: Path, progress):
         self._path, self._progress, self._over = path, progress, threading.Event()
@@ -129,7 +129,7 @@ class _Watcher:
     def _show(self):
         try:
             step, total, values = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # nothing noted yet
+        except (OSError, ValueError):  # nothing written yet
             return
         self._progress(step, total, **values)
 
@@ -143,7 +143,7 @@ class _Watcher:
 
 
 def _note(path: Path):
-    """Return a progress function that writes into a file, whole or not at all."""
+    """Return a progress function that replaces a file atomically."""
 
     def note(step, total, **values):
         fresh = path.with_suffix(".new")
@@ -154,7 +154,7 @@ def _note(path: Path):
 
 
 def main(folder: Path) -> None:
-    """Do what the order says, as one rank of several."""
+    """Run the job as one of its ranks."""
     from ..world import MPIWorld
 
     fn, args, kwargs = pickle.loads((folder / "order").read_bytes())

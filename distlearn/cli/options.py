@@ -14,21 +14,21 @@ WORLDS = ("local", "sim", "mpi", "engines")
 
 # -- values
 def parse_numbers(ctx, param, value):
-    """Parse "256,128": whole numbers, 1 or more; an empty text is none of them."""
+    """Parse "256,128": positive whole numbers; an empty text is an empty tuple."""
     try:
         numbers = tuple(int(word) for word in value.split(",")) if value else ()
     except ValueError:
         numbers = (0,)
     if any(n < 1 for n in numbers):
-        raise click.BadParameter(f"{value!r}, expected whole numbers from 1 on, such as 256,128", ctx, param)
+        raise click.BadParameter(f"{value!r}, expected positive whole numbers, such as 256,128", ctx, param)
     return numbers
 
 
 def parse_sizes(ctx, param, value):
-    """Parse "1,2,4": rising numbers of ranks."""
+    """Parse "1,2,4": increasing numbers of ranks."""
     numbers = parse_numbers(ctx, param, value)
     if list(numbers) != sorted(set(numbers)):
-        raise click.BadParameter(f"{value!r}, expected rising numbers of ranks, such as 1,2,4", ctx, param)
+        raise click.BadParameter(f"{value!r}, expected increasing numbers of ranks, such as 1,2,4", ctx, param)
     return numbers
 
 
@@ -60,7 +60,7 @@ def _option(name: str, setting: Setting):
 
 
 def _checked(setting: Setting):
-    """Return a callback that refuses what the setting would; the error names the option."""
+    """Return a callback that makes the setting's check; the error names the option."""
 
     def check(ctx, param, value):
         value = int(value) if isinstance(value, str) and value.isdecimal() else value  # --device 1
@@ -73,12 +73,12 @@ def _checked(setting: Setting):
 
 
 def is_given(ctx: click.Context, name: str) -> bool:
-    """Say whether an option stands on the command line; a preset's or a default does not."""
+    """Say whether an option was given on the command line, not by a preset or as a default."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def check_needs(ctx: click.Context) -> None:
-    """Raise if the command line (not a preset) gives an option that would change nothing, unnoticed."""
+    """Raise if the command line (not a preset) gives an option that would have no effect."""
     for name, setting in SETTINGS.items():
         if setting.needs is None or not is_given(ctx, name):
             continue
@@ -86,7 +86,7 @@ def check_needs(ctx: click.Context) -> None:
         if ctx.params[other] not in values:
             chosen = "is not given" if ctx.params[other] is None else f"is {ctx.params[other]}"
             raise click.UsageError(
-                f"{option_of(name)} does nothing where {option_of(other)} {chosen}, but with {', '.join(values)}"
+                f"{option_of(name)} has no effect when {option_of(other)} {chosen}, only with {', '.join(values)}"
             )
     if ctx.params["strategy"] == "hybrid" and ctx.params["schedule"] == "pipedream":
         raise click.UsageError("--schedule pipedream updates after every micro-batch; use it with --strategy pipeline")
@@ -115,7 +115,7 @@ PRESETS = {
     "fashion-sigmoid": Preset(
         {**_FASHION, "batch_size": 32, "evaluate_every": 10},
         "60 iterations here are 60 passes over the training images in mini-batches of 32. Read as 60 gradients of the "
-        "whole training set (--preset fashion-sigmoid-full), they leave the network where it began: at this learning "
+        "whole training set (--preset fashion-sigmoid-full), they hardly change the network: at this learning "
         "rate a network of sigmoids needs thousands of steps.",
     ),
     "fashion-sigmoid-full": Preset(
@@ -143,14 +143,14 @@ ours."""
 
 
 def set_preset(ctx, param, value):
-    """Make the preset's options the defaults of the others."""
+    """Use the preset's options as defaults."""
     if value is not None:
         ctx.default_map = {**(ctx.default_map or {}), **PRESETS[value].options}
     return value
 
 
 def note_of(ctx: click.Context) -> str:
-    """Return what the chosen preset says about itself, and which of its options the command line has changed."""
+    """Return the note of the chosen preset, and which of its options the command line has changed."""
     name = ctx.params["preset"]
     if name is None:
         return ""

@@ -1,4 +1,4 @@
-"""What `distlearn train` tells and leaves behind: table and notes; a folder with numbers, time line and pictures."""
+"""The output of `distlearn train`: a table with notes, and a folder with numbers, time line and figures."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..train.weights import save_weights
 from .console import say
 
 PARTIAL = "history.partial.json"
-"""The epochs that are done, while a run is under way; it stays if the run is killed."""
+"""The finished epochs of a run in progress; it remains if the run is killed."""
 FILES = (PARTIAL, WEIGHTS, "history.json", "trace.json", "curves.png", "timeline.png", "schedule.png", "speedup.png")
 LOCK = ".lock"
-"""Held by the command that writes into a folder."""
+"""Lock file of the command that writes into a folder."""
 TIMELINE_STEPS = 3
-"""Steps that the picture of the time line shows, from the middle of what was recorded."""
+"""Steps in the figure of the time line, from the middle of the recorded ones."""
 
 
 @contextmanager
 def results_folder(path: Path, force: bool = False):
-    """Make the folder of a run, and hold it while the block runs: another command at the same time gets another one.
+    """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one.
 
-    If it holds something already, or another command is at work in it, `path-2`, `path-3`, ... is made instead.
+    If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def results_folder(path: Path, force: bool = False):
     number, chosen = 1, path
     while (lock := _claim(chosen, force)) is None:
         if force:
-            raise click.UsageError(f"--out {path}: another command is writing there; wait for it, or leave --force out")
+            raise click.UsageError(f"--out {path}: another command is writing there; wait for it, or remove --force")
         number += 1
         chosen = path.with_name(f"{path.name}-{number}")
     try:
@@ -67,18 +67,18 @@ def results_folder(path: Path, force: bool = False):
 
 
 def _claim(folder: Path, force: bool):
-    """Lock a folder that is free; return None if it is not."""
+    """Lock a folder; return None if it is locked or not empty."""
     from filelock import FileLock, Timeout
 
     if not force and folder.is_dir() and _content(folder):
         return None
     check_writable("--out", folder)
-    lock = FileLock(folder / LOCK)  # goes with the process, however that ends; the file stays, and says nothing
+    lock = FileLock(folder / LOCK)  # released when the process ends; the file itself remains
     try:
         lock.acquire(timeout=0)
     except Timeout:
         return None
-    if not force and _content(folder):  # another command was done there since
+    if not force and _content(folder):  # another command has finished there since
         lock.release()
         return None
     return lock
@@ -89,7 +89,7 @@ def _content(folder: Path) -> list[Path]:
 
 
 def check_writable(option: str, folder: Path) -> None:
-    """Make a folder, and raise unless files can be written there: a run of an hour must not end with that."""
+    """Make a folder, and raise unless files can be written there: better now than after an hour of training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -99,10 +99,10 @@ def check_writable(option: str, folder: Path) -> None:
 
 
 def write_json(path: Path, content) -> Path:
-    """Write JSON that every reader accepts: what is not a finite number becomes null."""
+    """Write strict JSON: numbers that are not finite become null."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(json.dumps(_finite(content), indent=1, allow_nan=False), encoding="utf-8")
-    os.replace(fresh, path)  # whoever looks sees all of it or none
+    os.replace(fresh, path)  # atomic: a reader sees all of it or none
     return path
 
 
@@ -150,7 +150,7 @@ def pipeline_step(trace) -> tuple[float, float]:
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
-    """Draw the pictures of a run.
+    """Draw the figures of a run.
 
     Parameters
     ----------
@@ -189,12 +189,12 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
 
 
 class Experiment(NamedTuple):
-    """What all runs of one command have in common."""
+    """What all runs of one command share."""
 
     settings: object
     dataset: object
     note: str
-    """What a preset says about itself."""
+    """The note of the preset."""
     folder: Path
     load: float
     """Cores that other programs used before the first run."""
@@ -243,9 +243,9 @@ def percent(share) -> str | None:
 
 
 def title(settings, dataset) -> list[str]:
-    """Say in two lines what was trained on what."""
+    """Describe the model, the data and the settings in two lines."""
     model = settings.model
-    if model == "mlp":  # which alone has widths and an activation to choose
+    if model == "mlp":  # only the MLP has configurable widths and activation
         widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
         model = f"MLP {widths}, {settings.activation}"
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
@@ -261,7 +261,7 @@ def title(settings, dataset) -> list[str]:
 
 
 def _strategy(settings) -> str:
-    """Say how the work was shared, where it is not data parallelism."""
+    """Describe the strategy, unless it is data parallelism."""
     if settings.strategy in ("serial", "data"):
         return ""
     axes = [f"{name} {n}" for name, n in (("pipeline", settings.pp), ("tensor", settings.tp)) if n > 1]
@@ -274,7 +274,7 @@ def _strategy(settings) -> str:
 
 
 def notes(runs, about: Experiment) -> list[str]:
-    """Say what a reader must know to read the table rightly."""
+    """List what a reader must know to interpret the table."""
     simulated = runs[-1].place.world == "sim"
     lines = _about_simulation(runs[-1].place) if simulated else _about_cores(runs, about.load)
     if runs[-1].interrupted:
@@ -304,12 +304,12 @@ def _about_cores(runs, load) -> list[str]:
     if place.size * place.threads > cores:
         lines.append(f"{place.size} ranks share {cores} cores here: more ranks than cores cannot be faster.")
     if load > cores / 2:
-        lines.append(f"Before the first run other programs used {load:.1f} of the {cores} cores: trust no time.")
+        lines.append(f"Before the first run other programs used {load:.1f} of the {cores} cores: times are unreliable.")
     return lines
 
 
 def as_dict(runs, rows, about: Experiment) -> dict:
-    """Everything about the runs, for history.json."""
+    """Return all results of the runs, for history.json."""
     import numpy as np
 
     from .. import __version__

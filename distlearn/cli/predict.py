@@ -1,4 +1,4 @@
-"""`distlearn predict`: what a trained network takes images for."""
+"""`distlearn predict`: classify images with a trained network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_images(path: Path, trained) -> np.ndarray:
         try:
             x = np.load(path, allow_pickle=False)
         except ValueError as error:
-            raise ValueError(f"{path}: is no array of numbers: {error}") from None
+            raise ValueError(f"{path}: is not an array of numbers: {error}") from None
         shape = trained.image_shape or ()
         single = x.shape in {shape, shape[:2], (int(np.prod(shape)),)}
         x = trained.scaled(x[None] if single else x)
@@ -40,7 +40,7 @@ def read_images(path: Path, trained) -> np.ndarray:
 
 
 def _picture(path: Path, shape) -> np.ndarray:
-    """Read a picture of the size that the network takes, as fractions."""
+    """Read a picture of the network's input size, as numbers from 0 to 1."""
     from PIL import Image
 
     if shape is None:
@@ -57,10 +57,10 @@ def _picture(path: Path, shape) -> np.ndarray:
 @click.argument("run", type=click.Path(exists=True, path_type=Path))
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--data", help="Predict the test set of a data set, and say how many are right.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all of it here.")
-@click.option("--top", type=click.IntRange(1), default=3, show_default=True, help="Classes to show of each sample.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all classes here.")
+@click.option("--top", type=click.IntRange(1), default=3, show_default=True, help="Classes to show for each sample.")
 def predict(run, files, data, json_file, top):
-    """Say what a trained network takes images for.
+    """Classify images with a trained network.
 
     RUN is a folder of `distlearn train`, or its model.safetensors. FILES are pictures of the size that the network
     takes (white on black, as in MNIST), arrays (.npy) of samples scaled to 0..1 or of bytes, or IDX files of images.
@@ -72,7 +72,7 @@ def predict(run, files, data, json_file, top):
     from ..train.weights import load
 
     if bool(files) == bool(data):
-        raise click.UsageError("give FILES or --data, one of them")
+        raise click.UsageError("give either FILES or --data")
     with plain_errors(ValueError, OSError):
         trained, truth = load(run), None
         if data:
@@ -81,7 +81,7 @@ def predict(run, files, data, json_file, top):
             dataset = load_data(data, dtype=trained.settings.dtype)
             x, truth = dataset.x_test, dataset.y_test
             if dataset.classes != trained.classes:
-                raise ValueError(f"--data {data}: its classes are not those that the network was trained on")
+                raise ValueError(f"--data {data}: its classes differ from those that the network was trained on")
             names = [f"{data} test {i}" for i in range(len(x))]
         else:
             parts = [read_images(path, trained) for path in files]

@@ -1,4 +1,4 @@
-"""`distlearn profile`: what a larger batch buys on this machine, layer by layer, as tables and pictures."""
+"""`distlearn profile`: what a larger batch gains on this machine, layer by layer, as tables and figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _batches(ctx, param, value) -> tuple[int, ...]:
 
 
 def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
-    """Profile one model; also say whether that ended by itself, not by Ctrl-C."""
+    """Profile one model; also return whether it completed, rather than ended by Ctrl-C."""
     from .. import nn
 
     began = time.perf_counter()
@@ -42,7 +42,7 @@ def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
     default="1,4,16,64,256,1024",
     show_default=True,
     callback=_batches,
-    help="Batch sizes, with commas between.",
+    help="Batch sizes, separated by commas.",
 )
 @click.option("--threads", default=1, show_default=True, type=click.IntRange(1), help="BLAS threads.")
 @click.option("--seconds", type=click.FloatRange(min=0), help="Stop a model after about this time [s].")
@@ -54,7 +54,7 @@ def _sweep(name, batches, threads, seconds) -> tuple[list, bool]:
     default=Path("profiles"),
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Folder for the results; a new number if it is taken.",
+    help="Folder for the results; numbered if it exists.",
 )
 def profile(models, batches, threads, seconds, products, out):
     """Profile MODELS (alexnet, googlenet, ...) at several batch sizes.

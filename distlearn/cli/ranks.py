@@ -27,13 +27,13 @@ SPANS = 100_000
 """Spans that a run keeps, over all ranks; a trace of this size is 15 MB as JSON and still opens quickly."""
 
 OUTSIDE = ("evaluate", "checkpoint")
-"""Names of spans that are no part of a training step."""
+"""Names of spans that are not part of a training step."""
 
 ELASTIC_EVERY = 20
-"""Steps between two checkpoints that an elastic run on engines keeps for itself: so many are lost with a rank."""
+"""Steps between the checkpoints of an elastic run on engines: at most so many are lost when a rank fails."""
 
 USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
-"""What a rank may raise because of what the user asked for: shown as one line."""
+"""Errors of a rank that the user's settings may cause: shown as one line."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Place:
 
     @property
     def label(self) -> str:
-        """Words for a legend: "4 ranks"."""
+        """Text for a legend: "4 ranks"."""
         return "sequential" if self.size == 1 else f"{self.size} ranks"
 
 
@@ -99,7 +99,7 @@ class Run:
 
 
 class Kept(list):
-    """A list that keeps its first items and counts the others: a run of an hour must not fill the memory with spans."""
+    """A list that keeps its first items and counts the others, to bound the memory of a long run."""
 
     def __init__(self, limit: int):
         super().__init__()
@@ -125,17 +125,17 @@ def train_recorded(
     trace : Trace, optional
         Of all ranks, in a simulated world; by default each rank's clock has its own.
     folder : str, optional
-        Where rank 0 writes down the epochs that are done, for whoever interrupts or kills the run.
+        Where rank 0 writes the finished epochs, in case the run is interrupted or killed.
     **saving
         For `train`: `checkpoints`, `every`, `resume`.
     """
-    keep_memory()  # the processes of this command are its own
+    keep_memory()  # safe here: these processes belong to the command
     spans = Kept(SPANS // comm.size)
     if trace is None:
         comm.clock.trace.spans = spans
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
-    with np.errstate(over="ignore", invalid="ignore"):  # a run that diverges says so in one line, not in twenty
+    with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported as one error, not as twenty warnings
         result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, fused=True, **saving)
     return result, spans.dropped
 
@@ -148,7 +148,7 @@ def _writer(folder: str | None):
 
 
 def _read_partial(folder: Path) -> History | None:
-    """Return the epochs that were done, if there is one."""
+    """Return the finished epochs, if there are any."""
     try:
         found = json.loads((folder / PARTIAL).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _read_partial(folder: Path) -> History | None:
 
 
 def communication_share(trace: Trace) -> float:
-    """Return the part of the steps' time in which a rank communicated and computed nothing, the mean over ranks.
+    """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks.
 
     Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
     evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
@@ -178,7 +178,7 @@ def communication_share(trace: Trace) -> float:
         last = max((s.end for s in work if s.name == "update"), default=max(s.end for s in work))
         steps = gaps(*union(*between), min(s.start for s in work), last)
         computing = length(*inside(work))
-        # a simulated rank that does nothing waits for a message, which leaves no span; a real one runs Python
+        # idle time of a simulated rank is waiting, which leaves no span; that of a real one may be Python's overhead
         time = length(*steps) if trace.messages else length(*inside([s for s in spans if s.name not in OUTSIDE]))
         if time > 0:
             shares.append(1 - computing / time)
@@ -186,14 +186,14 @@ def communication_share(trace: Trace) -> float:
 
 
 def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
-    """Train at a place.
+    """Train on the ranks of a place.
 
     Parameters
     ----------
     place : Place
     settings : Settings
     folder : Path
-        Of the results: the epochs that are done stand there while the run is under way.
+        Of the results: the finished epochs are stored there while the run is in progress.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
     Raises
     ------
     click.ClickException
-        If what was asked for cannot be done, or training diverged: one line.
+        If the settings cannot be met, or training diverged: one line.
     """
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
@@ -222,7 +222,7 @@ def _train(world, place: Place, settings: Settings, folder: str) -> list:
     """Train on the ranks of a world; return what `train_recorded` does, by rank."""
     if isinstance(world, SimWorld):  # whose ranks share one trace
         return world.run(lambda comm: train_recorded(comm, settings, world.trace, folder, **place.saving))
-    elastic = settings.strategy == "elastic"  # goes on with the ranks that are left; other strategies with as many
+    elastic = settings.strategy == "elastic"  # continues with the survivors; others restart with as many
     if place.world != "engines" or not (place.saving or elastic):
         return world.run(train_recorded, settings, folder=folder, **place.saving)
     from ..world import train_through_failures
@@ -238,7 +238,7 @@ def _train(world, place: Place, settings: Settings, folder: str) -> list:
 
 @contextmanager
 def one_line_errors(place: Place):
-    """Turn what goes wrong on ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
+    """Turn errors of ranks into one error of the command; `DISTLEARN_DEBUG=1` shows the traceback."""
     try:
         yield
     except (RankError, *USERS_ERRORS) as error:
@@ -247,7 +247,7 @@ def one_line_errors(place: Place):
         cause = error.original if isinstance(error, RankError) else error
         expected = isinstance(cause, USERS_ERRORS)
         raise click.ClickException(str(cause) if expected else str(error)) from error
-    except RuntimeError as error:  # the ranks cannot be started, or lost each other
+    except RuntimeError as error:  # the ranks cannot be started, or lost their connection
         if os.environ.get("DISTLEARN_DEBUG"):
             raise
         where = {"mpi": "mpiexec", "engines": "engines"}.get(place.world, "ranks")
@@ -257,14 +257,14 @@ def one_line_errors(place: Place):
 
 
 def throttled(progress):
-    """Hand on some reports a second: drawing a bar at every step would be measured, too."""
+    """Pass on a few reports per second: drawing the bar at every step would distort the measured time."""
     from ..world.progress import Reporter
 
     return Reporter(lambda report: progress(report[0], report[1], **report[2]))
 
 
 def blas_threads(n: int):
-    """Context in which BLAS uses n threads in this process."""
+    """Return a context in which BLAS uses n threads in this process."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=n, user_api="blas") if n else nullcontext()

@@ -1,4 +1,4 @@
-"""`distlearn run module:function`: a function of the user's on every rank."""
+"""`distlearn run module:function`: run a user's function on every rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .ranks import blas_threads
 
 
 def find_function(spec: str):
-    """Import `module:function`; the module is looked for in the current folder, too.
+    """Import `module:function`; the current folder is searched, too.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def find_function(spec: str):
         found = importlib.import_module(module.removesuffix(".py").replace("/", "."))
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # it is there, but imports something that is not
+            raise  # the module exists, but imports one that does not
         raise click.UsageError(f"{spec!r}: there is no module {error.name!r} here or installed") from error
     for part in name.split("."):
         if not hasattr(found, part):
@@ -68,13 +68,13 @@ def parse_arguments(words) -> tuple[list, dict]:
         except ValueError as error:
             hint = json.dumps(text)
             raise click.UsageError(
-                f"argument {word!r} is no JSON ({error}); a string is '{hint}', quotes and all"
+                f"argument {word!r} is not JSON ({error}); write a string as '{hint}', including the quotes"
             ) from error
         if by_name:
             kwargs[name] = parsed
         elif kwargs:
             raise click.UsageError(
-                f"argument {word!r} comes after {next(iter(kwargs))}=...; arguments by name are last"
+                f"argument {word!r} comes after {next(iter(kwargs))}=...; arguments by name come last"
             )
         else:
             args.append(parsed)
@@ -110,7 +110,7 @@ def run(function, arguments, world, size, threads, timeout, strict):
     ranks = mpi_size()
     if ranks:
         if world not in (None, "mpi") or size not in (None, ranks):
-            raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world and --size out")
+            raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world and --size")
         _run_as_rank(call, args, kwargs, timeout, strict)
         return
     size = size or 1
@@ -142,7 +142,7 @@ def _users_traceback(place):
 
 
 def _run_as_rank(call, args, kwargs, timeout, strict) -> None:
-    """Be one of the ranks that mpiexec started; a rank that raises ends them all, with its traceback."""
+    """Run as one of the ranks that mpiexec started; a rank that raises prints its traceback and ends them all."""
     from ..world import MPIWorld
 
     with plain_errors(CommError), MPIWorld(timeout=timeout, strict=strict) as world:
@@ -152,7 +152,7 @@ def _run_as_rank(call, args, kwargs, timeout, strict) -> None:
 
 
 def _launch(function, arguments, size, threads, timeout, strict) -> int:
-    """Have mpiexec start this command again; return its exit status."""
+    """Start this command again under mpiexec; return its exit status."""
     from ..world import launch
 
     try:
@@ -174,7 +174,7 @@ def _world(world, size, threads, timeout, strict):
 
 
 def _ship_by_value(call) -> None:
-    """Let the user's module travel to engines whole: they may not find it, or hold an older version."""
+    """Send the user's module to the engines by value: they may not find it, or have imported an older version."""
     import cloudpickle
 
     module = sys.modules.get(getattr(call, "__module__", None) or "")

@@ -1,4 +1,4 @@
-"""`distlearn train`: training from the terminal, on one kind of ranks or on several numbers of them, with a report."""
+"""`distlearn train`: training from the terminal, with one or several numbers of ranks, and a report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .options import PRESETS, WORLDS, check_needs, note_of, parse_sizes, set_pre
 from .output import check_writable, results_folder
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as of shells."""
+"""Exit status after Ctrl-C, as in shells."""
 
 
 @click.command()
@@ -42,10 +42,10 @@ INTERRUPTED = 130
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Steps between two; and after the last one.",
+    help="Steps between two checkpoints; one more after the last step.",
 )
-@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint.")
-@click.option("--resume-anyway", is_flag=True, help="Also from one of another run: other optimizer, data, ...")
+@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint in --checkpoint.")
+@click.option("--resume-anyway", is_flag=True, help="Also from that of another run: other optimizer, data, ...")
 @click.option("--force", is_flag=True, help="Overwrite the results in --out, instead of making a numbered folder.")
 def train(preset, size, sizes, out, force, **options):
     """Train a network on images, and report time, speed, accuracy and communication.
@@ -80,14 +80,14 @@ def train(preset, size, sizes, out, force, **options):
         settings = Settings(**{name: options[name] for name in SETTINGS})
         ranks = mpi_size()
         places = [_place_under_mpi(options, size, sizes, ranks)] if ranks else _places(options, size, sizes)
-        if mpi_rank() > 0:  # one of many under mpiexec: rank 0 looks at everything first and tells
+        if mpi_rank() > 0:  # under mpiexec, rank 0 alone checks the options and reports errors
             train_as_rank(places[0], settings, None, None)
             return
         dataset = _load_data(settings, places)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
     folder = click.get_current_context().with_resource(results_folder(_folder(out, settings, places), force))
-    load = 0.0 if ranks else busy_cores()  # ranks that wait for this one are no other programs
+    load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
         train_as_rank(places[0], settings, folder, lambda runs: report(runs, about))
@@ -101,18 +101,18 @@ def train(preset, size, sizes, out, force, **options):
     if done:
         report(done, about)
     else:
-        say("interrupted in the first epoch: there is nothing to keep", err=True)
+        say("interrupted in the first epoch: there are no results", err=True)
     if len(done) < len(runs) or done[-1].interrupted:
         sys.exit(INTERRUPTED)
 
 
 def _places(options, size, sizes) -> list:
-    """Say where each of the runs happens."""
+    """Return the place of each run."""
     from ..sim import Roofline
     from .ranks import Place
 
     if sizes and size is not None:
-        raise click.UsageError("--size and --sizes: give one of them")
+        raise click.UsageError("--size and --sizes: give only one of them")
     sizes = sizes or (size or 1,)
     world = options["world"] or ("local" if sizes == (1,) else "engines")
     if world == "local" and sizes != (1,):
@@ -125,20 +125,20 @@ def _places(options, size, sizes) -> list:
 
 
 def _saving(options, n_runs: int) -> dict:
-    """Say where a run's state is saved, as `train` wants it."""
+    """Return where a run's state is saved, as arguments of `train`."""
     folder = options["checkpoint"]
     if folder is None:
         if options["resume"] or options["resume_anyway"]:
             raise click.UsageError("--resume needs --checkpoint, the folder in which the run's state was saved")
         return {}
     if n_runs > 1:
-        raise click.UsageError("--checkpoint keeps the state of one run; leave --sizes out")
+        raise click.UsageError("--checkpoint keeps the state of one run; remove --sizes")
     resume = "anyway" if options["resume_anyway"] else options["resume"]
     return {"checkpoints": str(folder.resolve()), "every": options["checkpoint_every"], "resume": resume}
 
 
 def _check_elastic(options, world: str) -> None:
-    """Raise where no rank can outlive another."""
+    """Raise under MPI, where no rank survives the failure of another."""
     if options["strategy"] == "elastic" and world == "mpi":
         raise click.UsageError(
             "--strategy elastic: mpiexec ends all ranks with the first that dies; use --world engines or sim, or "
@@ -147,23 +147,23 @@ def _check_elastic(options, world: str) -> None:
 
 
 def _place_under_mpi(options, size, sizes, ranks):
-    """Under mpiexec the ranks are there already; say so where the options want others."""
+    """Return the place of the ranks that mpiexec started; raise if the options ask for others."""
     from .ranks import Place
 
     if sizes or options["world"] not in (None, "mpi") or (size is not None and size != ranks):
-        raise click.UsageError(f"mpiexec started {ranks} ranks: leave --world, --size and --sizes out")
+        raise click.UsageError(f"mpiexec started {ranks} ranks: remove --world, --size and --sizes")
     _check_elastic(options, "mpi")
     return Place("mpi", ranks, options["threads"], saving=_saving(options, 1))
 
 
 def _load_data(settings: Settings, places):
-    """Load the data here first: what is wrong with it shows before any rank is started, and a download happens once."""
+    """Load the data here first: errors show before any rank is started, and a download happens once."""
     from .. import backend, data
 
     if settings.device != "cpu" and not backend.has_gpu():
         raise ValueError(
             f"--device {settings.device}, but no usable GPU was found (see `distlearn doctor`); "
-            "leave it out for the CPU"
+            "remove --device to use the CPU"
         )
     dataset = data.load(settings.data, dtype=settings.dtype)
     dataset = dataset if settings.n_train is None else dataset.take(settings.n_train)
@@ -174,7 +174,7 @@ def _load_data(settings: Settings, places):
 
 
 def _folder(out, settings, places) -> Path:
-    """Name the folder of the results."""
+    """Return the folder of the results."""
     if out is not None:
         return out
     sizes = "-".join(str(place.size) for place in places)

@@ -1,6 +1,6 @@
 """Communication between ranks: the protocol, collectives, the network model, MPI and NCCL.
 
-Nothing here knows of layers, models or optimizers.
+Nothing here knows about layers, models or optimizers.
 """
 
 from . import collectives

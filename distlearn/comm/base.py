@@ -1,8 +1,8 @@
 """The base of every communicator: each call checks its arguments once, here, and then calls a primitive.
 
 A communicator over a new kind of connection is a subclass that implements the primitives: the methods of the last part,
-whose names begin with an underscore. They get arguments that are right, ranks and tags as plain integers, and for a
-collective the `Call` that every rank must make alike.
+whose names begin with an underscore. They get checked arguments, ranks and tags as plain integers, and for a
+collective the `Call` that must be the same on every rank.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .protocol import (
 )
 
 OWN = ("distlearn.comm", "distlearn.sim")
-"""Modules whose frames are none of the user's: errors name the line below them."""
+"""Modules whose frames are not the user's: errors name the line of the user's code that called them."""
 
 
 class CallSite(NamedTuple):
@@ -36,18 +36,18 @@ class CallSite(NamedTuple):
 
     def __str__(self) -> str:
         folder, _, name = self.file.replace("\\", "/").rpartition("/")
-        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # of a notebook: such names say nothing
+        in_cell = "ipykernel_" in folder or name.startswith("<ipython-input")  # such names mean nothing to the user
         where = "" if in_cell else f"{name}, "
         return f"{where}line {self.line}, in {self.function}"
 
 
 def call_site(frame=None) -> CallSite | None:
-    """Return the innermost frame that is not this package's communication code, or None if there is none.
+    """Return the innermost frame outside this package's communication code, or None if all are inside it.
 
     Parameters
     ----------
     frame : frame, optional
-        Where to begin to look; by default the caller's.
+        Where to start; by default the caller's.
     """
     frame = sys._getframe(1) if frame is None else frame
     while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
@@ -76,12 +76,12 @@ class Call(NamedTuple):
 
     @property
     def located(self) -> str:
-        """The call and the line where it stands."""
+        """The call and the line that made it."""
         return f"{self} ({self.site})" if self.site else str(self)
 
 
 class BaseComm:
-    """The `Communicator` protocol, all but the primitives.
+    """The `Communicator` protocol except for the primitives.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class BaseComm:
         self._send_obj(obj, int(dest), int(tag))
 
     def recv_obj(self, source=ANY, tag=0):
-        """Receive the object from `source`, or the first that comes from anyone."""
+        """Receive the object from `source`, or the first that arrives from any rank."""
         if source != ANY:
             check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
@@ -167,7 +167,7 @@ class BaseComm:
         return Call(name, (f"op={op!r}", x.shape, x.dtype), call_site())
 
     def all_gather(self, x):
-        """Return everyone's `x`, stacked."""
+        """Return the `x` of every rank, stacked."""
         check_buffer("all_gather", x, self.rank)
         return self._all_gather(Call("all_gather", (x.shape, x.dtype), call_site()), x)
 
@@ -187,7 +187,7 @@ class BaseComm:
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
     def gather(self, x, root=0):
-        """Return everyone's `x`, stacked, on the root."""
+        """Return the `x` of every rank, stacked, on the root."""
         check_root(root, self.rank, self.size)
         check_buffer("gather", x, self.rank)
         return self._gather(Call("gather", (f"root={root}", x.shape, x.dtype), call_site()), x, int(root))
@@ -198,7 +198,7 @@ class BaseComm:
         return self._all_to_all(Call("all_to_all", (x.shape, x.dtype), call_site()), x)
 
     def barrier(self):
-        """Wait until every rank is here."""
+        """Wait until every rank has called it."""
         self._barrier(Call("barrier", (), call_site()))
 
     def broadcast_obj(self, obj, root=0):
@@ -207,7 +207,7 @@ class BaseComm:
         return self._broadcast_obj(Call("broadcast_obj", (f"root={root}",), call_site()), obj, int(root))
 
     def gather_obj(self, obj, root=0):
-        """Return everyone's object, by rank, on the root."""
+        """Return the object of every rank, by rank, on the root."""
         check_root(root, self.rank, self.size)
         return self._gather_obj(Call("gather_obj", (f"root={root}",), call_site()), obj, int(root))
 

@@ -1,4 +1,4 @@
-"""A communicator that leaves messages between two ranks, and everything pickled, to another one."""
+"""A communicator that delegates point-to-point messages, and everything pickled, to another one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from .base import BaseComm
 
 
 class DelegatingComm(BaseComm):
-    """Primitives through `host`, the communicator underneath, which connects the same ranks.
+    """Primitives that call `host`, a communicator of the same ranks.
 
-    What a `Communicator` has beyond its protocol, such as MPIComm's `raw` and `activity`, is found there as well.
+    Attributes that are not in the protocol, such as MPIComm's `raw` and `activity`, are looked up in `host` as well.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class DelegatingComm(BaseComm):
         self.rank, self.size, self.clock, self.report = host.rank, host.size, host.clock, host.report
 
     def __getattr__(self, name):
-        if name == "host":  # not there yet: a copy under construction
+        if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
             raise AttributeError(name)
         return getattr(self.host, name)
 

@@ -1,8 +1,8 @@
 """Communicators without messages.
 
-`LocalComm` is that of a lone process: collectives return what they are given; there is nobody to send to.
-`DisconnectedComm` is that of ranks which nothing connects: they know their number, and any attempt to communicate says
-what is missing.
+`LocalComm` is for a single process: collectives return what they are given, and there is no other rank to send to.
+`DisconnectedComm` is for ranks without a connection: they know their rank and size, and any attempt to communicate
+raises an error that says what is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LocalComm(BaseComm):
     clock : Clock, optional
         A new wall clock by default.
     report : callable, optional
-        Gets `comm.report(step, total, **values)`.
+        Called by `comm.report(step, total, **values)`.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class LocalComm(BaseComm):
     # between two ranks: there is no second one, so the base class refuses every `dest` and every `source` but ANY
     def _recv_obj(self, source, tag):
         assert source == ANY
-        raise ValueError("rank 0: recv_obj(source=ANY) on a communicator of one rank: nobody can send to it")
+        raise ValueError("rank 0: recv_obj(source=ANY) on a communicator of one rank: no other rank can send")
 
     def _iall_reduce(self, call, x, op):
         return DoneWork(x)
@@ -82,7 +82,7 @@ class LocalComm(BaseComm):
 
 
 class DisconnectedComm:
-    """A rank among others without anything to reach them by: for work that needs no messages.
+    """A rank without a connection to the others: for work that needs no messages.
 
     Parameters
     ----------

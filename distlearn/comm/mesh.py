@@ -1,4 +1,4 @@
-"""A mesh of ranks with named axes: who shares a model, who is a stage, who holds which part of a layer."""
+"""A mesh of ranks with named axes: data-parallel replicas, pipeline stages, tensor-parallel parts of a layer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class Mesh:
-    """Ranks laid out as a box with named axes; every axis gives this rank a communicator along it.
+    """Ranks laid out as a grid with named axes; every axis gives this rank a communicator along it.
 
-    The last axis changes fastest: with `mesh(comm, dp=2, pp=2, tp=2)` ranks 0 and 1 are neighbours along tp, so put
-    last the axis that communicates most, whose ranks then share a node.
+    The last axis changes fastest: with `mesh(comm, dp=2, pp=2, tp=2)` ranks 0 and 1 are neighbours along tp, so the
+    axis that communicates most should be the last: its ranks then share a node.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class Mesh:
     axes : dict of str to int
         Lengths, in order.
     coordinates : dict of str to int
-        Where this rank is.
+        Position of this rank along each axis.
     """
 
     def __init__(self, comm, axes: dict[str, int]):
@@ -55,7 +55,7 @@ class Mesh:
         return dict(reversed(found.items()))
 
     def rank_at(self, **coordinates: int) -> int:
-        """Return the rank of `comm` at some coordinates; axes that are not named are this rank's own.
+        """Return the rank of `comm` at the given coordinates; on axes that are not named, at this rank's own.
 
         Examples
         --------
@@ -76,15 +76,15 @@ class Mesh:
 
 
 def mesh(comm, /, **axes: int) -> Mesh:
-    """Lay the ranks of `comm` out along named axes, such as dp (data), pp (pipeline) and tp (tensor parallel).
+    """Arrange the ranks of `comm` along named axes, such as dp (data), pp (pipeline) and tp (tensor parallel).
 
-    Every rank must call; one `split` per axis.
+    Every rank must call it; it makes one `split` per axis.
 
     Parameters
     ----------
     comm : Communicator
     **axes : int
-        Lengths; their product is the number of ranks. One of them may be -1: what is left.
+        Lengths; their product is the number of ranks. One of them may be -1, and is inferred.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """The communicator: the one interface that every parallel algorithm of the library is written against.
 
-Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller gives; anything else
-travels pickled through the `_obj` forms. A `send` may block until it is received: code that relies on buffering is
-wrong, and the simulator says so.
+Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller provides; anything else
+is sent pickled by the `_obj` forms. A `send` may block until it is received: code that relies on buffering is wrong,
+and the simulator reports it as a deadlock.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class CommError(RuntimeError):
 
 
 class CommTimeoutError(CommError):
-    """A rank waited longer for the others than it was told to."""
+    """A rank waited longer for the others than its timeout."""
 
 
 class DeadlockError(CommError):
-    """Every rank waits for another, so nothing will ever happen again."""
+    """Every rank waits for another, so none can ever continue."""
 
 
 class RankError(CommError):
-    """A rank raised, died or hung: the first one that did, named by `rank`.
+    """A rank raised, died or hung; `rank` is the first one that did.
 
-    `original` is the exception where known; `lost` says that the rank died or hung, rather than raised.
+    `original` is the exception where known; `lost` is True if the rank died or hung, rather than raised.
     """
 
     def __init__(self, rank: int, message: str, original: BaseException | None = None, lost: bool = False):
@@ -44,7 +44,7 @@ class RankError(CommError):
 
 
 class PeerLostError(CommError):
-    """Other ranks are lost, so an operation that needs them cannot end; the communicator of the others can be had.
+    """Other ranks are lost, so an operation that needs them cannot end; `shrink` makes a communicator without them.
 
     Attributes
     ----------
@@ -61,25 +61,25 @@ class PeerLostError(CommError):
 
 
 class RevokedError(CommError):
-    """Another rank has called `revoke`: something failed, and all are to come and recover."""
+    """Another rank has called `revoke`: something failed, and all ranks must join the recovery."""
 
 
 class CutOffError(CommError):
-    """The rank itself has been given up by the others (it hung, or the network failed): it must not go on."""
+    """The rank itself has been declared lost by the others (it hung, or the network failed): it must stop."""
 
 
 class Work(Protocol):
-    """Handle of an operation under way."""
+    """Handle of an operation in progress."""
 
     def wait(self):
         """Block until it is done; return its result (for receives and in-place collectives: the buffer)."""
 
     def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+        """Return whether it is done, without blocking."""
 
 
 class DoneWork:
-    """A `Work` that was done at once."""
+    """A `Work` that is already done."""
 
     def __init__(self, result=None):
         self._result = result
@@ -89,13 +89,13 @@ class DoneWork:
         return self._result
 
     def done(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
 
 @runtime_checkable
 class Communicator(Protocol):
-    """What a parallel algorithm may ask of its communicator.
+    """The operations that a parallel algorithm may use.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Communicator(Protocol):
     clock: Clock
 
     def report(self, step: int, total: int, **values) -> None:
-        """Tell whoever watches (a progress bar) that `step` of `total` is done; only rank 0's word counts."""
+        """Report to an observer, such as a progress bar, that `step` of `total` is done; only rank 0's count."""
 
     # -- between two ranks: arrays -------------------------------------------------------------------------------
     def send(self, x, dest: int, tag: int = 0) -> None:
@@ -135,7 +135,7 @@ class Communicator(Protocol):
         """Send a pickled object; may block until it is received."""
 
     def recv_obj(self, source: int = ANY, tag: int = 0):
-        """Receive an object from `source`, or from whichever rank's arrives first (`ANY`)."""
+        """Receive an object from `source`, or from any rank (`ANY`) the one that arrives first."""
 
     # -- all ranks ------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op: str = "sum"):
@@ -160,7 +160,7 @@ class Communicator(Protocol):
         """Replace `x` on every rank by the root's; return it."""
 
     def scatter(self, x, out, root: int = 0):
-        """Deal the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
+        """Distribute the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
 
         Only the root's `x` is read; the others pass None.
         """
@@ -172,28 +172,29 @@ class Communicator(Protocol):
         """Send row j of `x` (size, ...) to rank j; return the rows received, by source."""
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank has called it."""
 
     def broadcast_obj(self, obj, root: int = 0):
         """Return the root's object on every rank."""
 
     def gather_obj(self, obj, root: int = 0) -> list | None:
-        """Return everyone's object, by rank, on the root, and None elsewhere."""
+        """Return the object of every rank, by rank, on the root, and None elsewhere."""
 
     def split(self, color: int | None, key: int = 0) -> Communicator | None:
         """Return the communicator of the ranks that gave the same `color`, ordered by (`key`, rank).
 
-        A rank that gives None belongs to none and gets None. Every rank must call.
+        A rank that gives None is in no new communicator and gets None. Every rank must call it.
         """
 
 
 @runtime_checkable
 class FaultTolerant(Protocol):
-    """What a communicator offers whose ranks can outlive one another: MPI's "user-level failure mitigation".
+    """Operations of a communicator that survives the loss of ranks: MPI's "user-level failure mitigation".
 
-    An operation that needs a lost rank raises `PeerLostError`, on some ranks perhaps and not on others: a rank that got
-    its part of a collective in time knows of nothing. So whoever sees the error calls `revoke`, which makes every other
-    rank's operations raise, too; then all that are left call `shrink` and go on with the communicator it returns.
+    An operation that needs a lost rank raises `PeerLostError`, possibly on some ranks and not on others: a rank that
+    got its part of a collective in time does not notice. So a rank that gets the error calls `revoke`, which makes the
+    operations of every other rank raise too; then all survivors call `shrink` and continue on the communicator that it
+    returns.
 
     References
     ----------
@@ -205,19 +206,19 @@ class FaultTolerant(Protocol):
         """Make all operations of all ranks on this communicator raise `RevokedError`; harmless when repeated."""
 
     def agree(self, flag: bool) -> bool:
-        """Return whether *all* ranks that are left said True: the same answer everywhere, whatever fails meanwhile.
+        """Return whether *all* survivors passed True: the same answer on each of them, whatever fails meanwhile.
 
-        Works on a revoked communicator, too.
+        Works on a revoked communicator too.
         """
 
     def shrink(self) -> Communicator:
-        """Return a communicator of the ranks that are left, in their old order; all of them must call.
+        """Return a communicator of the survivors, in their old order; all of them must call it.
 
-        Works on a revoked communicator, too. Of a rank that fails meanwhile, the new communicator learns later.
+        Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.
         """
 
 
-# -- checks that every communicator makes before it touches the network: the same message everywhere
+# -- checks that every communicator makes before it communicates: the same message everywhere
 
 
 WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
@@ -225,7 +226,7 @@ WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
 
 
 def check_buffer(what: str, x, rank: int) -> None:
-    """Raise unless `x` is an array that can travel without a copy."""
+    """Raise unless `x` is an array that can be sent without a copy."""
     hint = f"; use {what}_obj for other objects" if what in WITH_OBJECTS else ""
     if not hasattr(x, "dtype") or not hasattr(x, "flags"):
         raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}{hint}")
@@ -243,18 +244,18 @@ def check_output(what: str, x, rank: int) -> None:
     check_buffer(what, x, rank)
     if isinstance(x, np.generic):
         raise TypeError(
-            f"rank {rank}: {what} writes into its buffer, but a {type(x).__name__} is none; use np.array(x)"
+            f"rank {rank}: {what} writes into its buffer, expected an array, got {type(x).__name__}; use np.array(x)"
         )
     if getattr(x.flags, "writeable", True) is False:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
 
 SHOWN = 8
-"""Errors show arrays of so many values, at most."""
+"""Error messages show arrays of at most this many values."""
 
 
 def _shown(value) -> str:
-    """Show an argument in an error; of a large array, passed where a number belongs, kind and shape are enough."""
+    """Format an argument for an error message; a large array, passed instead of a number, by type and shape."""
     large = getattr(value, "size", 0) > SHOWN
     return f"<{type(value).__name__} of shape {value.shape}>" if large else repr(value)
 
@@ -274,7 +275,7 @@ def check_root(root: int, rank: int, size: int) -> None:
 
 
 def check_reduction(what: str, x, op: str, rank: int, in_place: bool = True) -> None:
-    """Raise unless `op` names a reduction by which an array like `x` can be reduced, on every kind of rank."""
+    """Raise unless `op` names a reduction that every communicator can apply to an array like `x`."""
     if op not in REDUCTIONS:
         raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
     (check_output if in_place else check_buffer)(what, x, rank)
@@ -298,13 +299,13 @@ def check_rows(what: str, x, rank: int, size: int) -> None:
 
 
 def check_deal(what: str, x, out, rank: int, size: int) -> None:
-    """Raise unless the rows of `x` can be dealt into everybody's `out`."""
+    """Raise unless the rows of `x` can be scattered into the `out` of every rank."""
     check_output(what, out, rank)
     check_rows(what, x, rank, size)
     if x.shape[1:] != out.shape or x.dtype != out.dtype:
-        rows = f"rows of shape {x.shape[1:]} {x.dtype} into {out.shape} {out.dtype}"
-        raise ValueError(f"rank {rank}: {what} deals {rows}")
+        rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"
+        raise ValueError(f"rank {rank}: {what} sends {rows}")
 
 
 def ignore_report(step: int, total: int, **values) -> None:
-    """Report to nobody."""
+    """Do nothing with a report."""

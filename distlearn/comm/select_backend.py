@@ -1,4 +1,4 @@
-"""Which communicator suits the ranks: NCCL where every rank has a GPU of its own, MPI everywhere else."""
+"""Choosing the communicator: NCCL where every rank has its own GPU, MPI everywhere else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import backend
 
 
 class Machine:
-    """What a rank finds on the machine it runs on."""
+    """The hardware and libraries of the machine that a rank runs on."""
 
     name = staticmethod(platform.node)
     may_have_gpu = staticmethod(backend.may_have_gpu)
@@ -18,7 +18,7 @@ class Machine:
 
     @staticmethod
     def has_nccl() -> bool:
-        """Say whether CuPy finds NCCL."""
+        """Return whether CuPy finds NCCL."""
         from .nccl.stream import version
 
         return version() is not None
@@ -32,17 +32,17 @@ class Machine:
 
 
 def select_backend(comm, machine=Machine):
-    """Give every rank a GPU, where there are some, and return the communicator that suits.
+    """Assign every rank a GPU, if its machine has one, and return the communicator to use.
 
-    A rank takes the GPU whose number is its own among the ranks of its machine. If every rank has one for itself, and
-    NCCL is there, arrays on them travel by `NCCLComm`; where ranks share a GPU, or some have none, they go by MPI. All
-    ranks must call; where none has NVIDIA's driver that costs one small all-reduce.
+    A rank takes the GPU whose number is its local rank on the machine. If every rank has its own GPU and NCCL is
+    installed, arrays on GPUs are sent by `NCCLComm`; where ranks share a GPU, or some have none, by MPI. All ranks
+    must call it; where none has NVIDIA's driver that costs one small all-reduce.
 
     Parameters
     ----------
     comm : MPIComm
     machine : Machine
-        Tests give another.
+        Replaced in tests.
 
     Returns
     -------

@@ -1,13 +1,13 @@
 """How a real rank waits: it polls, so that it can be interrupted, can time out, and leaves its core to others.
 
-A rank that waits *inside* MPI burns its core, takes half the speed of a computing neighbour when ranks share cores, and
-ignores Ctrl-C. Polling costs nothing where it matters, in three phases:
+A rank that waits *inside* MPI keeps its core busy, halves the speed of a computing neighbour when ranks share cores,
+and ignores Ctrl-C. Polling adds next to no latency; it has three phases:
 
-1. for a millisecond ask at once, again and again: most small messages are there by then; but if there are more ranks
-   on this machine than cores, only for 20 microseconds, because the one waited for may need this core;
-2. then offer the core to others between two looks (`sched_yield`), as long as the bytes should take;
-3. then nap between two looks for a tenth of the time waited so far, a millisecond at most, so that napping never makes
-   a wait more than about a tenth longer.
+1. poll without a pause for a millisecond: most small messages have arrived by then; but if there are more ranks on
+   this machine than cores, only for 20 microseconds, because the awaited rank may need this core;
+2. then yield the core between two polls (`sched_yield`), for as long as the transfer should take;
+3. then sleep between two polls for a tenth of the time waited so far, at most a millisecond, so that sleeping never
+   makes a wait more than about a tenth longer.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BRISK_SECONDS = 500e-6  # after spinning
 SLOW_BYTES_PER_SECOND = 4e8  # slower than any memory: while bytes may still be moving, a rank does not nap
 LONGEST_NAP = 1e-3
 PROGRESS_SHARE = 0.03
-"""Part of a span's time that is spent, after it, on moving what is under way: one look at a time moves one fragment of
-a message, so that over a network which is slower than memory most of it would be left to the end."""
+"""Fraction of a span's time that is spent after it on making progress: a single poll moves one fragment of a message,
+so over a network slower than memory most of the message would be left to the end."""
 
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
@@ -49,18 +49,18 @@ def poll(
     spin: float = CROWDED_SPIN_SECONDS,
     on_nap=None,
 ) -> bool:
-    """Call `done()` until it says yes; return False if that took longer than `timeout` seconds.
+    """Call `done()` until it returns True; return False if that takes longer than `timeout` seconds.
 
     Parameters
     ----------
     done : callable
-        Cheap and without side effects while it says no.
+        Cheap, and without side effects while it returns False.
     nbytes : float
         Size of what is waited for [bytes].
     timeout : float, optional
         [s]; no limit by default.
     spin : float
-        How long to ask without a pause [s].
+        How long to poll without a pause [s].
     on_nap : callable, optional
         Called as `on_nap(seconds)` before each nap, with the time waited so far.
     """
@@ -82,19 +82,19 @@ def poll(
 
 
 class RankClock(WallClock):
-    """The wall clock of a real rank; all ranks of one machine can share their second 0.
+    """The wall clock of a real rank; all ranks of one machine can share the origin of time.
 
     Attributes
     ----------
     make_progress : callable or None
         Called as `make_progress(seconds)` at the end of every span. MPI moves data only while it is called, so a
-        communicator with operations under way uses this, for about so long, to get them on between two layers.
+        communicator with operations in progress uses this, for about that long, to advance them between two layers.
     """
 
     make_progress = None
 
     def start_at(self, zero: float) -> None:
-        """Make the moment at which `time.perf_counter()` was `zero` second 0."""
+        """Set the origin of time to the moment at which `time.perf_counter()` was `zero`."""
         self._zero = zero
 
     @contextmanager

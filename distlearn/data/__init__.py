@@ -1,4 +1,4 @@
-"""Data: image sets for training, cut into batches that are dealt to ranks.
+"""Data: image sets for training, split into batches that are sharded over ranks.
 
 >>> data = load("digits")
 >>> batches = Batches(data.x_train, data.y_train, 128, rank=0, size=4)

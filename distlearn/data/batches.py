@@ -18,7 +18,7 @@ from .checks import check_arrays, whole
 
 
 def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
-    """Return the samples that belong to a rank: one contiguous piece of n, all pieces as equal as can be.
+    """Return the shard of a rank: a contiguous slice of n samples, all shards as equal as possible.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
     size : int
         Number of ranks.
     allow_empty : bool
-        Let the highest ranks have nothing when there are more ranks than samples.
+        Allow empty shards on the highest ranks when there are more ranks than samples.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:
     Raises
     ------
     ValueError
-        For a rank that does not exist, a size below 1, and for more ranks than samples unless `allow_empty`.
+        For a rank out of range, a size below 1, and for more ranks than samples unless `allow_empty`.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Batches:
     batch_size : int
         Samples of a global batch. More than n means all of them: full-batch.
     rank, size : int
-        Which part of every batch to deal out. Parts differ by one sample at most; a batch smaller than `size` leaves
+        Which shard of every batch to return. Shards differ by one sample at most; a batch smaller than `size` leaves
         the highest ranks an `x` of shape (0, ...), so that they still take part in the step's communication.
     seed : int
         The order depends on (seed, epoch) alone, never on the number of ranks.
@@ -107,7 +107,7 @@ class Batches:
     def __init__(self, x, y, batch_size, *, rank=0, size=1, seed=0, shuffle=True, drop_last=False):
         check_arrays("Batches", x=x, y=y)
         if len(x) != len(y):
-            raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected as many of both")
+            raise ValueError(f"Batches: x holds {len(x)} samples and y {len(y)} labels, expected equal numbers")
         shard(len(x), rank, size)  # refuses a wrong rank and more ranks than samples
         self.x, self.y = x, y
         self.batch_size = min(whole("Batches", "batch_size", batch_size, 1), len(x))
@@ -150,9 +150,9 @@ class Batches:
         Parameters
         ----------
         epoch : int
-            0 or more; any epoch can be had at any time, which is what a restart needs.
+            0 or more; epochs can be requested in any order, which a restart needs.
         start : int
-            Leave out so many batches: those that were trained on before a restart.
+            Skip so many batches: those that were trained on before a restart.
 
         Yields
         ------
@@ -161,7 +161,7 @@ class Batches:
         """
         start = whole("Batches", "start", start, 0)
         order = self.order(epoch)  # here, not in the generator: a wrong epoch is refused at the call
-        # rows are gathered where the data lives: on a GPU, the order goes there once an epoch
+        # rows are gathered on the data's device: a GPU gets the order once an epoch
         return self._deal(get_xp(self.x).asarray(order) if self.shuffle else None, start)
 
     def _deal(self, order, first: int) -> Iterator[Batch]:
@@ -177,7 +177,7 @@ class Batches:
 
 
 def _view(array, rows: slice):
-    """Rows without a copy; read-only where NumPy can say so, since a write would change the data set."""
+    """Slice without a copy; read-only where NumPy supports it, since a write would change the data set."""
     view = array[rows]
     if isinstance(view, np.ndarray):
         view.flags.writeable = False

@@ -6,7 +6,7 @@ import operator
 
 
 def check_arrays(where: str, **arrays) -> None:
-    """Raise unless these are arrays, of NumPy or of a GPU."""
+    """Raise unless these are arrays, of NumPy or CuPy."""
     for name, value in arrays.items():
         if not hasattr(value, "shape"):
             kind = type(value).__name__
@@ -14,7 +14,7 @@ def check_arrays(where: str, **arrays) -> None:
 
 
 def whole(where: str, name: str, value, least: int, most: int | None = None) -> int:
-    """Return `value` as an int, or raise if it is no whole number from `least` to `most`."""
+    """Return `value` as an int, or raise if it is not a whole number from `least` to `most`."""
     try:
         number = operator.index(value)
     except TypeError:

@@ -34,7 +34,7 @@ class Dataset:
     Raises
     ------
     ValueError
-        If samples and labels differ in number, samples of two splits in shape, or a label is none of the classes.
+        If samples and labels differ in number, samples of two splits in shape, or a label is not one of the classes.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Dataset:
             if len(x) != len(y):
                 raise ValueError(
                     f"Dataset {self.name!r}: x_{split} holds {len(x)} samples and y_{split} {len(y)} labels, "
-                    "expected as many of both"
+                    "expected equal numbers"
                 )
             if x.shape[1:] != self.shape:
                 raise ValueError(

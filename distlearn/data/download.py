@@ -1,4 +1,4 @@
-"""Fetching a published file: go on where a transfer broke off, try every mirror, trust nothing but the checksum.
+"""Downloading a published file: resume interrupted transfers, try every mirror, verify the checksum.
 
 Own code around pooch, which checks and places the file: pooch knows one address and starts from nothing when a transfer
 breaks off, and a class that shares one slow line needs mirrors and resumption.
@@ -13,23 +13,23 @@ import time
 from pathlib import Path
 
 ROUNDS = 3  # times that all mirrors are tried
-RESUMES = 20  # times that one transfer goes on after breaking off, as long as it gets further each time
+RESUMES = 20  # times that an interrupted transfer is resumed, as long as each attempt brings some bytes
 PAUSE = 1.0  # seconds before the second round; doubles for each later one
-TIMEOUT = (5, 30)  # seconds to connect, and of silence in a transfer
+TIMEOUT = (5, 30)  # seconds to connect, and without data in a transfer
 
 
 class _BrokenError(Exception):
-    """A transfer that broke off or fell silent; asking for the rest may help."""
+    """A transfer that was interrupted or timed out; asking for the rest may help."""
 
 
 class _ChecksumError(Exception):
-    """A transfer that ended as it should, with bytes that are not the published ones."""
+    """A complete transfer whose bytes are not the published ones."""
 
 
 def fetch(file: str, folder, mirrors, sha256: str) -> Path:
     """Return the path of a published file in a folder, downloading it unless a good copy is there.
 
-    A download grows under another name (`<file>.part`, kept for the next attempt) and gets its own only when its
+    A download is written under another name (`<file>.part`, kept for the next attempt) and gets its own only when its
     checksum is right. Processes that ask for the same file at once wait for the first.
 
     Parameters
@@ -50,9 +50,9 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
     Raises
     ------
     ConnectionError
-        If no mirror delivers; says what happened at each.
+        If all mirrors fail; says what happened at each.
     ValueError
-        If what arrives has another checksum; names the file, what was expected and what was found.
+        If the downloaded file has another checksum; names the file, what was expected and what was found.
     """
     path = Path(folder, file)
     if is_good(path, sha256):
@@ -99,12 +99,12 @@ class _Downloader:
         self.part = path.with_name(f"{path.name}.part")
 
     def __call__(self, url, output_file, pooch):
-        """Bring the file to `output_file`; which of the mirrors `url` names does not matter."""
+        """Download to `output_file`; `url` is ignored, since all mirrors are tried."""
         self._try_mirrors()
         os.replace(self.part, output_file)
 
     def _try_mirrors(self) -> None:
-        """Go round the mirrors until one has delivered; those that say no for good are asked once."""
+        """Try the mirrors in turn until one succeeds; those with a permanent error are tried once."""
         from requests import HTTPError, RequestException
 
         mirrors, failures = list(self.mirrors), {}
@@ -121,19 +121,19 @@ class _Downloader:
         raise self._failure(failures)
 
     def _failure(self, failures: dict[str, Exception]) -> Exception:
-        """The error that says what happened at each mirror."""
+        """Make the error that says what happened at each mirror."""
         from requests import ConnectionError as UnreachableError
 
         if all(isinstance(error, UnreachableError) for error in failures.values()):
             reason = "no network, or none of the mirrors can be reached"
         else:
-            reason = "no mirror delivered it"
+            reason = "all mirrors failed"
         bad = any(isinstance(error, _ChecksumError) for error in failures.values())
         lines = "".join(f"\n  {mirror}{self.file}: {_short(error)}" for mirror, error in failures.items())
         return (ValueError if bad else ConnectionError)(f"{self.file}: {reason}{lines}")
 
     def _transfer(self, url: str) -> None:
-        """Get the whole file from one address, resuming as long as every attempt brings something."""
+        """Get the whole file from one address, resuming as long as every attempt brings some bytes."""
         for left in reversed(range(RESUMES)):
             before = self._size()
             try:
@@ -144,17 +144,17 @@ class _Downloader:
                     raise
 
     def _receive(self, url: str) -> None:
-        """Ask for what is missing and append it; a server that knows no ranges sends everything again."""
+        """Request the missing bytes and append them; a server without range requests sends the whole file again."""
         import requests
         from urllib3.exceptions import HTTPError as TransferError
 
         have = self._size()
-        # identity: the bytes as they are published, not unpacked on the way
+        # identity: the bytes as published; otherwise requests would decompress them
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
         try:
             with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
                 if have and response.status_code == 416:
-                    return  # there is nothing beyond what is here: the checksum decides whether that is the file
+                    return  # 416: all bytes are here already; the checksum decides whether they are the file
                 response.raise_for_status()
                 self._store(response, have if response.status_code == 206 else 0)
         except (TransferError, requests.ReadTimeout) as error:
@@ -174,7 +174,7 @@ class _Downloader:
                 progress.update(len(piece))
 
     def _check(self) -> None:
-        """Refuse a file whose checksum is not the published one, so that the next attempt starts afresh."""
+        """Delete a file whose checksum is not the published one, so that the next attempt starts from scratch."""
         found, size = _checksum(self.part), self._size()
         if found != self.sha256:
             self._discard()
@@ -188,7 +188,7 @@ class _Downloader:
 
 
 def _is_final(status: int) -> bool:
-    """Say whether asking again is useless: the client's fault, but neither a timeout nor too many requests."""
+    """Whether retrying is useless: a client error (4xx) other than a timeout or too many requests."""
     return 400 <= status < 500 and status not in (408, 429)
 
 
@@ -202,7 +202,7 @@ def _short(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _quiet(logger):
-    """Leave the talking to the progress bar."""
+    """Silence pooch's log: the progress bar is enough."""
     level = logger.level
     logger.setLevel("WARNING")
     try:

@@ -30,7 +30,7 @@ def read_idx(path) -> np.ndarray:
     Parameters
     ----------
     path : str or Path
-        Whether it is gzipped is seen from its first bytes, not from its name: browsers unpack and keep the name.
+        Gzip is detected from the first bytes, not from the name: browsers decompress files and keep their names.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def read_idx(path) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the file is truncated, damaged, no IDX file, or longer than its header says; names the file, what was
+        If the file is truncated, damaged, not an IDX file, or longer than its header says; names the file, what was
         expected and what was found.
     OSError
         If the file cannot be opened.
@@ -60,7 +60,7 @@ def read_idx(path) -> np.ndarray:
 
 
 def _unpacked(path: Path) -> bytes:
-    """The file's bytes, unzipped where they are zipped."""
+    """Read the file's bytes, decompressed if it is gzipped."""
     data = path.read_bytes()
     if not data.startswith(_GZIP):
         return data
@@ -68,14 +68,14 @@ def _unpacked(path: Path) -> bytes:
         return gzip.decompress(data)
     except EOFError:
         raise ValueError(
-            f"{path}: truncated: expected a whole gzip file, found {len(data)} bytes that break off"
+            f"{path}: truncated: expected a whole gzip file, found only the first {len(data)} bytes"
         ) from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path}: damaged: expected a whole gzip file, found {len(data)} bytes with {error}") from None
 
 
 def _header(path: Path, data: bytes) -> tuple[np.dtype, tuple[int, ...], int]:
-    """Type, shape and length in bytes of the header."""
+    """Parse the header: type, shape, and its own length in bytes."""
     if len(data) < 4:
         raise ValueError(f"{path}: truncated: expected at least 4 bytes of IDX header, found {len(data)}")
     if data[:2] != b"\0\0" or data[2] not in DTYPES or not 1 <= data[3] <= _MAX_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""`load`: from a name to a data set that can be trained on."""
+"""`load`: a data set by name, ready for training."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def load(name: str = "digits", *, dtype=np.float32, flat=True, val_fraction=0.1,
     Returns
     -------
     data : Dataset
-        Its arrays are read-only: they stay in memory for the next call, so that the ranks of a simulated world share
+        Its arrays are read-only and cached in memory for the next call, so that the ranks of a simulated world share
         them.
 
     Raises
     ------
     ValueError
-        For an unknown name, a damaged file, files that do not belong together, a wrong checksum.
+        For an unknown name, a damaged file, files that do not match, a wrong checksum.
     FileNotFoundError, NotADirectoryError
-        If a file is missing from a folder of DISTLEARN_DATA, or DISTLEARN_DATA names no folder.
+        If a file is missing from a folder of DISTLEARN_DATA, or DISTLEARN_DATA is not a folder.
     ConnectionError
-        If the files have to be downloaded and cannot be.
+        If the files have to be downloaded and the download fails.
 
     Examples
     --------

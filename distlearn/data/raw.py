@@ -29,12 +29,12 @@ class Raw(NamedTuple):
 
 
 def digits() -> Raw:
-    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, that scikit-learn brings along.
+    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, that come with scikit-learn.
 
     Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI Machine Learning Repository.
     """
     table = _digits_table()
-    # people come one after another: the file's last fifth would be handwriting that training has never seen
+    # the file is sorted by writer: its last fifth would be handwriting that training has never seen
     order = np.random.default_rng(0).permutation(len(table))
     test, train = np.split(table[order], [_DIGITS_TEST])
     (x_train, y_train), (x_test, y_test) = ((rows[:, :-1].reshape(-1, 8, 8), rows[:, -1]) for rows in (train, test))
@@ -42,10 +42,10 @@ def digits() -> Raw:
 
 
 def _digits_table() -> np.ndarray:
-    """Rows of 64 pixels and a label, as bytes; read from the package's file, for importing the package takes 1 s."""
+    """Rows of 64 pixels and a label, as bytes; read from the package's file, since importing the package takes 1 s."""
     package = importlib.util.find_spec("sklearn")
     if package is None:
-        raise ModuleNotFoundError("load('digits'): scikit-learn brings these images; run: pip install scikit-learn")
+        raise ModuleNotFoundError("load('digits'): these images come with scikit-learn; run: pip install scikit-learn")
     path = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     if path.is_file():
         return np.loadtxt(path, dtype=np.uint8, delimiter=",", encoding="utf-8")
@@ -56,7 +56,7 @@ def _digits_table() -> np.ndarray:
 
 
 def from_files(name: str, files: Files) -> Raw:
-    """Read four IDX files and see that they belong together."""
+    """Read four IDX files and check that they match."""
     classes = KNOWN[name].classes if name in KNOWN else None
     x_train, y_train = _read_pair(files.train_images, files.train_labels, classes)
     x_test, y_test = _read_pair(files.test_images, files.test_labels, classes)
@@ -75,12 +75,12 @@ def from_files(name: str, files: Files) -> Raw:
 
 
 def _read_pair(images: Path, labels: Path, classes) -> tuple[np.ndarray, np.ndarray]:
-    """Read samples and their labels; `classes` is None where any label from 0 on will do."""
+    """Read samples and their labels; with `classes` None any label of 0 or more is accepted."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim < 2 or 0 in x.shape[1:]:
         raise ValueError(f"{images}: found an array of shape {x.shape}, expected (samples, height, width) or the like")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError(f"{images}: found {np.count_nonzero(~np.isfinite(x))} values not finite, expected none")
+        raise ValueError(f"{images}: found {np.count_nonzero(~np.isfinite(x))} values that are not finite, expected 0")
     if y.ndim != 1 or y.dtype.kind == "f":
         raise ValueError(f"{labels}: found {y.dtype} of shape {y.shape}, expected labels: whole numbers in 1 dimension")
     if len(x) != len(y):

@@ -1,4 +1,4 @@
-"""Where a data set comes from: a folder of the user's, the cache, a download."""
+"""Where a data set comes from: a folder of the user, the cache, or a download."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Files(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """The folder that contains them."""
         return self.train_images.parent
 
 
 class Available(NamedTuple):
-    """Where `load(name)` would take a data set from."""
+    """Where `load(name)` would find a data set."""
 
     name: str
     origin: str
@@ -52,7 +52,7 @@ def available() -> list[Available]:
     Returns
     -------
     table : list of Available
-        The built-in digits, the published sets, and whatever DISTLEARN_DATA holds besides.
+        The built-in digits, the published sets, and any others in DISTLEARN_DATA.
 
     Examples
     --------
@@ -64,16 +64,16 @@ def available() -> list[Available]:
 
 
 def find(name: str) -> Files:
-    """Return the files of a data set, downloading them if need be.
+    """Return the files of a data set, downloading them if needed.
 
     Raises
     ------
     ValueError
         For a name that is neither known nor in DISTLEARN_DATA, and for a download with a wrong checksum.
     FileNotFoundError, NotADirectoryError
-        If DISTLEARN_DATA lacks a file, or is no folder.
+        If DISTLEARN_DATA lacks a file, or is not a folder.
     ConnectionError
-        If the files have to be downloaded and cannot be.
+        If the files have to be downloaded and the download fails.
     """
     folder = _users_folder(name)
     if folder is not None:
@@ -94,7 +94,7 @@ def find(name: str) -> Files:
 def files_in(folder: Path) -> Files:
     """Return the four IDX files that a folder holds.
 
-    The official names go before others such as `emnist-letters-train-images-idx3-ubyte`, gzipped before plain ones.
+    The official names are preferred to others such as `emnist-letters-train-images-idx3-ubyte`, gzipped to plain files.
     """
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     chosen = []
@@ -126,7 +126,7 @@ def _root() -> Path | None:
 def _users_folder(name: str) -> Path | None:
     """The folder below DISTLEARN_DATA that holds a data set, or DISTLEARN_DATA itself if it holds the files.
 
-    A folder called after one known data set is never taken for another.
+    A folder named after one known data set is never used for another.
     """
     root = _root()
     if root is None or not name or Path(name).name != name or name == "..":
@@ -143,7 +143,7 @@ def _has_idx(folder: Path) -> bool:
 
 
 def _held() -> list[str]:
-    """Names of the data sets in DISTLEARN_DATA; none if it is not set or no folder."""
+    """Names of the data sets in DISTLEARN_DATA; empty if it is not set or not a folder."""
     try:
         root = _root()
     except NotADirectoryError:

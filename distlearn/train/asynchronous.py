@@ -1,4 +1,4 @@
-"""Methods whose ranks do not wait for one another: they train by themselves, and their record becomes a history."""
+"""Asynchronous methods, whose ranks do not wait for one another; their record is converted to a history."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _POLICIES = {"bsp": bsp, "asp": asp, "ssp": ssp, "softsync": softsync, "backup":
 POLICIES = ("bsp()", "asp()", "ssp(bound)", "softsync(splits)", "backup(share)")
 """How the policies of a parameter server are written."""
 STALENESS_RATES = tuple(RATES)
-"""What staleness may do to the learning rate, by name."""
+"""How staleness may change the learning rate, by name."""
 
 
 def make_policy(text: str) -> Policy:
-    """Return the policy that a text names.
+    """Parse the name of a policy.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def make_policy(text: str) -> Policy:
     """
     found = re.fullmatch(r"(\w+)(?:\(([\d.]*)\))?", text.strip()) if isinstance(text, str) else None
     if found is None or found[1] not in _POLICIES:
-        raise ValueError(f"{text!r} names no policy")
+        raise ValueError(f"{text!r} is not a policy")
     number = found[2] or ""
     arguments = [float(number) if "." in number else int(number)] if number else []
     return _POLICIES[found[1]](*arguments)
@@ -73,9 +73,9 @@ ASYNCHRONOUS: dict[str, Callable] = {"easgd": _easgd, "hogwild": _hogwild, "para
 
 
 def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
-    """Train by the method that the settings name.
+    """Train with the method named in the settings.
 
-    Every worker takes as many steps as an epoch has batches, times the epochs; one that is quicker takes more.
+    Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
 
     Returns
     -------
@@ -94,20 +94,19 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
         return History(), None
     if run.diverged:
         raise DivergedError(
-            f"the loss is no longer a number after {run.updates} updates: training diverged; "
-            "try a smaller learning rate"
+            f"the loss is not finite after {run.updates} updates: training diverged; try a smaller learning rate"
         )
     return history_of(run, len(dataset.x_train), recipe.loss.metric.name), run.params
 
 
 def history_of(run: Run, n_train: int, metric: str) -> History:
-    """Return a record as a history, with a row for every point of its curve.
+    """Convert a record to a history, with an epoch for every point of its curve.
 
     Parameters
     ----------
     run : Run
     n_train : int
-        Training samples: an epoch is as many samples that went into updates, to the nearest.
+        Training samples: an epoch ends when about so many samples have gone into updates.
     metric : str
         Name of the curve's last column, without "test_".
     """

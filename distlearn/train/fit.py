@@ -1,4 +1,4 @@
-"""`fit` drives any strategy over a data set, and saves its state now and then."""
+"""`fit` trains any strategy on a data set, and saves its state at regular intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .saving import Saving
 
 
 def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
-    """Measure how good the model is on a set of samples; each rank looks at its part.
+    """Evaluate the model on a set of samples; each rank evaluates its shard.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
     batch_size : int
         Samples of one forward pass.
     metric : Metric or str, optional
-        By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
+        By default that of the strategy's loss: accuracy for classifiers, RMSE for regressions.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
     """
     check_arrays("evaluate", x=x, y=y)
     if len(x) != len(y):
-        raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected as many of both")
+        raise ValueError(f"evaluate: x holds {len(x)} samples and y {len(y)}, expected equal numbers")
     if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
         raise ValueError(f"evaluate: batch_size is {batch_size!r}, expected a whole number, 1 or more")
     metric = make_metric(metric, strategy.loss)
@@ -84,7 +84,7 @@ def fit(
     evaluate_every : int
         Measure the metric on the train, validation and test sets every so many epochs and after the last; 0 for never.
     metric : Metric or str, optional
-        By default what the strategy's loss says: the accuracy of classifiers, the RMSE of regressions.
+        By default that of the strategy's loss: accuracy for classifiers, RMSE for regressions.
     report : callable, optional
         `report(step, total, **values)` after every step: `comm.report`.
     on_epoch : callable, optional
@@ -144,7 +144,7 @@ def fit(
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no longer a number."""
+    """The loss is NaN or infinite."""
 
 
 def _stop_if_diverged(loss: float, step: int) -> None:

@@ -1,4 +1,4 @@
-"""How training went, epoch by epoch, and how far it has come."""
+"""The history of a training run, epoch by epoch, and its progress."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ SPLITS = ("train", "val", "test")
 
 
 class Epoch(NamedTuple):
-    """How training stood after one epoch.
+    """Results of training at the end of one epoch.
 
-    What `metric` measures can be had by its name as well: `epoch.test_accuracy`, `epoch.val_perplexity`.
+    The values of `metric` are also available by its name: `epoch.test_accuracy`, `epoch.val_perplexity`.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class Epoch(NamedTuple):
 
     epoch: int
     seconds: float
-    """Training time since the start [s], evaluation left out."""
+    """Training time since the start [s], without evaluation."""
     samples: int
     """Samples of the global batches trained on since the start."""
     loss: float
@@ -48,7 +48,7 @@ class Epoch(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of all values, those of the metric by its name."""
+        """Names of all values; those of the metric carry its name."""
         return ("epoch", "seconds", "samples", "loss", *(f"{split}_{self.metric}" for split in SPLITS))
 
     def as_dict(self) -> dict:
@@ -57,14 +57,14 @@ class Epoch(NamedTuple):
 
     @classmethod
     def from_dict(cls, values: dict) -> Epoch:
-        """Make it again from `as_dict()`."""
+        """Rebuild the epoch from `as_dict()`."""
         metric = next(name for name in values if name.startswith("train_")).removeprefix("train_")
         return cls(*values.values(), metric=metric)
 
 
 @dataclass
 class History:
-    """What happened during `fit`, epoch by epoch.
+    """The record of a call of `fit`, epoch by epoch.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class History:
     losses : list of float
         Loss of every step's global batch.
     recoveries : list of Recovery
-        Times that ranks were lost and training went on.
+        Failures of ranks after which training continued.
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -108,7 +108,7 @@ class History:
         return self.epochs[-1]
 
     def reached(self, loss: float) -> Epoch | None:
-        """Return the first epoch whose mean training loss is `loss` or less; None if training never came so far.
+        """Return the first epoch whose mean training loss is `loss` or less; None if there is none.
 
         Examples
         --------
@@ -129,13 +129,13 @@ class History:
 
     @classmethod
     def from_dicts(cls, epochs: list[dict], losses) -> History:
-        """Make it again from `as_dicts()` and the losses of the steps."""
+        """Rebuild the history from `as_dicts()` and the losses of the steps."""
         return cls([Epoch.from_dict(e) for e in epochs], [float(loss) for loss in losses])
 
 
 @dataclass
 class Progress:
-    """How far a run has come: what a checkpoint keeps beside the model.
+    """Progress of a run: what a checkpoint stores besides the model.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class Progress:
         self.step += 1
 
     def end_epoch(self, metric: str, values=()) -> None:
-        """Write an epoch into the history, with the metric's values on the three sets, and begin the next."""
+        """Append an epoch to the history, with the metric's values on the three sets, and start the next one."""
         self.epoch += 1
         loss = self.loss_sum / self.seen
         self.history.epochs.append(Epoch(self.epoch, self.seconds, self.samples, loss, *values, metric=metric))
@@ -176,12 +176,12 @@ class Progress:
     _NUMBERS = ("step", "epoch", "seconds", "samples", "loss_sum", "seen")
 
     def as_dict(self) -> dict:
-        """Return what JSON can hold; the losses of the steps are kept beside it, as an array."""
+        """Return the values that JSON can hold; the losses of the steps are stored separately, as an array."""
         return {name: getattr(self, name) for name in self._NUMBERS} | {"epochs": self.history.as_dicts()}
 
     @classmethod
     def from_dict(cls, numbers: dict, losses) -> Progress:
-        """Make it again from `as_dict()` and the losses."""
+        """Rebuild the progress from `as_dict()` and the losses."""
         numbers = dict(numbers)
         history = History.from_dicts(numbers.pop("epochs"), losses)
         return cls(**numbers, history=history)

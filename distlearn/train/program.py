@@ -1,4 +1,4 @@
-"""The whole SPMD training program in one function, decided by `Settings`.
+"""The whole SPMD training program in one function, configured by `Settings`.
 
 train(comm, settings) --> load data --> build model --> strategy --> fit --> Result
 """
@@ -25,7 +25,7 @@ from .strategies import STRATEGIES, Recipe
 
 @dataclass
 class Result:
-    """What one rank brings back from `train`.
+    """What `train` returns on one rank.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Result:
 
 
 def make_model(settings: Settings, n_features: int, n_classes: int):
-    """Make the network that the settings name, on the CPU.
+    """Build the network named in the settings, on the CPU.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def _model(settings: Settings, dataset, fused: bool):
 
 
 def learning_rate(settings: Settings, n_train: int):
-    """Return the run's learning rate, or a schedule of it: scaled to the batch, and rising at first if that is wanted.
+    """Return the learning rate or its schedule: scaled to the batch size, with a warm-up if the settings ask for one.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
 
 
 def build(comm, settings: Settings, dataset, *, fused: bool = False):
-    """Make model, optimizer and strategy of a run.
+    """Build the model, the optimizer and the strategy of a run.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def train(
     Returns
     -------
     result : Result
-        None on a rank that the others have given up (strategy "elastic").
+        None on a rank that the others have excluded as failed (strategy "elastic").
     """
     store = None if checkpoints is None else CheckpointStore(checkpoints)
     dataset = datasets.load(settings.data, dtype=settings.dtype)
@@ -175,7 +175,7 @@ def train(
         dataset = dataset.on(settings.device)
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:
-            raise ValueError(f"strategy {settings.strategy!r} saves no checkpoints: leave them out")
+            raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")
         return Result(*train_asynchronously(_recipe(comm, settings, dataset, fused), dataset))
     try:
         strategy = build(comm, settings, dataset, fused=fused)

@@ -1,4 +1,4 @@
-"""Saving a run's state while it trains, and taking it up again: what `fit` does with a `CheckpointStore`."""
+"""Saving a run's state while it trains, and resuming from it: how `fit` uses a `CheckpointStore`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .history import Progress
 
 _LOSSES = "history/losses"
 _STEPS = ("samples", "batch_size")
-"""What says which samples a step of an epoch takes."""
+"""The settings that decide on which samples a step of an epoch trains."""
 
 
 class Saving:
-    """The checkpoints of one run of `fit`.
+    """The checkpoints of one call of `fit`.
 
     Rank 0 alone reads and writes files; what it read is broadcast.
 
@@ -31,7 +31,7 @@ class Saving:
     strategy : Strategy
         One that is `checkpointable`.
     run : dict
-        What decides the run: a checkpoint of another run is refused.
+        What identifies the run: a checkpoint of another run is refused.
     """
 
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
@@ -46,16 +46,16 @@ class Saving:
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def begin(self, resume: bool | str) -> Progress:
-        """Return where the run stands: at the beginning, or at the newest checkpoint, which is put into the strategy.
+        """Return the run's progress: none, or that of the newest checkpoint, whose state is loaded into the strategy.
 
-        With "anyway" a run that differs in what it trains, not in where its steps lie, is only warned of.
+        With "anyway" a difference is only warned of, unless it changes on which samples a step trains.
 
         Raises
         ------
         ValueError
-            If there are checkpoints and the run is not to resume, or they are of another run.
+            If there are checkpoints and `resume` is False, or they are of another run.
         CheckpointError
-            If there are checkpoints, and none can be used.
+            If there are checkpoints and none of them is usable.
         """
         return self.strategy.retry_until_agreed(lambda: self._begin(resume))
 
@@ -72,7 +72,7 @@ class Saving:
         if not resume:
             if self.store.steps:
                 raise ValueError(
-                    f"{self.store.folder} holds checkpoints of a run that came to step {self.store.steps[-1]}: "
+                    f"{self.store.folder} holds checkpoints of a run up to step {self.store.steps[-1]}: "
                     "resume it, or choose another folder"
                 )
             return None
@@ -81,16 +81,16 @@ class Saving:
             other = differences(found.meta["run"], self.run)
             text = f"{self.store.folder} holds checkpoints of another run: with {', '.join(other)}"
             if other and resume != "anyway":
-                raise ValueError(f'{text}; resume="anyway" (--resume-anyway) goes on from them with what is now')
+                raise ValueError(f'{text}; resume="anyway" (--resume-anyway) continues with the current settings')
             if any(found.meta["run"].get(name) != self.run[name] for name in _STEPS):
-                raise ValueError(f"{text}; where the steps of an epoch lie must be the same to go on")
+                raise ValueError(f"{text}; the steps of an epoch must use the same samples to continue")
             if other:
-                warnings.warn(f"{text}; going on with what is now", CheckpointWarning, stacklevel=2)
+                warnings.warn(f"{text}; continuing with the current settings", CheckpointWarning, stacklevel=2)
         return found
 
     # -- writing -------------------------------------------------------------------------------------------------------
     def after_step(self, now: Progress, total: int) -> None:
-        """Save if it is time."""
+        """Save if a checkpoint is due."""
         if not (now.step == total or (self.every and now.step % self.every == 0)):
             return
         nbytes = sum(held.array.nbytes for held in self.strategy.state_dict().values())
@@ -98,7 +98,7 @@ class Saving:
             self._save(now)
 
     def _save(self, now: Progress) -> None:
-        """Save; training goes on if that is impossible."""
+        """Save; a failure is only warned of."""
         arrays, state = self.strategy.retry_until_agreed(lambda: capture(self.strategy))
         if not self._is_root():
             return
@@ -109,4 +109,4 @@ class Saving:
         except OSError as error:
             full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
             text = f"no checkpoint of step {now.step} could be saved in {self.store.folder}{full}: {error}"
-            warnings.warn(f"{text}; training goes on", CheckpointWarning, stacklevel=2)
+            warnings.warn(f"{text}; training continues", CheckpointWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""What decides a training run: declared once, checked before any work is done.
+"""The settings of a training run: declared once, checked before any work is done.
 
 `distlearn train` offers the same settings as options (`cli.options`), with their help, defaults and checks.
 """
@@ -23,7 +23,7 @@ MODELS = ("mlp", "lenet", "cnn", "alexnet28", "googlenet28", "squeezenet28")
 
 
 class Setting(NamedTuple):
-    """What is known of one setting: whoever checks it, explains it, or makes an option of it looks here."""
+    """The declaration of one setting: its check, its help and its command-line option are derived from it."""
 
     kind: type
     help: str
@@ -34,12 +34,12 @@ class Setting(NamedTuple):
     least: float | None = None
     above: float | None = None
     needs: tuple[str, tuple[str, ...]] | None = None
-    """Another setting, and its values with which this one is looked at; with others it would change nothing."""
+    """Another setting, and its values for which this one is used; for other values it has no effect."""
     check: Callable | None = None
-    """Returns what was expected where a value is wrong, else None."""
+    """Returns what was expected if a value is wrong, else None."""
 
     def expected(self, value) -> str | None:
-        """Return what was expected in the place of a value that is wrong; None if it is right."""
+        """Return what was expected if a value is wrong; None if it is right."""
         if value is None and self.default is None:
             return None
         if self.check is not None:
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
             return None if value in self.choices else f"one of {', '.join(self.choices)}"
         if self.kind is tuple:
             whole = isinstance(value, (tuple, list)) and all(_is_whole(n) and n >= 1 for n in value)
-            return None if whole else "whole numbers from 1 on, such as (256, 128)"
+            return None if whole else "positive whole numbers, such as (256, 128)"
         if self.kind is bool:
             return None if isinstance(value, (bool, np.bool_)) else "True or False"
         return self._expected_number(value)
@@ -116,7 +116,7 @@ def _with(*strategies: str):
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides a training run, and nothing about where it runs."""
+    """The settings of a training run, independent of where it runs."""
 
     data: str = _setting(str, "Name of a data set, or of a folder of IDX files.", "digits", check=_check_name)
     model: str = _setting(str, "All but mlp take 28 x 28 pixels.", "mlp", choices=MODELS)
@@ -126,8 +126,8 @@ class Settings:
     )
     optimizer: str = _setting(str, "Update rule.", "momentum", choices=tuple(RULES))
     lr: float = _setting(float, "Learning rate.", 0.05, least=0)
-    weight_decay: float | None = _setting(float, "Of the update rule; by default what the rule has.", least=0)
-    clip_norm: float | None = _setting(float, "Shorten the gradient to this length.", above=0, needs=_with(*_CLIPPED))
+    weight_decay: float | None = _setting(float, "Of the update rule; by default the rule's own.", least=0)
+    clip_norm: float | None = _setting(float, "Clip the gradient's norm to this.", above=0, needs=_with(*_CLIPPED))
     reference_batch: int | None = _setting(
         int, "Batch size that lr is right for: with another one the rate changes in proportion.", least=1
     )
@@ -136,7 +136,7 @@ class Settings:
     )
     batch_size: int = _setting(int, "Samples of a global batch, over all ranks.", 128, least=1)
     epochs: int = _setting(int, "Passes over the data.", 5, least=1)
-    seed: int = _setting(int, "Of the weights and of the order of samples.", 0, least=0)
+    seed: int = _setting(int, "Of the initial weights and the order of samples.", 0, least=0)
     dtype: str = _setting(str, "Floating-point type.", "float32", check=_check_dtype)
     device: str | int = _setting(
         str, "Where every rank keeps model and data: cpu, gpu, or the index of a GPU.", "cpu", check=_check_device
@@ -218,11 +218,11 @@ class Settings:
 
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(Settings)}
-"""What is known of every setting, by name."""
+"""The declaration of every setting, by name."""
 
 
 def _parameters() -> str:
-    """The docstring's list of parameters, from the same declarations."""
+    """Format the docstring's list of parameters from the same declarations."""
     lines = []
     for f in fields(Settings):
         setting = SETTINGS[f.name]

@@ -1,4 +1,4 @@
-"""Strategies by name: the one table that `Settings(strategy=...)` and `distlearn train --strategy` look into."""
+"""Strategies by name: the table used by `Settings(strategy=...)` and `distlearn train --strategy`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
     settings: object
     """The run's `Settings`."""
     shape: tuple[int, ...]
-    """Of a global batch's inputs."""
+    """Of the inputs of a global batch."""
 
     def optimizer(self) -> Optimizer:
         """Make an optimizer of all the model's parameters."""
@@ -130,4 +130,4 @@ STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "zero2": _zero(2),
     "zero3": _zero(3),
 }
-"""Builders by name: each makes its strategy from a `Recipe`, or says why it cannot."""
+"""Builders by name: each makes its strategy from a `Recipe`, or raises a `ValueError` that says why it cannot."""

@@ -1,4 +1,4 @@
-"""Trained weights in a file that other programs read as well (safetensors), and models made from it again."""
+"""Trained weights in a safetensors file, which other programs read as well, and models rebuilt from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE = "model.safetensors"
 
 
 class WeightsError(ValueError):
-    """A file of weights cannot be read, or does not fit the model."""
+    """A file of weights cannot be read, or does not match the model."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Trained:
         Raises
         ------
         ValueError
-            For values outside of what training had: the answers would be meaningless.
+            For values outside the range of the training data: the predictions would be meaningless.
         """
         x, (low, high) = np.asarray(x), self.value_range
         if x.dtype.kind in "iu":
@@ -91,7 +91,7 @@ class Trained:
 
 
 def save_weights(path, params: dict[str, np.ndarray], settings: Settings, dataset: Dataset) -> Path:
-    """Save trained parameters, and what is needed to make their model again.
+    """Save trained parameters, and what is needed to rebuild their model.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def save_weights(path, params: dict[str, np.ndarray], settings: Settings, datase
 
 
 def load(path) -> Trained:
-    """Load what `distlearn train` trained.
+    """Load a network trained by `distlearn train`.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def load(path) -> Trained:
     Raises
     ------
     WeightsError
-        If the file is no whole one, was not written by `distlearn train`, or does not fit its model.
+        If the file is damaged, was not written by `distlearn train`, or does not match its model.
     FileNotFoundError
 
     Examples
@@ -157,7 +157,7 @@ def load(path) -> Trained:
 
 
 def load_weights(model: Layer, path) -> None:
-    """Give a model the weights of a file, by name.
+    """Load weights from a file into a model, by name.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def load_weights(model: Layer, path) -> None:
     Raises
     ------
     WeightsError
-        If a parameter is missing, too many, or has another shape; the model is as it was.
+        If a parameter is missing, unknown, or has another shape; the model is then unchanged.
     """
     path = Path(path)
     path = path / FILE if path.is_dir() else path
@@ -184,14 +184,14 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except SafetensorError as error:
-        raise WeightsError(f"{path}: is no whole safetensors file: {error}") from None
+        raise WeightsError(f"{path}: is not a complete safetensors file: {error}") from None
 
 
 def _take(model: Layer, arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Copy arrays into the model's parameters, after seeing that all of them fit."""
+    """Copy arrays into the model's parameters, after checking that all of them match."""
     params = {p.name: p for p in model.params}
     missing, extra = sorted(params.keys() - arrays), sorted(arrays.keys() - params)
-    wrong = [f"no {name}" for name in missing] + [f"{name}, which the model has not" for name in extra]
+    wrong = [f"no {name}" for name in missing] + [f"{name}, which the model does not have" for name in extra]
     wrong += [
         f"{name} of shape {arrays[name].shape}, expected {p.data.shape}"
         for name, p in params.items()

@@ -1,7 +1,7 @@
 """Worlds: where ranks run. The same function runs in all of them.
 
-`SimWorld` (in `distlearn.comm`) simulates ranks in this process, `LocalWorld` is this process alone, `EngineWorld`
-starts ipyparallel engines under MPI from a notebook, `MPIWorld` belongs into a script that `mpiexec` starts.
+`SimWorld` (in `distlearn.sim`) simulates ranks in this process, `LocalWorld` is this process alone, `EngineWorld`
+starts ipyparallel engines under MPI from a notebook, `MPIWorld` is for a script that `mpiexec` starts.
 
 Names are loaded when they are first used: only `EngineWorld` needs ipyparallel, only `MPIWorld` needs mpi4py.
 """

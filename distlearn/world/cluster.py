@@ -1,8 +1,8 @@
 """The processes of an `EngineWorld`, here or on hosts: a controller and its engines, started, watched and ended.
 
-This is the one module that imports ipyparallel. Its settings here: a heartbeat of 0.5 s (engines are there after two),
-no task database (it would keep every payload), the mpiexec beside this Python, engines of as many threads as there are
-cores for them, everything in a folder of its own that goes with the cluster.
+This is the one module that imports ipyparallel. Its settings here: a heartbeat of 0.5 s (engines register after two),
+no task database (it would keep every payload), the mpiexec installed with this Python, the cores divided among the
+engines' threads, and a separate folder that is removed with the cluster.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def publish(data: dict) -> None:
 
 
 def identity(client, engine: int) -> str | None:
-    """Return the unique id of the engine with this number; None if there is none."""
+    """Return the unique id of the engine with this number, or None if there is no such engine."""
     return client._engines.get(engine)
 
 
 def is_engine_death(error: BaseException) -> bool:
-    """Say whether a task failed because its engine died."""
+    """Return whether a task failed because its engine died."""
     return getattr(error, "ename", "") == "EngineError"
 
 
@@ -47,7 +47,7 @@ def is_engine_death(error: BaseException) -> bool:
 class Hosts:
     """Machines on which `EngineWorld` starts its engines.
 
-    They have this Python and the library at the same paths (a shared disk), and accept logins without a password.
+    They must have this Python and the library at the same paths (a shared disk), and accept logins without a password.
     Ranks are assigned in blocks: with two hosts and four engines ranks 0 and 1 are on the first.
 
     Parameters
@@ -79,12 +79,12 @@ class Hosts:
 
     def __post_init__(self):
         if isinstance(self.addresses, str) or not self.addresses:
-            raise ValueError(f"Hosts: addresses are {self.addresses!r}, expected a list with one or more")
+            raise ValueError(f"Hosts: addresses are {self.addresses!r}, expected a list of one or more")
 
     def share(self, n: int) -> list[int]:
         """Return how many of n engines each host gets, as evenly as possible."""
         if n < len(self.addresses):
-            raise ValueError(f"Hosts: {n} engines for {len(self.addresses)} hosts, expected one for each, or more")
+            raise ValueError(f"Hosts: {n} engines for {len(self.addresses)} hosts, expected at least one per host")
         return [n // len(self.addresses) + (i < n % len(self.addresses)) for i in range(len(self.addresses))]
 
     def mpiexec_arguments(self, n: int) -> list[str]:
@@ -190,7 +190,7 @@ class Cluster:
 
     # -- watching ------------------------------------------------------------------------------------------------------
     def has_controller(self) -> bool:
-        """Say whether the controller runs."""
+        """Return whether the controller runs."""
         return _is_running(self._controller)
 
     def _launchers(self) -> list:
@@ -199,11 +199,11 @@ class Cluster:
         return [self._set] if launchers is None else list(launchers.values())
 
     def has_launchers(self) -> bool:
-        """Say whether all launchers of engines run."""
+        """Return whether all launchers of engines run."""
         return all(_is_running(launcher.process) for launcher in self._launchers())
 
     def is_complete(self) -> bool:
-        """Say whether controller and launchers run."""
+        """Return whether controller and launchers run."""
         return self.has_controller() and self.has_launchers()
 
     def log_tail(self, nbytes: int = 20_000) -> str:
@@ -236,18 +236,18 @@ class Cluster:
             self._start()
             return
         self.kill_engines()
-        self._former |= set(self.client._engines.values())  # also of a start that was interrupted
+        self._former |= set(self.client._engines.values())  # also the engines of an interrupted start
         self._ipp.engines.clear()  # ipyparallel would revive dead sets
         self._start_engines()
 
     def kill_engines(self, pids=()) -> None:
         """Kill all engines.
 
-        First those with the given process ids: their nannies then inform the controller and end by themselves.
+        Those with the given process ids are killed first: their nannies then inform the controller and exit.
         """
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
-            self.exit_statuses()  # before mpiexec is killed, too, which prints them
+            self.exit_statuses()  # before mpiexec, which prints them, is killed too
         spared = {self._controller.pid} | {p.pid for p in _children(self._controller)}
         rest = lambda: [p for p in reaper.marked(self.folder) if p.pid not in spared]  # noqa: E731
         psutil.wait_procs(rest(), timeout=0.5)
@@ -262,7 +262,7 @@ class Cluster:
         self.client = None
         reaper.kill_marked(self.folder, grace=0.3)
         if self._ipp is not None:
-            self._ipp.controller, self._ipp.engines = None, {}  # its own `stop` has nothing to do
+            self._ipp.controller, self._ipp.engines = None, {}  # so that its own `stop` does nothing
         self._ipp = None
         shutil.rmtree(self.folder / "profile", ignore_errors=True)
 

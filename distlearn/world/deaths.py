@@ -2,7 +2,7 @@
 
 When one process of an MPI job dies, mpiexec kills the others within a millisecond. The kernel knows the order: the
 `pidfd` of a process becomes readable when it dies, and `epoll` returns descriptors in the order in which they became
-readable, also to a thread that is scheduled late. mpiexec's exit codes distinguish a crash or an exit from a kill.
+readable, even for a thread that is scheduled late. mpiexec's exit codes distinguish a crash or an exit from a kill.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DeathWatch:
             ready = [fd for fd, _ in self._poller.poll()]
             if self._stop in ready:
                 return
-            for fd in ready:  # in the order in which they became so
+            for fd in ready:  # in the order in which they became readable
                 self.order.append(living.pop(fd))
                 self._poller.unregister(fd)
 
@@ -119,7 +119,7 @@ def how_it_ended(status: int | None) -> str:
     number = os.WTERMSIG(status)
     name = signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
     if number == signal.SIGKILL:
-        return f"was killed ({name}): by a kill -9, or because the machine ran out of memory"
+        return f"was killed ({name}): by kill -9, or because the machine ran out of memory"
     if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
         return f"crashed in compiled code ({name})"
     return f"was ended by {name}"

@@ -1,7 +1,7 @@
 """Training that survives the failure of engines: they are restarted, and training resumes from the last checkpoint.
 
-Under MPI all ranks die with one, so none is left to continue, as they do on the simulator. What helps is to lose little
-(frequent checkpoints), to notice the failure soon, and to restart fast.
+Under MPI the death of one rank ends them all: there are no survivors to continue, as there are on the simulator. The
+aim is to lose little (frequent checkpoints), to notice the failure soon, and to restart fast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Restart:
     Attributes
     ----------
     rank : int or None
-        Which failed first; None if it was the controller.
+        The rank that failed first; None if the controller died.
     reason : str
         What happened, in one line.
     size : int
@@ -141,7 +141,7 @@ class _Log:
         """Complete the record of a failure: `step` is the first that was reported after it."""
         restart.resumed = self.now()
         restart.step = max(saved for saved in self._saved if saved < step)  # the first report may have been missed
-        steps, times, samples = zip(*self._done, strict=True)  # of some steps: reports are a tenth of a second apart
+        steps, times, samples = zip(*self._done, strict=True)  # not of every step: reports are 0.1 s apart
         restart.samples_lost = round(samples[-1] - np.interp(restart.step, steps, samples))
         restart.seconds_lost = restart.resumed - float(np.interp(restart.step, steps, times))
         self._done = [entry for entry in self._done if entry[0] <= restart.step]
@@ -164,18 +164,18 @@ def train_through_failures(
     Parameters
     ----------
     world : EngineWorld
-        That started its engines, so that it can restart them.
+        One that started its own engines, so that it can restart them.
     program : callable
         `program(comm, *args, checkpoints=..., every=..., resume=..., **kwargs)`, such as `distlearn.train.train`. It
         must `comm.report` every step, as `fit` does.
     *args, **kwargs
         For the program.
     checkpoints : path
-        Folder that all engines see.
+        Folder that all engines can access.
     every : int
         Steps between two checkpoints; `young_interval` and `daly_interval` estimate the best number.
     restarts : int
-        Give up after so many failures.
+        Give up after this many failures.
     fewer : bool
         Resume with one rank fewer after every failure, as if its machine were gone; else with as many as before.
     progress_timeout : float, optional
@@ -223,5 +223,5 @@ def train_through_failures(
 
 
 def _is_failure(error: CommError) -> bool:
-    """Say whether a rank was lost, rather than the program wrong."""
+    """Return whether processes were lost, as opposed to an error in the program."""
     return error.lost if isinstance(error, RankError) else "controller" in str(error)

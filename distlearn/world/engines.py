@@ -5,8 +5,8 @@
 
 `run` pickles the function once and submits it to every engine (`Ranks`); `remote.launch` runs it there on a
 communicator of its own; a `Watch` shows progress and output and waits for the end or the first failure. `Cluster`
-starts and stops the processes, `deaths` finds out which died first, `outcome` makes the error, `reaper` ends what a
-dead owner left.
+starts and stops the processes, `deaths` finds out which died first, `outcome` makes the error, `reaper` ends processes
+whose owner has died.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class EngineWorld:
     Parameters
     ----------
     engines : int or ipyparallel.DirectView
-        How many engines to start on this machine, or a view on engines that run already (`rc[:]`), however they were
-        started. Those are not stopped by `close`, and cannot be restarted.
+        How many engines to start on this machine, or a view of engines that already run (`rc[:]`), however they were
+        started. Those are not stopped by `close` and cannot be restarted.
     mpi : bool
         Connect the ranks by MPI. Without it engines start faster and one can die without the others, but they cannot
         communicate.
     timeout : float, optional
         Longest time for a `run` [s].
     patience : float
-        After so long in one call a rank is shown, with what it waits for; if all ranks wait, that is a deadlock and an
-        error [s]. A call gets one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] is shown, with what it waits for; if all ranks wait, that is
+        a deadlock and an error. A call is allowed one second more for each megabyte that it moves.
     progress : bool or callable
         Show `comm.report`s of rank 0 as a progress bar, or pass them to `progress(step, total, **values)`.
     threads : int, optional
@@ -64,7 +64,7 @@ class EngineWorld:
     trace : Trace
         Spans of all ranks in the last run, on one time axis.
     view : ipyparallel.DirectView
-        On the engines in the order of ranks, for example for ``%px``.
+        A view of the engines in the order of ranks, for example for ``%px``.
     client : ipyparallel.Client
 
     Examples
@@ -101,7 +101,7 @@ class EngineWorld:
         elif isinstance(engines, int) and not isinstance(engines, bool) and engines >= 1:
             self._start(engines, threads, hosts)
         else:
-            raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more, or a view on engines")
+            raise ValueError(f"EngineWorld: {engines!r}, expected a number of engines, 1 or more, or a view of engines")
         _open.add(self)
 
     def __repr__(self) -> str:
@@ -145,7 +145,7 @@ class EngineWorld:
 
     @property
     def view(self):
-        """The ipyparallel view on the engines, in the order of ranks."""
+        """The ipyparallel view of the engines, in the order of ranks."""
         self._ensure_engines()
         return self._ranks.view
 
@@ -178,7 +178,7 @@ class EngineWorld:
         timeout : float, optional
             Longest time [s]; the world's by default.
         progress_timeout : float, optional
-            Longest time between two `comm.report`s of rank 0 [s]: a rank that hangs shows so long before `timeout`.
+            Longest time between two `comm.report`s of rank 0 [s]: detects a rank that hangs long before `timeout`.
 
         Returns
         -------
@@ -188,15 +188,15 @@ class EngineWorld:
         Raises
         ------
         RankError
-            If a rank raised or died: names the first. The message holds its traceback, `original` the exception.
+            If a rank raised or died: names the first. The message contains its traceback, `original` is the exception.
         RankTimeoutError
-            If ranks had not returned in time; says where each was.
+            If ranks did not return in time; says where each was.
         RankDeadlockError
             If all ranks wait for each other; says what each waits for.
         CommError
             If the engines cannot be used.
         KeyboardInterrupt
-            After the ranks were interrupted, too.
+            After the ranks have been interrupted too.
         """
         __tracebackhide__ = True
         payload = _pack(fn, args, kwargs)
@@ -235,7 +235,7 @@ class EngineWorld:
             self._collect(watch)
             places = "; ".join(f"rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames)
             raise KeyboardInterrupt(f"all ranks were interrupted. {places}") from None
-        except Exception:  # of the user's progress function
+        except Exception:  # raised by the user's progress function
             watch.stop_showing()
             watch.stop_ranks()
             self._collect(watch)
@@ -280,7 +280,6 @@ class EngineWorld:
             raise
 
     def _make_ranks(self) -> None:
-        """Make the cluster's engines ranks."""
         self._ranks = Ranks(self._cluster.client.direct_view(self._cluster.ids), self.mpi, self._cluster)
 
     def _ensure_engines(self) -> None:
@@ -294,7 +293,7 @@ class EngineWorld:
             raise CommError(f"EngineWorld: {problem}; restart their cluster, and make a new EngineWorld of its view")
         start = time.perf_counter()
         with defer_interrupts():
-            self._restart_reason = problem  # until the restart is complete: it can be interrupted, too
+            self._restart_reason = problem  # until the restart is complete: it can be interrupted too
             self._ranks.close()
             self._cluster.restart_engines()
             self._make_ranks()
@@ -318,6 +317,6 @@ def _pack(fn, args, kwargs) -> bytes:
 
 @atexit.register
 def _close_all() -> None:
-    """Stop what is still open when Python ends."""
+    """Close the worlds that are still open when Python exits."""
     for world in list(_open):
         world.close()

@@ -27,13 +27,13 @@ INSIST_SECONDS = 1.0
 
 
 class _Deferral:
-    """The process's handler of SIGINT while interrupts are deferred; there is one, as there is one SIGINT."""
+    """The process's handler of SIGINT while interrupts are deferred: a singleton, since a signal has one handler."""
 
     def __init__(self):
         self.depth, self.pending_since, self.previous_handler = 0, None, signal.default_int_handler
 
     def handle(self, signum, frame):
-        """Note an interrupt; raise it if an earlier one has been pending for long."""
+        """Note an interrupt; raise it if an earlier one has been pending for `INSIST_SECONDS`."""
         now = time.monotonic()
         if self.depth == 0 or (self.pending_since is not None and now - self.pending_since > INSIST_SECONDS):
             self.deliver(frame)
@@ -50,10 +50,10 @@ _deferral = _Deferral()
 
 
 class defer_interrupts:
-    """A block in which interrupts are raised only by `check_interrupts`, and at its end.
+    """A block in which interrupts are raised only by `check_interrupts` and at its end.
 
-    Blocks can be nested; the outermost counts. Nothing changes in threads, which no signal reaches, nor where SIGINT is
-    ignored or ends the process.
+    Blocks can be nested; the outermost counts. It has no effect in threads other than the main one, which receive no
+    signals, or where SIGINT is ignored or ends the process.
     """
 
     def __enter__(self):
@@ -97,7 +97,7 @@ class EngineInterrupts:
 
     @property
     def came(self) -> bool:
-        """Whether there was one."""
+        """Whether an interrupt arrived."""
         return self.frames is not None
 
     def _handle(self, signum, frame):
@@ -107,7 +107,7 @@ class EngineInterrupts:
             raise KeyboardInterrupt
 
     def disarm(self) -> None:
-        """Raise no more: the launch is over."""
+        """Stop raising: the launch is over."""
         self._armed = False
 
     def __enter__(self):

@@ -1,4 +1,4 @@
-"""Starting processes under MPI: which mpiexec, how many threads each, what Open MPI wants to be told."""
+"""Starting processes under MPI: which mpiexec, how many threads for each process, and settings for Open MPI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def find_mpiexec() -> str:
     Raises
     ------
     RuntimeError
-        If there is none.
+        If there is no mpiexec.
     """
     for folder in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
         if os.access(folder / "mpiexec", os.X_OK):
@@ -44,7 +44,7 @@ def find_mpiexec() -> str:
 
 @functools.cache
 def is_hydra(mpiexec: str) -> bool:
-    """Say whether an mpiexec is MPICH's."""
+    """Return whether an mpiexec is MPICH's."""
     done = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, timeout=30, check=False)
     return "HYDRA" in done.stdout
 
@@ -102,22 +102,21 @@ def launch(
     env : dict of str to str, optional
         Additional environment variables.
     timeout : float, optional
-        [s]; then all ranks are killed and `subprocess.TimeoutExpired` is raised.
+        Longest time [s]; after it all ranks are killed and `subprocess.TimeoutExpired` is raised.
     capture : bool
         Collect what the ranks print as text in the result's `stdout` and `stderr` instead of showing it.
 
     Returns
     -------
     completed : subprocess.CompletedProcess
-        `returncode` is 0 if every rank ended well.
+        `returncode` is 0 if every rank exited with 0.
     """
     if not isinstance(n, int) or n < 1:
         raise ValueError(f"launch: n is {n!r}, expected the number of ranks, 1 or more")
     command = [sys.executable if i == 0 and word == "python" else str(word) for i, word in enumerate(command)]
     pipe = subprocess.PIPE if capture else None
-    with (
-        defer_interrupts()
-    ):  # Ctrl-C must not strike when it runs and nobody knows it yet, nor inside the locks of `subprocess`
+    # no KeyboardInterrupt between the start of the process and the `try` that ends it, nor inside `subprocess`'s locks
+    with defer_interrupts():
         process = subprocess.Popen(
             [find_mpiexec(), "-n", str(n), *command],
             env=os.environ | thread_settings(n, threads) | mpi_settings() | (env or {}),

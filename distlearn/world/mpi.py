@@ -24,7 +24,7 @@ from .outcome import Outcome, text_of_error, where
 from .progress import GRACE_SECONDS, PATIENCE_SECONDS, Bar, Patience, Reporter
 
 FAILED, WAITS = 32_000, 32_001
-"""Tags of the run's own messages: MPI grants at least 32,767."""
+"""Tags of the run's own messages: MPI guarantees tags up to 32,767."""
 
 
 class MPIWorld:
@@ -37,8 +37,8 @@ class MPIWorld:
     timeout : float, optional
         Longest time that a rank waits in any one call [s].
     patience : float
-        After so long in one call a rank prints what it waits for; if all ranks wait, that is a deadlock and an error
-        [s]. A call gets one second more for each megabyte that it moves.
+        A rank that has been in one call for this long [s] prints what it waits for; if all ranks wait, that is a
+        deadlock and an error. A call is allowed one second more for each megabyte that it moves.
     strict : bool
         Find mistakes in the use of the communicator: see `MPIComm`.
 
@@ -60,7 +60,7 @@ class MPIWorld:
         patience: float = PATIENCE_SECONDS,
         strict: bool = True,
     ):
-        # for the run's own messages, which a program's must not meet
+        # for the run's own messages, which must not match the program's
         self._own = MPIComm(world_comm().Dup(), timeout=timeout, strict=False)
         self.rank, self.size = self._own.rank, self._own.size
         self.progress, self.patience = progress, patience
@@ -82,8 +82,8 @@ class MPIWorld:
     def run(self, fn, *args, **kwargs) -> list:
         """Call `fn(comm, *args, **kwargs)` on every rank at once; return the results by rank, on every rank.
 
-        A rank that raises ends the job: it prints its traceback and one line that names it, and aborts. So do
-        `sys.exit` and Ctrl-C, with a non-zero exit code, and a deadlock.
+        A rank that raises ends the job: it prints its traceback and one line that names it, and aborts with a non-zero
+        exit code. `sys.exit`, Ctrl-C and a deadlock end the job in the same way.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class MPIWorld:
             raise RankError(0, text, original=error) from error
         # an error of all ranks is printed once, by the lowest: the higher ones wait a moment for it
         if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
-            time.sleep(5.0)  # that rank ends this one, too
+            time.sleep(5.0)  # that rank ends this one too
         told = "".join(traceback.format_exception(error))
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
         self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
@@ -134,7 +134,7 @@ class MPIWorld:
         notes = [self._own.raw.Isend(b"", rank, FAILED) for rank in range(self.size) if rank != self.rank]
         sys.stderr.write(text)
         sys.stderr.flush()
-        self._hears(0.2)  # mpiexec drops output that it has not forwarded when the ranks end
+        self._hears(0.2)  # mpiexec drops output that it has not forwarded by the time the ranks end
         del notes  # kept until now: they may still be in progress
         world_comm().Abort(code)
         os._exit(code)  # Abort may return

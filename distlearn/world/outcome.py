@@ -135,7 +135,7 @@ def _location(frame: Frame) -> tuple[str, str]:
 
 
 def where(outcome: Outcome) -> str:
-    """Say where a rank was, and what it waited for."""
+    """Describe where a rank was and what it waited for."""
     if outcome.status == "unresponsive" and outcome.error:
         return outcome.error
     mine = user_frames(outcome.frames)
@@ -146,7 +146,7 @@ def where(outcome: Outcome) -> str:
         waits = "waits" if outcome.status == "waiting" else "waited"
         return f"{waits} for {outcome.waits_for}" + (f" ({place})" if place else "")
     if outcome.status == "running":
-        return f"is at {place}" if place else "is in code of its own"
+        return f"is at {place}" if place else "is running"
     return f"was at {place}" if place else "was starting or ending"
 
 
@@ -173,7 +173,7 @@ def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.
         By rank.
     reason : {"", "timeout", "no progress", "deadlock"}
         Why the ranks were interrupted, if not because one of them failed. Where there was no progress, ranks that wait
-        for others are not to first_failure if there is one that does not.
+        for others are not blamed if there is one that does not wait.
     seconds : float
         The limit that was exceeded.
     note : str
@@ -202,7 +202,7 @@ def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.
         text = "\n".join([_too_late(late or early, outcomes, seconds), *_lines(late or early)])
     elif unresponsive:
         first = unresponsive[0]
-        text = f"does not react any more: it {where(first)}"
+        text = f"no longer responds: it {where(first)}"
     else:
         first = (late or early)[0]
         text = f"was interrupted from outside (SIGINT): it {where(first)}"
@@ -223,7 +223,7 @@ def _first_raised(raised: list[Outcome]) -> tuple[Outcome, str]:
     same = [o for o in raised if o.error == first.error]
     first = min(same, key=lambda o: o.rank)
     others = [o for o in same if o is not first]
-    also = f" ({_ranks(others).lower()} raised the same)" if others else ""
+    also = f" ({_ranks(others).lower()} raised the same error)" if others else ""
     steps = traceback_text(first)
     return first, first.error + also + (f"\n\nOn rank {first.rank}:\n{steps}" if steps else "")
 

@@ -1,4 +1,4 @@
-"""What a user sees while ranks work: a progress bar, what the ranks print, and who has waited for long for what."""
+"""What a user sees while ranks work: a progress bar, what the ranks print, and which rank has long waited for what."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from .outcome import Outcome, frames_of_stack
 
 REPORT_SECONDS = 0.1
-"""Time between two reports that leave an engine; the last one always does."""
+"""Shortest time between two reports that an engine sends [s]; the last one is always sent."""
 
 
 class Reporter:
-    """The engine's side of `comm.report`: passes on some reports a second, and keeps the last one.
+    """The engine's side of `comm.report`: passes on at most ten reports a second, and keeps the last one.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Texts:
     """
 
     def __init__(self):
-        self._first = None  # time and samples of the first report, so that the start of the ranks does not count
+        self._first = None  # time and samples of the first report, so that start-up does not count
 
     def __call__(self, values: dict) -> dict[str, str]:
         """Return the formatted values by name."""
@@ -90,10 +90,10 @@ class Bar:
 
 
 class Output:
-    """Prints what ranks print, each line with its rank in front.
+    """Prints what ranks print, each line prefixed with its rank.
 
     The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown line
-    by line while it runs, those behind it later.
+    by line while it runs, later ranks afterwards.
     """
 
     def __init__(self, size: int):
@@ -131,15 +131,15 @@ class Output:
         stream.flush()
 
 
-# -- ranks that wait for long -----------------------------------------------------------------------------------------
-# While a rank computes for a minute, the others may wait for a minute: that is shown, but not an error. If all ranks
+# -- long waits -------------------------------------------------------------------------------------------------------
+# While a rank computes for a minute, the others may wait for a minute: that is shown, but is not an error. If all ranks
 # wait, each in one call, none is left to send what they wait for: a deadlock, which is an error.
 
 PATIENCE_SECONDS = 10.0
 SLOWEST_BYTES_PER_SECOND = 1e6
-"""Slower than any network: a call gets the time that its bytes may take."""
+"""Slower than any network: a call is allowed the time that its bytes may take."""
 GRACE_SECONDS = 0.5
-"""Ranks that wait for each other report that at slightly different times."""
+"""Ranks that wait for each other report it at slightly different times."""
 
 
 class Patience:

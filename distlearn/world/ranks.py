@@ -33,16 +33,16 @@ class Ranks:
     Parameters
     ----------
     view : ipyparallel.DirectView
-        On the engines.
+        Of the engines.
     mpi : bool
-        Whether they communicate.
+        Whether the engines are connected by MPI.
     cluster : Cluster, optional
-        That started them, if `EngineWorld` did: then their processes can be watched and killed.
+        The engines' cluster if `EngineWorld` started it: only then can their processes be watched and killed.
 
     Attributes
     ----------
     view : ipyparallel.DirectView
-        On the engines, in the order of ranks.
+        Of the engines, in the order of ranks.
     ids : list of int
         By rank: the engine's number in ipyparallel. An engine's number is not its rank.
     pids : list of int
@@ -51,7 +51,7 @@ class Ranks:
 
     def __init__(self, view, mpi: bool, cluster: Cluster | None = None):
         self.client, self.mpi, self.cluster = view.client, mpi, cluster
-        self._is_local = cluster is not None and cluster.is_local  # then process ids mean something here
+        self._is_local = cluster is not None and cluster.is_local  # only then are its process ids valid here
         self._key = uuid.uuid4().hex
         self._number, self._completed = 0, deque()
         targets = view.targets if isinstance(view.targets, list) else [view.targets]
@@ -79,7 +79,7 @@ class Ranks:
         return len(self.ids)
 
     def _ask_who(self, targets) -> list:
-        """Ask each engine who it is; ask again if no answer comes.
+        """Ask each engine for its process and rank; ask again if no answer comes.
 
         The first message to an engine that has just registered can be lost.
         """
@@ -125,7 +125,7 @@ class Ranks:
         """Note that the last launch completed on all ranks: its communicator can be freed."""
         self._completed.append(self._number)
 
-    # -- life and death ------------------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------------------------
     def problem(self) -> str:
         """Say why the ranks cannot run anything; empty if they can."""
         if self.cluster is not None and not self.cluster.has_controller():
@@ -146,7 +146,7 @@ class Ranks:
         return rank, f"({self.pids[rank]}) {how_it_ended(statuses[rank]) if statuses else self._how_unknown(rank)}"
 
     def _how_unknown(self, rank: int) -> str:
-        """Say how a rank ended of which only that is known."""
+        """Describe the end of a rank of which nothing more is known."""
         if self.nodes[rank] == platform.node():
             return how_it_ended(None)
         return f"on {self.nodes[rank]} {how_it_ended(None)}, or cannot be reached"
@@ -168,21 +168,21 @@ class Ranks:
                 os.kill(self.pids[rank], signal.SIGINT)
 
     def request_stacks(self, ranks) -> None:
-        """Make ranks write their stacks to files, also those that sit in a C call."""
+        """Make ranks write their stacks to files, even those inside a C call."""
         if self._is_local and hasattr(signal, "SIGUSR1"):
             for rank in ranks:
                 with contextlib.suppress(OSError):
                     os.kill(self.pids[rank], signal.SIGUSR1)
 
     def running(self, rank: int) -> Outcome:
-        """Return where a rank is that waits for nobody, as it wrote after `request_stacks`."""
+        """Return where a rank is that does not wait, from the stack that it wrote after `request_stacks`."""
         path, frames = self._stack_file(rank), []
         with contextlib.suppress(OSError):
             frames = read_stack(path) if path else []
         return Outcome(rank, "running", frames=frames)
 
     def is_alive(self, rank: int) -> bool:
-        """Say whether a rank's process exists; ipyparallel also reports one as dead that does not respond."""
+        """Return whether a rank's process exists; ipyparallel also reports an engine as dead if it does not respond."""
         try:
             return self._is_local and psutil.Process(self.pids[rank]).status() != psutil.STATUS_ZOMBIE
         except psutil.Error:

@@ -1,7 +1,8 @@
 """No process of a cluster outlives the process that owns it, however that ends.
 
 Every process of a cluster carries a mark in its environment (`DISTLEARN_CLUSTER`, the cluster's folder), and so does
-all that it starts. So they are found without a list of process ids, also when their parents have died. They are killed
+every process that it starts. So they can be found without a list of process ids, even when their parents have died.
+They are killed
 
 * by the owner, in `close()` and at exit;
 * by the *reaper*, a small process in a session of its own that holds one end of a pipe: if the owner ends without
@@ -29,7 +30,7 @@ import psutil
 MARK = "DISTLEARN_CLUSTER"
 SHARED_MEMORY = ("/dev/shm/mpich_shm", "/dev/shm/sm_segment")  # MPICH, Open MPI
 HYDRA_FILE = "hydra_hwloc_xmlfile_"
-"""Begins names in /tmp: there MPICH's proxy writes the topology for its ranks, and removes it if it ends by itself."""
+"""Prefix of files in /tmp in which MPICH's proxy keeps the topology for its ranks; it removes them on a normal exit."""
 
 
 def marked(folder, variable: str = MARK) -> list[psutil.Process]:
@@ -52,7 +53,7 @@ def kill_marked(folder, grace: float = 0.0, limit: float = 10.0, variable: str =
     grace : float
         Time between SIGTERM and SIGKILL [s].
     limit : float
-        Give up after so many seconds (a process can be stuck in the kernel).
+        Give up after this many seconds (a process can be stuck in the kernel).
     variable : str
         The environment variable that holds the mark.
     """
@@ -87,7 +88,7 @@ def remove(paths) -> None:
 
 
 def hydra_files(processes) -> set[str]:
-    """Return the topology files that MPICH's proxies hold open: these are theirs, unlike others in the same folder."""
+    """Return the topology files that these processes (MPICH's proxies) hold open, among those of all jobs in /tmp."""
     found = set()
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
@@ -96,7 +97,7 @@ def hydra_files(processes) -> set[str]:
 
 
 def shared_memory(processes) -> set[str]:
-    """Return the files of MPI's shared memory that still have names (of processes killed while they start)."""
+    """Return the files of MPI's shared memory that still have names (of processes killed while starting)."""
     found = set()
     for process in processes:
         with contextlib.suppress(OSError):
@@ -106,7 +107,7 @@ def shared_memory(processes) -> set[str]:
 
 
 def clusters_folder() -> Path:
-    """Return this user's folder of running clusters on this machine, which nobody else can read."""
+    """Return this user's folder of running clusters on this machine, which no other user can read."""
     folder = Path(tempfile.gettempdir()) / f"distlearn-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
@@ -132,9 +133,9 @@ def here() -> str:
 
 
 def is_alive(owner: dict) -> bool:
-    """Say whether the owner of a cluster still runs, and its process id was not reused."""
+    """Return whether the owner of a cluster still runs, and its process id was not reused."""
     if owner["where"] != here():
-        return True  # unknown here
+        return True  # cannot be checked from here
     try:
         process = psutil.Process(owner["pid"])
         return abs(process.create_time() - owner["created"]) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
@@ -150,7 +151,7 @@ def ownerless() -> list[Path]:
             owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # being made, or being removed
             owner = None
-        if _age(folder) > 60 if owner is None else not is_alive(owner):  # an owner is written within a minute
+        if _age(folder) > 60 if owner is None else not is_alive(owner):  # owner.json is written within a minute
             found.append(folder)
     return found
 
@@ -208,7 +209,7 @@ def main(folder: str) -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     owner = json.loads((Path(folder) / "owner.json").read_text(encoding="utf-8"))
-    while True:  # children that the owner forked hold the pipe open, too: check the owner itself
+    while True:  # children that the owner forked hold the pipe open too: check the owner itself
         if select.select([sys.stdin], [], [], 2.0)[0]:
             if sys.stdin.buffer.readline():
                 return

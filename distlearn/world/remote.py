@@ -21,14 +21,14 @@ from .outcome import Outcome, frames_of_error, pickled, text_of_error
 from .progress import Patience, Reporter
 
 _worlds: dict = {}
-"""What `join_world` left for `launch`, by the world's key."""
+"""Stored by `join_world` for `launch`, by the world's key."""
 
 
 class Duplicates:
     """Numbered duplicates of a communicator.
 
     Duplication is collective: the k-th on one rank belongs to the k-th on every other. A rank that was interrupted
-    while it waited for the others' k-th continues to wait in the next launch; a rank that had not begun it begins it
+    while it waited for the others' k-th continues to wait in the next launch; a rank that had not started it does so
     then.
     """
 
@@ -109,7 +109,7 @@ def join_world(key: str, rank: int, members: list[int] | None, paths: list[str],
 
 
 def shield_traceback() -> None:
-    """Make this engine answer also a call that is interrupted twice in a row.
+    """Make this engine answer even a call that is interrupted twice in a row.
 
     The kernel's answer to a KeyboardInterrupt begins with `showtraceback`. A second interrupt before the answer is
     sent would leave the client without one; a moment later it would end the engine.
@@ -199,7 +199,6 @@ def _call(comm, payload: bytes) -> bytes:
 
 
 def _unconnected(rank: int, size: int, reporter) -> DisconnectedComm:
-    """Return the communicator of engines without MPI."""
     why = "these engines were started without MPI; use EngineWorld(n) with mpi=True"
     return DisconnectedComm(rank, size, RankClock(rank), reporter if rank == 0 else lambda *a, **k: None, why)
 
@@ -212,7 +211,7 @@ def _publish(report) -> None:
 
 
 def _publish_wait(wait) -> None:
-    """Tell the client that this rank has waited for long, or that it goes on (None)."""
+    """Tell the client that this rank has waited for a long time, or that the wait is over (None)."""
     from .cluster import publish
 
     publish({"wait": wait})

@@ -1,8 +1,8 @@
 """Watching a launch: wait for all ranks or for the first failure, then stop the others.
 
-A failure is: a rank raised, a process died, the time is over, all ranks wait for each other, the user interrupted. In
-each case the other ranks are interrupted, so that each returns and can say where it was, and the engines are ready for
-the next launch. If a rank does not respond within `PATIENCE` seconds (it is in a C call, or stopped), all are killed.
+A failure is: a rank raised, a process died, the time limit passed, all ranks wait for each other, the user interrupted.
+In each case the other ranks are interrupted, so that each returns and reports where it was and the engines are ready
+for the next launch. If a rank does not respond within `PATIENCE` seconds (in a C call, or stopped), all are killed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PAUSE = 0.05
 """An error of all ranks is raised at about the same time: wait a moment for the others before interrupting them."""
 PATIENCE = 3.0
 STACK_SECONDS = 0.2
-"""Within which a rank that was asked for its stack has written it."""
+"""Time for a rank to write its stack after it was asked for it."""
 OUTPUT_SECONDS = 5.0
-"""The last output of a rank comes a moment after its result, on a busy machine a long one."""
+"""Longest wait for a rank's last output, which arrives after its result: at once, unless the machine is busy."""
 
 
 class TimedOut(Exception):
@@ -53,7 +53,7 @@ class Watch:
     handles : list of ipyparallel.AsyncResult
         By rank.
     show : callable or None
-        Gets progress: `show(step, total, **values)`.
+        Called with progress: `show(step, total, **values)`.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Watch:
         self.values: dict[int, bytes] = {}
         self.killed = False
         self._deaths: list[int] = []  # in the order in which they were reported
-        self._report, self._reported = None, time.monotonic()  # the newest one, and when it came
+        self._report, self._reported = None, time.monotonic()  # the newest one, and when it arrived
         self._waited: float | None = None  # when the first rank said that it waits
         self._told_waits = False
 
@@ -186,7 +186,7 @@ class Watch:
             self.outcomes[rank].ended = 0.0 if rank == first else 1.0
 
     def _look_at_waits(self) -> None:
-        """Show who waits for what, once for each time that ranks have waited for long; raise if all ranks wait."""
+        """Show who waits for what, once for each long wait; raise if all ranks wait."""
         told = {rank: self._handles[rank].metadata["data"].get("wait") for rank in self.pending}
         waits = {rank: wait for rank, wait in told.items() if wait is not None}
         if not waits:
@@ -204,7 +204,7 @@ class Watch:
         places = waits | {rank: self._ranks.running(rank) for rank in others}
         lines = "".join(f"  rank {rank} {where(places[rank])}\n" for rank in sorted(places))
         sys.stderr.write(
-            f"EngineWorld: ranks have waited for long:\n{lines}{stop_button()}; the engines stay usable.\n"
+            f"EngineWorld: ranks have been waiting for a long time:\n{lines}{stop_button()}; the engines stay usable.\n"
         )
 
     def _show_progress(self) -> None:

@@ -312,7 +312,7 @@ def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path
     assert len(list((tmp_path / "state").glob("*.safetensors"))) == 2  # steps 3 and 4
     again = call(*words, "--checkpoint", "state", "--out", "again")
     assert again.exit_code != 0
-    assert "holds checkpoints of a run that came to step 4: resume it, or choose another folder" in again.output
+    assert "holds checkpoints of a run up to step 4: resume it, or choose another folder" in again.output
     rest = call(*words, "--checkpoint", "state", "--resume", "--world", "sim", "--size", 3, "--out", "rest")
     assert rest.exit_code == 0, rest.output
     whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
@@ -353,7 +353,7 @@ def test_steps_that_lie_elsewhere_are_never_resumed(call):
     assert call(*words, "--epochs", 1).exit_code == 0
     refused = call(*words, "--batch-size", 40, "--resume-anyway")
     assert refused.exit_code == 1
-    assert "batch_size 50 (now 40); where the steps of an epoch lie must be the same" in refused.output
+    assert "batch_size 50 (now 40); the steps of an epoch must use the same samples" in refused.output
 
 
 @pytest.mark.mpi
@@ -373,8 +373,8 @@ def test_mpi_goes_on_too(call, tmp_path):
     ("words", "expected"),
     [
         (["--data", "nonsense"], "unknown data set 'nonsense'"),
-        (["--hidden", "16,0"], "expected whole numbers from 1 on"),
-        (["--hidden", "a"], "expected whole numbers from 1 on"),
+        (["--hidden", "16,0"], "expected positive whole numbers"),
+        (["--hidden", "a"], "expected positive whole numbers"),
         (["--size", "0"], "0 is not in the range x>=1"),
         (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
         (["--sizes", "4,2"], "rising numbers of ranks"),
@@ -387,9 +387,9 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--cap-bytes", "0"], "Invalid value for '--cap-bytes': 0, expected a whole number, 1 or more"),
         (["--world", "sim", "--beta", "0"], "beta is 0.0"),
         (["--preset", "nothing"], "'nothing' is not one of"),
-        (["--pp", "2"], "--pp does nothing where --strategy is data, but with hybrid"),
-        (["--strategy", "zero3", "--no-overlap"], "--overlap does nothing where --strategy is zero3, but with data"),
-        (["--model", "lenet", "--hidden", "9"], "--hidden does nothing where --model is lenet, but with mlp"),
+        (["--pp", "2"], "--pp has no effect when --strategy is data, only with hybrid"),
+        (["--strategy", "zero3", "--no-overlap"], "--overlap has no effect when --strategy is zero3, only with data"),
+        (["--model", "lenet", "--hidden", "9"], "--hidden has no effect when --model is lenet, only with mlp"),
         (["--strategy", "hybrid", "--schedule", "pipedream"], "use it with --strategy pipeline"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--checkpoint", "state", "--world", "sim", "--sizes", "1,2"], "--checkpoint keeps the state of one run"),
@@ -489,7 +489,7 @@ def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
-    assert "interrupted in the first epoch: there is nothing to keep" in done.stderr
+    assert "interrupted in the first epoch: there are no results" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out" / "history.json").exists()
 

@@ -458,7 +458,11 @@ def contract_what_cannot_be_reduced_is_refused(comm):
         for call in (comm.all_reduce, comm.iall_reduce, comm.reduce_scatter, comm.ireduce_scatter):
             _refused(comm, TypeError, f"cannot form the {op} of arrays of dtype", call, np.zeros(2, dtype), op)
     _refused(
-        comm, TypeError, "all_reduce writes into its buffer, but a float64 is none", comm.all_reduce, np.float64(1)
+        comm,
+        TypeError,
+        "all_reduce writes into its buffer, expected an array, got float64",
+        comm.all_reduce,
+        np.float64(1),
     )
     for call in (comm.all_reduce, comm.reduce_scatter, comm.all_gather):  # a form for objects they do not have
         _refused(comm, TypeError, "takes an array, got list$", call, [1.0])
@@ -500,7 +504,7 @@ def contract_bad_scatter_is_refused_on_the_root(comm):
     """On one rank alone: where several scatter, the others would wait for the root for ever."""
     if comm.size == 1:
         _refused(comm, ValueError, "scatter needs one row per rank", comm.scatter, np.zeros((2, 3)), np.zeros(3))
-        _refused(comm, ValueError, "scatter deals rows of shape", comm.scatter, np.zeros((1, 3)), np.zeros(4))
+        _refused(comm, ValueError, "scatter sends rows of shape", comm.scatter, np.zeros((1, 3)), np.zeros(4))
 
 
 CONTRACT = {name.removeprefix("contract_"): f for name, f in list(globals().items()) if name.startswith("contract_")}

@@ -40,7 +40,7 @@ def test_generate_check_generate(here):
     status, text = run("generate")
     assert status == 0
     assert (here / "labs" / LABS[0] / "lab00.ipynb").is_file()
-    assert run("generate", "--check") == (0, "the students' copies are what the sources give\n")
+    assert run("generate", "--check") == (0, "the students' copies match the sources\n")
 
     copy = here / "labs" / LABS[0] / "lab00.ipynb"
     copy.write_text(

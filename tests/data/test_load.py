@@ -156,7 +156,7 @@ CASES = {
     ),
     "values that are not finite": (
         {TRAIN_IMAGES: np.full((30, 5, 4), np.nan, np.float32)},
-        "train-images-idx3-ubyte.gz: found 600 values not finite, expected none",
+        "train-images-idx3-ubyte.gz: found 600 values that are not finite, expected 0",
     ),
     "no samples": (
         {TRAIN_IMAGES: np.zeros((0, 5, 4), np.uint8), TRAIN_LABELS: np.zeros(0, np.uint8)},

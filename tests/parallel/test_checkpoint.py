@@ -417,7 +417,7 @@ def test_a_finished_run_is_resumed_without_a_step_and_can_be_prolonged(tmp_path)
 
 def test_checkpoints_of_another_run_are_refused(tmp_path):
     SimWorld(1).run(train, tmp_path)
-    with pytest.raises(Exception, match=r"holds checkpoints of a run that came to step 15: resume it"):
+    with pytest.raises(Exception, match=r"holds checkpoints of a run up to step 15: resume it"):
         SimWorld(1).run(train, tmp_path)
     with pytest.raises(Exception, match=r"another run: with groups\[0\]\.rule 'Adam\(.*\(now 'SGD\("):
         SimWorld(2).run(train, tmp_path, rule="sgd", resume=True)

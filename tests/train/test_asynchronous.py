@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_told(size, changes, message):
 
 
 def test_no_checkpoints(tmp_path):
-    with pytest.raises(RankError, match="strategy 'easgd' saves no checkpoints"):
+    with pytest.raises(RankError, match="strategy 'easgd' does not save checkpoints"):
         run(3, FAST.but(strategy="easgd"), checkpoints=tmp_path)
 
 

@@ -46,8 +46,8 @@ def test_what_a_setting_needs_exists():
         ("epochs", True, "a whole number, 1 or more"),
         ("batch_size", 0, "a whole number, 1 or more"),
         ("clip_norm", 0.0, "a number above 0"),
-        ("hidden", (16, 0), "whole numbers from 1 on"),
-        ("hidden", 16, "whole numbers from 1 on"),
+        ("hidden", (16, 0), "positive whole numbers"),
+        ("hidden", 16, "positive whole numbers"),
         ("overlap", "no", "True or False"),
         ("compress", "zip", "one of fp16, int8, one_bit, top_k"),
         ("evaluate_every", -1, "a whole number, 0 or more"),
@@ -91,5 +91,5 @@ def test_compressed_gradients_learn_and_are_not_the_plain_ones(strategy, codec):
 
 def test_a_strategy_without_clipping_says_so():
     result = CliRunner().invoke(main, ["train", "--strategy", "local_sgd", "--clip-norm", "1"])
-    assert "--clip-norm does nothing where --strategy is local_sgd" in " ".join(result.output.split())
+    assert "--clip-norm has no effect when --strategy is local_sgd" in " ".join(result.output.split())
     assert set(STRATEGIES) - set(CLIPPED) == {"local_sgd"}

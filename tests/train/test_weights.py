@@ -77,7 +77,11 @@ def test_weights_go_into_a_model_by_name(path, params):
 
 @pytest.mark.parametrize(
     ("widths", "message"),
-    [((64, 17, 10), "shape .*, expected"), ((64, 16, 16, 10), "holds no "), ((64, 10), "which the model has not")],
+    [
+        ((64, 17, 10), "shape .*, expected"),
+        ((64, 16, 16, 10), "holds no "),
+        ((64, 10), "which the model does not have"),
+    ],
 )
 def test_weights_of_another_model_are_refused_and_change_nothing(path, widths, message):
     model = dl.nn.MLP(widths, seed=9)
@@ -92,7 +96,7 @@ def test_files_that_are_none_are_named(path, tmp_path):
     from safetensors.numpy import save_file
 
     (tmp_path / "torn").write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(WeightsError, match="torn: is no whole safetensors file"):
+    with pytest.raises(WeightsError, match="torn: is not a complete safetensors file"):
         load(tmp_path / "torn")
     save_file({"w": np.zeros(3)}, tmp_path / "other")
     with pytest.raises(WeightsError, match="was not written by `distlearn train`"):

@@ -84,7 +84,7 @@ def test_statuses_from_mpiexec():
     [
         (0, "ended with exit code 0"),
         (768, "ended with exit code 3"),
-        (9, r"was killed \(SIGKILL\): by a kill -9, or because the machine ran out of memory"),
+        (9, r"was killed \(SIGKILL\): by kill -9, or because the machine ran out of memory"),
         (11, r"crashed in compiled code \(SIGSEGV\)"),
         (15, "was ended by SIGTERM"),
         (None, "died"),

@@ -210,7 +210,7 @@ def test_spans_of_a_failed_run_come_back(world):
 
 
 def test_error_of_all_is_told_once(world):
-    with pytest.raises(RankError, match=r"rank 0: ZeroDivisionError: division by zero \(ranks 1, 2 raised the same\)"):
+    with pytest.raises(RankError, match=r"rank 0: ZeroDivisionError: .* \(ranks 1, 2 raised the same error\)"):
         world.run(lambda comm: 1 / 0)
 
 
@@ -252,7 +252,7 @@ def test_ranks_that_wait_for_long_are_shown(world, monkeypatch, capsys):
     monkeypatch.setattr(world, "patience", 0.3)
     assert world.run(task) == [9.0] * SIZE
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "EngineWorld: ranks have waited for long:"
+    assert lines[0] == "EngineWorld: ranks have been waiting for a long time:"
     for line, rank in ((lines[1], 0), (lines[3], 2)):
         assert re.fullmatch(
             rf"  rank {rank} waits for all_reduce of 24 bytes \(test_engines.py, line \d+, in task\)", line

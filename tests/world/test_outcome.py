@@ -53,7 +53,7 @@ def test_the_earliest_counts():
 
 def test_who_all_raised_the_same():
     error = first_failure([raised(0, ended=3.0), raised(1, ended=2.0), raised(2, ended=4.0)])
-    assert str(error).startswith("rank 0: ValueError: boom (ranks 1, 2 raised the same)")
+    assert str(error).startswith("rank 0: ValueError: boom (ranks 1, 2 raised the same error)")
 
 
 def test_late_ranks():
@@ -117,9 +117,7 @@ def test_what_came_first_counts():
 def test_unresponsive_rank():
     unresponsive = Outcome(1, "unresponsive", error="is stopped (process 7, SIGSTOP)")
     text = str(first_failure([waiting(0), unresponsive]))
-    assert text.startswith(
-        "rank 1: does not react any more: it is stopped (process 7, SIGSTOP)\nMeanwhile rank 0 waited"
-    )
+    assert text.startswith("rank 1: no longer responds: it is stopped (process 7, SIGSTOP)\nMeanwhile rank 0 waited")
     assert "Rank 1 could not be interrupted." in text
     assert "  rank 1 is stopped (process 7, SIGSTOP)" in str(
         first_failure([waiting(0), unresponsive], reason="timeout", seconds=1)

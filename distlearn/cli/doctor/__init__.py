@@ -15,7 +15,7 @@ __all__ = ["Check", "Diagnosis", "diagnose", "doctor"]
 
 
 def checks(quick: bool = False) -> dict[str, Callable[[], Check | list[Check]]]:
-    """Return the checks in the order in which they are made: what the later ones stand on comes first."""
+    """Return the checks in order: those that others depend on come first."""
     from . import cluster
 
     table = {
@@ -39,29 +39,29 @@ def checks(quick: bool = False) -> dict[str, Callable[[], Check | list[Check]]]:
 
 
 def examine(name: str, check: Callable[[], Check | list[Check]]) -> list[Check]:
-    """Make one check; if the check itself is broken, say so and let the others go on."""
+    """Run one check; if the check itself fails, report that and let the others continue."""
     try:
         found = check()
     except Exception as error:
         what = f"the check itself failed: {type(error).__name__}: {error}"
-        return [Check(name, what, "warning", tools.pip("check") + "   # and report it, if that finds nothing")]
+        return [Check(name, what, "warning", tools.pip("check") + "   # and report it if that finds nothing")]
     return found if isinstance(found, list) else [found]
 
 
 def diagnose(quick: bool = False, report: Callable[[str], None] | None = None) -> Diagnosis:
-    """Look at everything that a lab needs.
+    """Check everything that a lab needs.
 
     Parameters
     ----------
     quick : bool
-        Leave out what takes seconds: starting engines.
+        Skip what takes seconds: starting engines.
     report : callable, optional
         Called with the name of every check before it begins.
 
     Returns
     -------
     diagnosis : list of Check
-        Its `ok` says whether a lab can run; in a notebook it shows itself as a table.
+        Its `ok` says whether a lab can run; a notebook displays it as a table.
     """
     diagnosis = Diagnosis()
     for name, check in checks(quick).items():
@@ -73,8 +73,8 @@ def diagnose(quick: bool = False, report: Callable[[str], None] | None = None) -
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--quick", is_flag=True, help="Leave out starting engines (some seconds).")
-@click.option("--sweep", is_flag=True, help="First end the engines whose owner is gone.")
+@click.option("--quick", is_flag=True, help="Do not start engines (saves some seconds).")
+@click.option("--sweep", is_flag=True, help="First end engines whose owner has exited.")
 def doctor(as_json, quick, sweep):
     """Check this machine, and print the commands that fix what is wrong.
 
@@ -85,7 +85,7 @@ def doctor(as_json, quick, sweep):
     if sweep:
         from ...world import reaper
 
-        click.echo(f"ended {len(reaper.sweep())} cluster(s) whose owner was gone", err=True)
+        click.echo(f"ended {len(reaper.sweep())} cluster(s) whose owner had exited", err=True)
     with status("looking at ...", shown=not as_json) as update:
         diagnosis = diagnose(quick, report=lambda name: update(f"looking at: {name}"))
     if as_json:

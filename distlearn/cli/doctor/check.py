@@ -1,4 +1,4 @@
-"""What a check of the doctor says, and the list of them: printable, JSON, and a table in a notebook."""
+"""The result of one check of the doctor, and the list of all: printed, as JSON, and as a table in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ASCII = {"✓": "+", "✗": "x"}
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that the doctor looked at.
+    """The result of one check.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Check:
 
 
 class Diagnosis(list):
-    """The checks of one visit; the last expression of a notebook cell shows them as a table."""
+    """The results of all checks; displayed as a table in a notebook."""
 
     @property
     def ok(self) -> bool:
@@ -59,11 +59,11 @@ class Diagnosis(list):
         count = {verdict: sum(c.verdict == verdict for c in self) for verdict in VERDICTS}
         problems, warnings = (_plural(count[v], v) for v in ("problem", "warning"))
         if not self.ok:
-            return f"{problems}: labs cannot run until the lines above are done."
+            return f"{problems}: labs cannot run until the commands above have been run."
         return f"Labs can run ({warnings})." if count["warning"] else "Labs can run."
 
     def as_dict(self) -> dict:
-        """Everything, ready for JSON."""
+        """All results, ready for JSON."""
         return {"ok": self.ok, "verdict": self.verdict, "checks": [asdict(check) for check in self]}
 
     def print(self) -> None:

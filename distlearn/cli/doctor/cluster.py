@@ -31,7 +31,7 @@ def engines() -> Check:
 
 
 def _again() -> str:
-    """The line that shows everything that engines say when they start."""
+    """Return a command that shows all output of engines that start."""
     code = "import distlearn as dl; dl.EngineWorld(2, mpi=False).close(); print('without MPI they start')"
     return f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}   # tells MPI's trouble from the engines'"
 
@@ -44,25 +44,25 @@ def _add_ranks(comm) -> float:
 
 
 def leftovers() -> Check:
-    """Look for clusters whose owner is gone, and for controllers that nobody owns."""
+    """Look for clusters whose owner has exited, and for controllers without a parent process."""
     from ...world import reaper
 
     lost = reaper.ownerless()
     if lost:
         sweep = f"{shlex.quote(sys.executable)} -m distlearn.cli doctor --sweep"
-        found = f"{len(lost)} whose owner is gone: {', '.join(folder.name for folder in lost)}"
+        found = f"{len(lost)} whose owner has exited: {', '.join(folder.name for folder in lost)}"
         return Check("clusters", found, "warning", sweep)
     strays = _strays()
     if strays:
         kill = "taskkill /F /PID" if sys.platform == "win32" else "kill"
         fix = "\n".join(f"{kill} {pid}   # {age / 60:.0f} minutes old" for pid, age in strays)
-        return Check("clusters", f"{len(strays)} ipyparallel controllers run on their own", "info", fix)
+        return Check("clusters", f"{len(strays)} ipyparallel controllers run without a parent process", "info", fix)
     running = len(list(reaper.clusters_folder().glob("cluster-*")))
     return Check("clusters", f"none left behind{f', {running} running' if running else ''}")
 
 
 def _strays() -> list[tuple[int, float]]:
-    """Return (process id, age [s]) of this user's ipyparallel controllers whose parent is gone."""
+    """Return (process id, age [s]) of this user's ipyparallel controllers whose parent has exited."""
     import getpass
 
     import psutil

@@ -1,4 +1,4 @@
-"""Checks of Python, its packages, the BLAS underneath NumPy, cores, memory and disk."""
+"""Checks of Python, its packages, NumPy's BLAS, cores, memory and disk."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ NO_AVX2 = NO_AVX512 - {"haswell", "zen", "excavator"}
 
 
 def environment_line(name: str, value) -> str:
-    """Return the shell line that sets an environment variable for what is started next."""
+    """Return the shell command that sets an environment variable."""
     return f"set {name}={value}" if sys.platform == "win32" else f"export {name}={value}"
 
 
 def pip(*words: str) -> str:
-    """Return the pip line of this very Python."""
+    """Return the pip command of this Python interpreter."""
     return " ".join([shlex.quote(sys.executable), "-m pip", *words])
 
 
 def python() -> Check:
-    """Look at the version of Python and where it lives."""
+    """Check the version of Python, and report where it is installed."""
     version, where = ".".join(map(str, sys.version_info[:3])), sys.prefix
     if sys.version_info >= (3, 14):
         return Check("Python", f"{version} in {where}; tested are 3.11 to 3.13", "warning", "python3.13 -m venv .venv")
@@ -41,7 +41,7 @@ def python() -> Check:
 
 
 def packages() -> Check:
-    """Compare what is installed with the list of dependencies that distlearn came with."""
+    """Compare the installed packages with distlearn's declared dependencies."""
     from packaging.requirements import Requirement
 
     wrong, n = [], 0
@@ -59,7 +59,7 @@ def packages() -> Check:
             wrong.append((need, f"is {have}"))
     if not wrong:
         return Check("packages", f"all {n} dependencies of distlearn {metadata.version('distlearn')}")
-    found = "; ".join(f"{need.name} {what}, needed is {need.name}{need.specifier}" for need, what in wrong)
+    found = "; ".join(f"{need.name} {what}, expected {need.name}{need.specifier}" for need, what in wrong)
     return Check("packages", found, "problem", pip("install", *(f'"{need.name}{need.specifier}"' for need, _ in wrong)))
 
 
@@ -88,7 +88,7 @@ def blas_libraries() -> list[dict]:
 
 
 def cpu_has(feature: str) -> bool:
-    """Say whether the CPU has an instruction set, in NumPy's words ("AVX2", "AVX512_SKX")."""
+    """Say whether the CPU has an instruction set, by NumPy's name for it ("AVX2", "AVX512_SKX")."""
     from numpy._core._multiarray_umath import __cpu_features__
 
     return bool(__cpu_features__.get(feature))
@@ -98,7 +98,7 @@ def blas() -> Check:
     """Compare the instruction set that BLAS chose with what the CPU has: the wrong one costs half the speed."""
     libraries = blas_libraries()
     if not libraries:
-        return Check("BLAS", "NumPy's BLAS does not say what it is (Accelerate does not)", "info")
+        return Check("BLAS", "NumPy's BLAS does not report its name (Accelerate does not)", "info")
     library = libraries[0]
     chosen = library.get("architecture") or "?"
     found = f"{library['internal_api']} {library.get('version') or ''}, kernels for {chosen}"
@@ -117,7 +117,7 @@ def blas() -> Check:
 
 
 def threads() -> Check:
-    """Compare BLAS threads with cores: ranks that fight for cores run many times slower."""
+    """Compare BLAS threads with cores: with more threads than cores, ranks run many times slower."""
     have, libraries = cores(), blas_libraries()
     per_process = max((library["num_threads"] for library in libraries), default=1)
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -126,7 +126,7 @@ def threads() -> Check:
     found = f"{have} cores, {per_process} BLAS threads in this process{settings}"
     if per_process > have:
         fix = environment_line(next(iter(pinned), "OMP_NUM_THREADS"), 1)
-        return Check("threads", f"{found}: more threads than cores slow every product down", "warning", fix)
+        return Check("threads", f"{found}: more threads than cores slow down every product", "warning", fix)
     if per_process * ENGINES <= have or per_process == 1:
         return Check("threads", found)
     found += f"; engines share the cores, a bare mpiexec -n {ENGINES} would take {per_process * ENGINES} threads in all"
@@ -134,7 +134,7 @@ def threads() -> Check:
 
 
 def memory() -> Check:
-    """Look whether four engines fit into the memory that is free."""
+    """Check whether four engines fit into the free memory."""
     import psutil
 
     free = psutil.virtual_memory().available / GIB
@@ -150,7 +150,7 @@ def memory() -> Check:
 
 
 def disk() -> Check:
-    """Look for room where labs write: here, and in the folder for temporary files."""
+    """Check the free disk space where labs write: here, and in the folder for temporary files."""
     low = []
     places = {os.getcwd(): 0.0, tempfile.gettempdir(): 0.0}
     for place in places:

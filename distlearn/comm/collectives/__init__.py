@@ -1,9 +1,9 @@
-"""Collectives written on send and receive, as the books draw them.
+"""Collectives written with send and receive, as in the textbooks.
 
-Each works on any communicator, any number of ranks (also no power of two) and any length (also 0, also shorter than
-the number of ranks). Each states what it sends and how long that takes, where n is the bytes of the array that a rank
-gives and p the number of ranks; `distlearn.comm.network.cost` has the same formulas as functions. T(n, p) holds where
-a rank sends one message and receives one message at a time, and the arithmetic is free.
+Each works on any communicator, any number of ranks (not only powers of two) and any length (including 0, or fewer
+elements than ranks). Each states what it sends and how long that takes, where n is the size in bytes of the array that
+a rank passes and p the number of ranks; `distlearn.comm.network.cost` has the same formulas as functions. T(n, p) holds
+where a rank sends one message and receives one message at a time, and the arithmetic takes no time.
 
 ================================  ===========================  ==================================================
 all-reduce                        messages one after another   suits
@@ -63,4 +63,4 @@ ALL_REDUCES = {
     "ring": ring_all_reduce,
     "halving-doubling": halving_doubling_all_reduce,
 }
-"""The all-reduces that need to know nothing of the network's nodes, by a short name."""
+"""The all-reduces that do not depend on how ranks are placed on nodes, by a short name."""

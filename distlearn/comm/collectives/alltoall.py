@@ -1,4 +1,4 @@
-"""Everyone with everyone: the all-to-all exchange, and the barrier."""
+"""Every rank with every other: the all-to-all exchange, and the barrier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def pairwise_all_to_all(comm, x, tag: int = 0):
     r"""Send row j of `x` (size, ...) to rank j; return the rows received, by source.
 
     In step i a rank sends to the one i places to its right and receives from the one i places to its left, so that
-    nobody gets two messages at once. p (p - 1) messages, n (p - 1) bytes.
+    no rank gets two messages at once. p (p - 1) messages, n (p - 1) bytes.
 
     .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{p \beta}\right)
 
@@ -32,7 +32,7 @@ def pairwise_all_to_all(comm, x, tag: int = 0):
 
 
 def dissemination_barrier(comm, tag: int = 0) -> None:
-    r"""Wait until every rank is here: in round k, send a word 2^k places to the right and wait for one from the left.
+    r"""Wait until every rank has called it: in round k, signal rank r + 2^k and wait for the signal of rank r - 2^k.
 
     p ceil(log2 p) messages of 0 bytes.
 

@@ -1,4 +1,4 @@
-"""Butterflies: in round k every rank talks to the one at distance 2^k, so log2 p rounds reach everybody."""
+"""Butterflies: in round k every rank exchanges data with one at distance 2^k, so log2 p rounds reach all ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..protocol import REDUCTIONS, check_buffer, check_reduction
 
 
 def bruck_all_gather(comm, x, tag: int = 0):
-    r"""Return the `x` of every rank, stacked (size, \*x.shape), in as few rounds as any algorithm can.
+    r"""Return the `x` of every rank, stacked (size, \*x.shape), in the smallest possible number of rounds.
 
     In round k a rank sends all it has, 2^k arrays, to the rank at distance 2^k (in the last round only what is missing
     there). p ceil(log2 p) messages, n p (p - 1) bytes.
@@ -86,7 +86,7 @@ def _halve_and_double(comm, x, op, tag, q, v, rank_of) -> None:
     """Reduce-scatter by halving, all-gather by doubling, among the ranks v = 0 .. q - 1."""
     flat = x.reshape(-1)
     start = lambda i: share(flat.size, i, q).start  # noqa: E731
-    received = get_xp(x).empty_like(flat[: start(q // 2)])  # the first half is the longest of all
+    received = get_xp(x).empty_like(flat[: start(q // 2)])  # no later half is longer than the first
     low, high, distance, done = 0, q, 1, []
     while distance < q:
         middle = (low + high) // 2
@@ -111,7 +111,7 @@ def _fold_in(comm, x, op, tag):
     v : int or None
         This rank's number among the q; None if it has handed its array over.
     rank_of : callable
-        The rank that has number v.
+        Maps v to its rank.
     """
     q = 1 << (comm.size.bit_length() - 1)
     extra = comm.size - q
@@ -123,7 +123,7 @@ def _fold_in(comm, x, op, tag):
         return q, None, rank_of
     received = get_xp(x).empty_like(x)
     comm.recv(received, comm.rank - 1, tag)
-    REDUCTIONS[op](received, x, out=x)  # in the order of ranks
+    REDUCTIONS[op](received, x, out=x)  # lower rank first
     return q, comm.rank // 2, rank_of
 
 

@@ -1,4 +1,4 @@
-"""Some ranks of a communicator, numbered anew: enough of a communicator for the collectives of this package."""
+"""A subset of a communicator's ranks, renumbered: enough of a communicator for the collectives of this package."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 class Group:
-    """The given ranks of `comm` as ranks 0, 1, ... of a group of their own, without a call to the others.
+    """The given ranks of `comm` as ranks 0, 1, ... of a group; made without communication, unlike `comm.split`.
 
-    Messages travel with the tags of `comm`: between the same two ranks they stay in order, so collectives on groups may
-    follow one another, but must not overlap.
+    Messages are sent on `comm`, with its tags: between the same two ranks they stay in order, so collectives on groups
+    may follow one another, but must not overlap.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Two levels: fast links inside a node, slow ones between nodes, and all-reduces that send little over the slow ones.
 
-Ranks 0 .. s - 1 are the first node's, the next s the second's, and so on: as `mpiexec` places them by default.
+Ranks 0 .. s - 1 are on the first node, the next s on the second, and so on, as `mpiexec` places them by default.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def hierarchical_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: 
     comm : Communicator
     x : contiguous array
     ranks_per_node : int
-        s; any number from 1 (a ring of all ranks) on.
+        s, at least 1 (which gives a ring of all ranks).
     op : {"sum", "prod", "min", "max"}
     tag : int
 
@@ -51,8 +51,8 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
     r"""All-reduce along the two directions of a torus, in place: every rank reduces its share between nodes.
 
     Reduce-scatter around each node, ring all-reduce of share i among the i-th ranks of all nodes, all-gather around
-    each node. With m full nodes of s ranks: p (2 (s - 1) + 2 (m - 1)) messages; 2 n (p - 1) bytes in all. Against
-    `hierarchical_all_reduce`, a rank sends only n / s of its bytes over the slow links, and all ranks send at once.
+    each node. With m full nodes of s ranks: p (2 (s - 1) + 2 (m - 1)) messages; 2 n (p - 1) bytes in all. Unlike in
+    `hierarchical_all_reduce`, a rank reduces only n / s bytes over the slow links, and all ranks use them at once.
 
     .. math::
        T(n, p) = 2 (s - 1) \left(\alpha_{in} + \frac{n}{s \beta_{in}}\right)
@@ -94,7 +94,7 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
 
 
 def check_ranks_per_node(what: str, ranks_per_node: int, comm) -> int:
-    """Raise unless it is a number of ranks, 1 or more."""
+    """Raise unless `ranks_per_node` is an integer, 1 or more; return it as an int."""
     if not isinstance(ranks_per_node, (int, np.integer)) or isinstance(ranks_per_node, bool) or ranks_per_node < 1:
         raise ValueError(f"rank {comm.rank}: {what}: ranks_per_node={ranks_per_node!r}, expected 1 or more")
     return int(ranks_per_node)

@@ -1,4 +1,4 @@
-"""Rings: everybody sends to the right and receives from the left, so every link carries the same."""
+"""Rings: every rank sends to its right neighbour and receives from its left one, so all links carry the same load."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ..protocol import REDUCTIONS, check_buffer, check_reduction
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
     r"""All-reduce around a ring, in place: reduce-scatter, then all-gather.
 
-    The array is cut into p shares. In p - 1 steps each rank passes a share to its right and reduces the one that comes
-    from its left into its own; then rank r holds the whole sum of share r + 1. In p - 1 more steps the finished shares
-    travel around. Every rank sends 2 (p - 1) messages and 2 n (p - 1) / p bytes, whatever p is: bandwidth-optimal.
+    The array is divided into p shares. In p - 1 steps each rank sends a share to its right neighbour and reduces the
+    one it receives from its left into its own; then rank r holds the complete reduction of share r + 1. In p - 1 more
+    steps the complete shares are passed around. Every rank sends 2 (p - 1) messages and 2 n (p - 1) / p bytes, less
+    than 2 n for any p: bandwidth-optimal.
 
     .. math:: T(n, p) = 2 (p - 1) \left(\alpha + \frac{n}{p \beta}\right)
 
@@ -98,7 +99,7 @@ def reduce_around(comm, share: list, op: str, tag: int) -> int:
     right, left = (r + 1) % p, (r - 1) % p
     whole = get_xp(share[0]).empty_like(max(share, key=len))
     for step in range(p - 1):
-        incoming = share[r - step - 1]  # a negative index is one mod p
+        incoming = share[r - step - 1]  # indices run from 1 - p to p - 1: Python takes negative ones mod p
         buffer = whole[: incoming.size]
         comm.send_recv(share[r - step], right, buffer, left, tag)
         reduce(incoming, buffer, out=incoming)
@@ -106,7 +107,7 @@ def reduce_around(comm, share: list, op: str, tag: int) -> int:
 
 
 def pass_around(comm, share: list, tag: int, holds: int | None = None) -> None:
-    """Pass complete shares on until everybody has all; this rank begins with the share (rank + 1) mod p.
+    """Pass complete shares on until every rank has all; this rank begins with the share `holds` or (rank + 1) mod p.
 
     p - 1 messages of one share per rank.
     """

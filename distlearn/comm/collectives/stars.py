@@ -1,4 +1,4 @@
-"""Stars: the root talks to every other rank itself. Simple, and its network card does all the work."""
+"""Stars: the root exchanges a message with every other rank. Simple, but all data pass its network card."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..protocol import REDUCTIONS, check_buffer, check_deal, check_reduction, ch
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
-    r"""Replace `x` on every rank by the root's: the root sends it to one after another.
+    r"""Replace `x` on every rank by the root's: the root sends it to one rank after another.
 
     p - 1 messages, n (p - 1) bytes, all from the root.
 
@@ -23,7 +23,7 @@ def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
 
 
 def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
-    r"""Deal the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`.
+    r"""Distribute the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`.
 
     p - 1 messages, n (p - 1) bytes, all from the root; n is one row.
 
@@ -83,7 +83,7 @@ def flat_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):
 
 
 def naive_all_reduce(comm, x, op: str = "sum", tag: int = 0):
-    r"""All-reduce through rank 0, in place: everyone sends it their array, it sends everyone the result.
+    r"""All-reduce through rank 0, in place: every rank sends it its array, and it sends every rank the result.
 
     2 (p - 1) messages, 2 n (p - 1) bytes, all of them through rank 0. A parameter server works like this.
 
@@ -94,5 +94,4 @@ def naive_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
 
 def _others(comm):
-    """All ranks but this one."""
     return (r for r in range(comm.size) if r != comm.rank)

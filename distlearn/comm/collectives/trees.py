@@ -1,7 +1,7 @@
 """Binomial trees: in every round each rank that has the data sends it on, so the number of ranks that have it doubles.
 
-Ranks are numbered from the root: v = (rank - root) mod p. The parent of v is v without its lowest bit; its subtree are
-the numbers from v to v + (lowest bit of v) - 1.
+Ranks are numbered from the root: v = (rank - root) mod p. The parent of v is v without its lowest set bit; its subtree
+consists of the numbers from v to v + (lowest set bit of v) - 1.
 
     v:  0 -> 4, 2, 1        4 -> 6, 5        6 -> 7        2 -> 3
 """
@@ -35,13 +35,13 @@ def tree_broadcast(comm, x, root: int = 0, tag: int = 0):
 
 
 def tree_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):
-    r"""Replace the root's `x` by the reduction over ranks, up a binomial tree; the others' hold partial results after.
+    r"""Replace the root's `x` by the reduction over ranks, up a binomial tree; the others' end with partial results.
 
     p - 1 messages, n (p - 1) bytes.
 
     .. math:: T(n, p) = \lceil\log_2 p\rceil \left(\alpha + \frac{n}{\beta}\right)
 
-    (less, by at most one round per missing rank, where p is no power of two).
+    (less, by at most one round per missing rank, where p is not a power of two).
 
     Returns
     -------
@@ -77,7 +77,7 @@ def tree_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
 
 def tree_scatter(comm, x, out, root: int = 0, tag: int = 0):
-    r"""Deal the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`, along a binomial tree.
+    r"""Distribute the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`, along a binomial tree.
 
     A child gets the rows of its whole subtree in one message. p - 1 messages; row v makes as many hops as v has bits,
     so :math:`n \sum_{v < p} \mathrm{popcount}(v)` bytes, about n p log2(p) / 2, where n is one row.
@@ -138,6 +138,6 @@ def _family(comm, root: int):
 
 
 def _subtree(comm, root: int) -> int:
-    """Count the ranks below this one and itself."""
+    """Return the number of ranks in this rank's subtree, itself included."""
     v = (comm.rank - root) % comm.size
     return min(v & -v, comm.size - v) if v else comm.size

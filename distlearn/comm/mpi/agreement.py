@@ -1,9 +1,9 @@
 """The check that all ranks make the same collective calls in the same order, with the same arguments.
 
-Every collective of a strict communicator starts two operations: its own, and beside it, on a communicator of the
-library's own, a small all-gather of what each rank calls and where. The second one is the same on all ranks whatever
-the calls are, so it always ends; the result of the first is handed out only when all calls have been found alike. A
-rank that ends takes part once more, as the call `RETURN`: so the others learn that it will not come any more.
+Every collective of a strict communicator starts two operations: its own and, on a separate communicator of the library,
+a small all-gather of what each rank calls and where. The second one is the same on all ranks whatever the calls are, so
+it always ends; the result of the first is returned only when all calls have been found equal. A rank that ends takes
+part once more, with the call `RETURN`: so the others learn that it makes no more calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Agreement:
     Parameters
     ----------
     raw : mpi4py.MPI.Intracomm
-        Nothing but agreements on it.
+        Used for agreements alone.
     call : Call
         This rank's.
     number : int
@@ -44,12 +44,12 @@ class Agreement:
         return f"all ranks to call {self._call}"
 
     def done(self) -> bool:
-        """Say whether the calls of all ranks are known.
+        """Return whether the calls of all ranks are known.
 
         Raises
         ------
         CommError
-            If they differ; on every rank with the same text.
+            If they differ; every rank gets the same text.
         """
         if not self._request.Test():
             return False
@@ -77,5 +77,5 @@ class Agreement:
 
 
 def _field(value, length: int) -> bytes:
-    """The text of a value in so many bytes."""
+    """Format a value in a fixed number of bytes."""
     return str(value).encode()[:length].ljust(length)

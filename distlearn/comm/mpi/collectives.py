@@ -1,4 +1,4 @@
-"""MPIComm's primitives in which all ranks take part."""
+"""MPIComm's collective primitives."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as Num
 def nan_propagating(op: str, dtype: np.dtype):
     """Make the MPI operator that reduces floats by NumPy's minimum or maximum.
 
-    What MPI's own do with NaN depends on the order of the operands, so that ranks end up with different results; here
-    NaN on any rank gives NaN on all.
+    The result of MPI's own for NaN depends on the order of the operands, so ranks can end up with different results;
+    here NaN on any rank gives NaN on all.
     """
     from mpi4py import MPI
 
@@ -37,12 +37,12 @@ class Collectives:
     """Collective operations of `MPIComm`."""
 
     def _started(self, call, nbytes, start, request, finish=None) -> MPIWork:
-        """Make the handle of a collective that MPI was asked for, and compare the calls of all ranks beside it."""
+        """Make the handle of a collective that MPI has started, and start the comparison of all ranks' calls."""
         work = MPIWork(self, call.name, nbytes, start, request, finish, self.agreement(call))
         return work.started_at(call.site)
 
     def _operands(self, x, op):
-        """Return the host array of `x`, what MPI reduces in its place, and MPI's operator."""
+        """Return the host array of `x`, the array that MPI reduces in place of it, and MPI's operator."""
         host = to_host(x)
         wide = synchronized(host.astype(np.float32)) if host.dtype.char == "e" else host
         if wide.dtype.kind == "f" and op in ("min", "max"):
@@ -104,7 +104,7 @@ class Collectives:
         start = self.clock.now()
         self._started(call, 0, start, self.raw.Ibarrier()).wait()
 
-    # the lengths of pickled objects travel first; calls are compared beside the lengths
+    # the lengths of pickled objects travel first; calls are compared along with them
     def _broadcast_obj(self, call, obj, root):
         start = self.clock.now()
         data = bytearray(pickle.dumps(obj, protocol=5)) if self.rank == root else bytearray()

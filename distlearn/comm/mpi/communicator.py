@@ -1,11 +1,11 @@
 """MPIComm: the communicator of real processes, over mpi4py.
 
 Every operation is one of MPI's non-blocking calls and a wait that polls (`waiting`), so a rank can be interrupted, can
-time out, and leaves its core to others while it waits; from a megabyte on that costs nothing against the blocking call.
+time out, and leaves its core to others while it waits; from a megabyte on this is as fast as the blocking call.
 
 Data moves as bytes, so any dtype can be sent. Only reductions know types. MPI has no half precision: float16 travels
 and adds up as float32 and is rounded once at the end, so its messages are as long as float32's. Arrays on a GPU pass
-through host memory, unless MPI reads a GPU's itself (`staging`).
+through host memory, unless MPI can read GPU memory (`staging`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .work import Activity
 
 
 def world_comm():
-    """Return mpi4py's COMM_WORLD; the one place, with `MPIComm`, that knows of mpi4py."""
+    """Return mpi4py's COMM_WORLD; only this function and `MPIComm` use mpi4py."""
     from mpi4py import MPI
 
     return MPI.COMM_WORLD
@@ -39,17 +39,17 @@ def world_comm():
 
 @functools.cache
 def release_shared_memory_names() -> None:
-    """Remove the names of the memory that ranks share, once all of them have it.
+    """Unlink the memory that ranks share, once all of them have mapped it.
 
-    MPICH would do so at the very end, so that a rank which is killed leaves megabytes in /dev/shm for ever. The memory
-    itself stays as long as anybody uses it.
+    MPICH would do so at the very end, so a rank that is killed would leave megabytes in /dev/shm forever. The memory
+    itself exists as long as a process has it mapped.
     """
     try:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
         return
     for name in {line.split(None, 5)[-1] for line in lines if "/dev/shm/mpich_shm" in line}:
-        with contextlib.suppress(OSError):  # another rank was quicker
+        with contextlib.suppress(OSError):  # another rank has removed it
             os.unlink(name)
 
 
@@ -61,17 +61,17 @@ class MPIComm(Messages, Collectives, BaseComm):
     comm : mpi4py.MPI.Intracomm, optional
         COMM_WORLD by default. Nothing else should communicate on it: give a `Dup()`.
     clock : WallClock, optional
-        Second 0 is now, by default.
+        By default a new one that starts now.
     report : callable, optional
-        Gets rank 0's `comm.report(step, total, **values)`.
+        Called with rank 0's `comm.report(step, total, **values)`.
     timeout : float, optional
         Longest time to wait in any one call [s]; then `CommTimeoutError` names what was waited for.
     strict : bool
         Sends wait until they are received, as on the simulator, so that code which relies on buffering hangs at any
-        message size; and beside every collective the calls of all ranks are compared (`agreement`), so that different
-        calls, sizes or dtypes raise instead of hanging or mixing data up.
+        message size; and with every collective the calls of all ranks are compared (`agreement`), so that different
+        calls, sizes or dtypes raise instead of hanging or corrupting data.
     activity : Activity, optional
-        Of the communicator that this one was split from: what is under way on one is moved on by waiting on any.
+        Of the communicator that this one was split from: waiting on one makes progress on all of them.
 
     Attributes
     ----------
@@ -100,10 +100,10 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
-        """Make the communicator of a run: when it returns, all ranks are there and their clocks stand at 0.
+        """Make the communicator of a run: when it returns, all ranks have called it and their clocks are at 0.
 
-        Ranks of one machine have the same second 0, at which the last one came; between machines it differs by what a
-        barrier takes.
+        Ranks of one machine have the same origin of time, when the last one arrived; between machines it differs by
+        the time of a barrier.
         """
         comm = cls(raw, report=report, **options)
         comm._make_control("all ranks to begin")
@@ -122,7 +122,7 @@ class MPIComm(Messages, Collectives, BaseComm):
         return comm
 
     def _make_control(self, what: str) -> None:
-        """Copy the MPI communicator, so that no message of the library's meets one of the user's."""
+        """Duplicate the MPI communicator, so that the library's messages never match the user's."""
         self.control = self._duplicate(what)
         if self.strict and self.size > 1:
             # MPICH ends the process when reductions of different element sizes meet, before their calls are compared
@@ -138,7 +138,7 @@ class MPIComm(Messages, Collectives, BaseComm):
         return self._by_itemsize.get(dtype.itemsize, self.raw)
 
     def _free(self) -> None:
-        """Give the copies back to MPI, which has some 2,000 communicators."""
+        """Free the duplicates: MPI has about 2,000 communicators."""
         for raw in (self.control, *self._by_itemsize.values()):
             if raw is not None:
                 raw.Free()
@@ -183,12 +183,12 @@ class MPIComm(Messages, Collectives, BaseComm):
             raise CommError(f"rank {self.rank} never received {lost[0]}")
 
     def report(self, step, total, **values):
-        """Hand rank 0's progress on."""
+        """Pass rank 0's progress on."""
         self._report(step, total, **values)
 
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:
-        """Wait until `done()`; `what`, when printed, says what for."""
+        """Wait until `done()`; `str(what)` says what for."""
         activity, on_nap = self.activity, None
         activity.waits_for = what
         if activity.on_wait is not None:
@@ -213,7 +213,7 @@ class MPIComm(Messages, Collectives, BaseComm):
             return None
         part = MPIComm(raw, self.clock, timeout=self.timeout, strict=self.strict, activity=self.activity)
         part.spin = self.spin
-        part._report = self._report  # the bar belongs to rank 0 of the world, whatever its rank here
+        part._report = self._report  # rank 0 of the world reports, whatever its rank here
         if self.strict:
             part._make_control("all ranks of the part to split")
             self.activity.parts.append(part)

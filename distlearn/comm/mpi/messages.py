@@ -1,6 +1,6 @@
 """MPIComm's primitives between two ranks: arrays as bytes, and pickled objects.
 
-MPI knows bytes only, so the tag of a message says also what it holds: the user's tag times `KINDS` plus the number of
+MPI sees only bytes, so the tag of a message also encodes what it holds: the user's tag times `KINDS` plus the number of
 its dtype. A receive accepts its own dtype; while it waits, it looks for messages of the same tag that hold another one.
 """
 
@@ -77,7 +77,7 @@ class Messages:
         self._start_send(x, dest, tag, "send").wait()
 
     def _recv(self, out, source, tag):
-        """Look at the message before taking it, so that one of another size leaves `out` alone."""
+        """Probe the message before receiving it, so that one of another size leaves `out` unchanged."""
         call, kind = f"recv(source={source}, tag={tag})", KIND_OF.get(out.dtype, OTHER)
         start = self.clock.now()
         message, nbytes = self._arrival(source, tag, kind, out, f"{call} of {out.nbytes} bytes")

@@ -1,9 +1,9 @@
-"""How arrays on a GPU reach MPI: straight, where it can read a GPU's memory, and through host memory elsewhere.
+"""How arrays on a GPU reach MPI: directly where it can access GPU memory, and through host memory elsewhere.
 
-MPI from a wheel cannot. `to_host` gives the array that MPI sees (a NumPy array itself, a copy of anything else),
-`from_host` brings what MPI wrote back to where it belongs. Both cost nothing for NumPy arrays, and one copy over the
-bus for CuPy's. A "CUDA-aware" MPI is given CuPy's arrays as they are; it knows nothing of streams, so everything that
-was launched must be done before.
+MPI from a wheel cannot. `to_host` returns the array that MPI sees (a NumPy array itself, a copy of anything else),
+`from_host` copies what MPI wrote back into the original. Both are free for NumPy arrays, and cost one copy over the bus
+for CuPy's. A "CUDA-aware" MPI gets CuPy's arrays as they are; it does not know about streams, so all work launched
+before must have finished.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ...backend import get_xp, to_numpy
 
 @functools.cache
 def mpi_reads_gpu() -> bool:
-    """Say whether the MPI that mpi4py has loaded can read and write the memory of a GPU.
+    """Return whether the MPI that mpi4py has loaded can read and write the memory of a GPU.
 
-    Open MPI and MPICH both answer by `MPIX_Query_cuda_support`; an MPI that does not know the question cannot.
+    Open MPI and MPICH both answer by `MPIX_Query_cuda_support`; an MPI without that function cannot.
     """
     mpi = sys.modules.get("mpi4py.MPI")
     try:
@@ -32,7 +32,7 @@ def mpi_reads_gpu() -> bool:
 
 
 def to_host(x, load: bool = True):
-    """Return what MPI can work on: `x` itself if possible, else a host array (with its contents if `load`)."""
+    """Return an array that MPI can use: `x` itself if possible, else a host array (with its contents if `load`)."""
     if isinstance(x, np.ndarray):
         return x
     if mpi_reads_gpu():
@@ -41,14 +41,14 @@ def to_host(x, load: bool = True):
 
 
 def synchronized(x):
-    """Return `x` when everything that was launched on a GPU is done, so that its memory holds what it should."""
+    """Return `x` when all work launched on its GPU is done, so that its memory is up to date."""
     if not isinstance(x, np.ndarray):
         get_xp(x).cuda.get_current_stream().synchronize()
     return x
 
 
 def empty(shape, dtype, host):
-    """Make room for what MPI writes, where `host`, which `to_host` gave, lies."""
+    """Make a buffer for what MPI writes, in the same memory as `host` from `to_host`."""
     return synchronized(get_xp(host).empty(shape, dtype))
 
 
@@ -60,7 +60,7 @@ def from_host(host, x):
 
 
 def like(host, x):
-    """Return `host` as an array of the kind of `x`."""
+    """Return `host` as an array of the same kind (NumPy or CuPy) as `x`."""
     return host if isinstance(x, np.ndarray) or not isinstance(host, np.ndarray) else get_xp(x).asarray(host)
 
 

@@ -1,6 +1,6 @@
-"""Handles of MPI operations under way: `Work` over a request.
+"""Handles of MPI operations in progress: `Work` over a request.
 
-A request's buffers must live until MPI is done with them, also when the user's code was interrupted meanwhile or never
+A request's buffers must live until MPI is done with them, even if the user's code was interrupted meanwhile or never
 waits. So every handle stays in its communicator's `Activity` until its request is complete.
 """
 
@@ -11,22 +11,22 @@ import time
 from ..protocol import CommError
 
 LOOK_SECONDS = 0.02
-"""Time between two looks for a message of another kind than the one that is waited for."""
+"""Time between two probes for a message of another kind than the awaited one [s]."""
 ABANDONED: list = []
-"""Requests that will never be done, with what holds their buffers: a message that comes late is still written there."""
+"""Requests that may never complete, with their buffers: a message that arrives late is still written there."""
 
 
 class Activity:
-    """What a rank has under way, on a communicator and all that were split from it.
+    """A rank's operations in progress, on a communicator and all that were split from it.
 
     Attributes
     ----------
     pending : set of MPIWork
-        Of which MPI is not done.
+        Not completed by MPI yet.
     unwaited : set of MPIWork
         Started by a call that returns a `Work`, and neither waited for nor found done by the user so far.
     waits_for : object or None
-        What the rank is blocked in; printing it says what that is. Stays when the wait is broken off.
+        What the rank is blocked in; `str` describes it. It stays set when the wait is interrupted.
     on_wait : callable or None
         Called as `on_wait(waits_for, nbytes, seconds)`, again and again, while the rank naps in a wait, and as
         `on_wait(None, 0, 0.0)` when a wait is over.
@@ -40,7 +40,7 @@ class Activity:
         self.on_wait = None
 
     def make_progress(self, seconds: float = 0.0) -> None:
-        """Let MPI move data, for about so long: asking for any one operation moves all of them."""
+        """Let MPI move data for about `seconds`: testing any one operation advances all of them."""
         until = time.perf_counter() + seconds
         while self.pending:
             next(iter(self.pending)).test()
@@ -49,7 +49,7 @@ class Activity:
 
 
 class MPIWork:
-    """One operation under way: an MPI request, what it is for, and what to do when it is done.
+    """One operation in progress: an MPI request, what it is for, and what to do when it is done.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class MPIWork:
     finish : callable, optional
         Called once when the request is done; returns the operation's result.
     agreement : Agreement, optional
-        The comparison of all ranks' calls: there is no result before they are found alike.
+        The comparison of all ranks' calls: there is no result before they are found equal.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class MPIWork:
         return self._name or "a message"
 
     def started_at(self, site):
-        """Note that a call on the user's line `site` hands this out; it must be waited for."""
+        """Note that a call on the user's line `site` returned this; it must be waited for."""
         self.site = site
         self._comm.activity.unwaited.add(self)
         return self
@@ -118,7 +118,7 @@ class MPIWork:
             return True
         try:
             if self._agreement is not None:
-                # the calls are compared first: what MPI makes of calls that differ may be an error of its own
+                # the calls are compared first: MPI may raise an error of its own for calls that differ
                 if not self._agreement.done():
                     return False
                 self._agreement = None
@@ -127,7 +127,7 @@ class MPIWork:
             self._result = self._finish() if self._finish else None
         except Exception as error:  # raised in wait(), every time
             self._error = self._explain(error)
-            if self._agreement is not None:  # MPI goes on with what it was asked: its buffers must stay
+            if self._agreement is not None:  # MPI continues the operation: its buffers must stay
                 ABANDONED.append((self._request, self._finish))
         self._request = self._finish = self._agreement = None  # let go of the buffers
         self._comm.activity.pending.discard(self)
@@ -136,7 +136,7 @@ class MPIWork:
         return True
 
     def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+        """Return whether it is done, without blocking."""
         if not self.test():
             return False
         self._comm.activity.unwaited.discard(self)
@@ -153,7 +153,7 @@ class MPIWork:
 
 
 class SendWork(MPIWork):
-    """A send under way."""
+    """A send in progress."""
 
     __slots__ = ("_dest", "_tag")
 
@@ -166,7 +166,7 @@ class SendWork(MPIWork):
 
 
 class RecvWork(MPIWork):
-    """A receive under way: a message of any other size than the buffer's is an error, not cut and not half a buffer."""
+    """A receive in progress: a message whose size differs from the buffer's, longer or shorter, is an error."""
 
     __slots__ = ("_look", "_next_look", "_out", "_source", "_status", "_tag")
 

@@ -47,7 +47,7 @@ class NCCLWork:
         return self._result
 
     def done(self) -> bool:
-        """Say whether it is done, without blocking."""
+        """Return whether it is done, without blocking."""
         return self._ended.done
 
     def record(self) -> None:

@@ -66,7 +66,7 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
     target : path, optional
         Where to; by default the `release_directory` of the course's configuration.
     force : bool
-        Overwrite copies that somebody has worked in.
+        Overwrite copies that have been edited.
 
     Raises
     ------

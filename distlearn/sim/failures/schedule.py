@@ -74,7 +74,7 @@ class Failure:
             raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
 
     def is_noticed(self, detection: float) -> bool:
-        """Say whether it makes the others give the rank up, if they wait `detection` seconds for a sign of life."""
+        """Return whether it makes the others give the rank up, if they wait `detection` seconds for a sign of life."""
         return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
 
 

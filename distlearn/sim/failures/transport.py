@@ -178,7 +178,7 @@ class FaultyTransport(Survivors, Transport):
             self.blocked.pop(fibre.rank, None)
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
-        """Say whether the fibre has to wait on."""
+        """Return whether the fibre has to wait on."""
         return event.when is None or (event.__class__ is FaultyCollectiveCall and fibre.rank in event.failed_ranks)
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
