@@ -43,7 +43,7 @@ HEAVY = {
     "cupy": ("backend", "comm.nccl.stream", "cuda"),
     "greenlet": ("sim.scheduler",),
     "ipyparallel": ("world",),
-    "matplotlib": ("viz", "lab.desk"),  # a lab shows figures
+    "matplotlib": ("viz", "lab.lab"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),

@@ -1,12 +1,12 @@
 """What a lab needs around its subject: predictions, checks that explain, deliberate failures, figures with a text.
 
-A lab uses one object, `lab = distlearn.Lab("07")`; see `Lab`. Nothing here knows anything of learning, writes a file or
-seeds a generator. How a lab is written with it: course/AUTHORING.md.
+A lab uses one object, `lab = distlearn.Lab("07")`; see `Lab`. Nothing here depends on machine learning, writes a file
+or seeds a generator. How to write a lab with it: course/AUTHORING.md.
 """
 
 from .check import Check, CheckFailed
-from .desk import Expected, Lab, NothingFailed
-from .diagnose import Finding, compare
+from .diagnose import Comparison, compare
+from .lab import Expected, Lab, NothingFailed
 from .predict import Prediction, PredictionInvalid, PredictionMissing
 from .show import Card, Line
 
@@ -14,8 +14,8 @@ __all__ = [
     "Card",
     "Check",
     "CheckFailed",
+    "Comparison",
     "Expected",
-    "Finding",
     "Lab",
     "Line",
     "NothingFailed",

@@ -1,4 +1,4 @@
-"""The visible checks of an exercise: what was wanted, what came, and which mistake explains the difference.
+"""The visible checks of an exercise: what was expected, what came, and which mistake explains the difference.
 
 A `Check` collects results inside a `with` block, shows them as one table, and then raises `CheckFailed` if anything was
 wrong, so that nbgrader takes the points. Whatever the student's function raises inside the block becomes a line of the
@@ -25,7 +25,7 @@ _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
 class CheckFailed(AssertionError):
-    """At least one check of an exercise failed; the text holds the whole table."""
+    """At least one check of an exercise failed; the text is the whole table."""
 
     def __init__(self, card: Card, place: str = ""):
         super().__init__(card.text())
@@ -45,7 +45,7 @@ class Check:
     title : str
         Name of the exercise.
     hints : bool
-        Point to the hints below when something fails.
+        Refer to the hints below when something fails.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Check:
             self.close(f"{name}[{key!r}]", got[key], want[key], **options)
 
     def equal(self, name, got, want, *, suspects=None) -> None:
-        """Check something exact: whole numbers, texts, shapes, lists of them."""
+        """Check for exact equality: integers, strings, shapes, lists of them."""
         if _equal(got, want):
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
@@ -127,7 +127,7 @@ class Check:
         self._add(GOOD if ok else BAD, name, "" if ok else "is false", "" if ok else otherwise)
 
     def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
-        """Check that a call refuses: it must raise `error` with `match` in its message."""
+        """Check that a call raises `error` with `match` in its message."""
         try:
             result = fn(*args, **kwargs)
         except NotImplementedError:
@@ -202,12 +202,12 @@ class Check:
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)
-        if line not in self.lines or tone == GOOD:  # the same mistake on every rank is told once
+        if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
             self.lines.append(line)
 
 
 class _Stdout:
-    """Sends what is written to wherever stdout goes at that moment."""
+    """Forwards writes to the current stdout."""
 
     def write(self, text) -> int:
         return sys.stdout.write(text)
@@ -222,7 +222,7 @@ def _in_call(error) -> bool:
 
 
 def _students_frame(error):
-    """Return the innermost frame of the error that lies in a notebook cell (or a file outside the library)."""
+    """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
     frames = [f for f in frames if f.name not in ("<module>", "<cell line: 1>") and not f.name.startswith("<cell line")]
     return frames[-1] if frames else None
@@ -234,7 +234,6 @@ def _is_library(filename: str) -> bool:
 
 
 def _named(fn, args, kwargs) -> dict:
-    """Arguments by parameter name."""
     try:
         return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # a builtin, or a call that does not fit: the call itself will say so
@@ -261,7 +260,7 @@ def _equal(a, b) -> bool:
         return False
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
-    # `a == b` asks the answer: an object that says yes to everything would pass
+    # `a == b` calls the answer's `__eq__`: an object that always returns True would pass
     return type(b).__eq__(b, a) is True or (type(a) in _PLAIN and bool(a == b))
 
 
@@ -274,7 +273,6 @@ def _short(value, limit: int = 80) -> str:
 
 
 def _described(result) -> str:
-    """What a function returned, in a few words."""
     if isinstance(result, (list, tuple)):
         return _describe(result)
     return f"one array {result.shape}" if np.ndim(result) else f"one {type(result).__name__}"

@@ -1,8 +1,8 @@
 """What went wrong with this tensor? Compare two arrays and name the common mistake that explains the difference.
 
-`compare` says what was wanted, what came, how far apart they are and where. When they differ, a list of *explanations*
-is tried in order, the most particular first: the author's own suspects, then shape, missing values, factors, signs,
-order. The first that turns the wrong array into the right one is told to the student.
+`compare` says what was expected, what it got, how far apart they are and where. When they differ, *explanations* are
+tried in order, the most specific first: the author's own suspects, then shape, missing values, factors, signs,
+order. The student is told the first that turns the wrong array into the right one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..backend import to_numpy
 from .mistakes import shape_mistake, value_mistake
 
 _RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
-"""Default relative tolerance by bytes of the less precise float: some hundred roundings."""
+"""Default relative tolerance by bytes of the less precise float: a few hundred roundings."""
 
 
-class Finding(NamedTuple):
+class Comparison(NamedTuple):
     """Outcome of one comparison: is it right, what was seen, and which mistake explains it ("" if none does)."""
 
     ok: bool
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     mistake: str = ""
 
 
-def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Finding:
+def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Comparison:
     """Compare an answer with the reference.
 
     Parameters
@@ -38,22 +38,22 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
     rtol, atol : float, optional
         An element is right if it differs by at most `atol + rtol * abs(want)`. By default `rtol` follows the less
         precise dtype (float64 1e-9, float32 1e-5, float16 1e-2), and `atol` is `rtol` times the largest wanted value,
-        so that entries that cancel to nearly zero are not held against anyone.
+        so that entries that cancel to nearly zero do not fail the check.
     dtype : dtype, optional
         Wanted dtype; any by default.
     factors : dict of str to number, optional
-        Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: an answer off by one of them is told so.
+        Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
     suspects : dict of str to array_like, optional
-        What a mistake would give, by the sentence that names the mistake; a number stands for an array full of it.
+        What a mistake would give, keyed by the sentence that names it; a number means an array filled with it.
 
     Returns
     -------
-    Finding
+    Comparison
     """
     want = np.asarray(to_numpy(want))
     problem = _not_an_array(got)
     if problem:
-        return Finding(False, f"wanted {_brief(want)}", f"{name} {problem}")
+        return Comparison(False, f"wanted {_brief(want)}", f"{name} {problem}")
     got = np.asarray(to_numpy(got))
     if rtol is None:
         rtol = _default_rtol(got, want)
@@ -70,20 +70,20 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
         if right(got):
             if dtype is not None and got.dtype != np.dtype(dtype):
                 mistake = f"the numbers of {name} are right, its dtype is not: {got.dtype}, wanted {np.dtype(dtype)}"
-                return Finding(False, f"{_brief(got)}", mistake)
-            return Finding(True, _brief(got))
+                return Comparison(False, f"{_brief(got)}", mistake)
+            return Comparison(True, _brief(got))
         # booleans do not subtract, and unsigned integers wrap
         got, want = (a.astype(np.int64) if a.dtype.kind in "bu" else a for a in (got, want))
         suspect = next((text for text, wrong in (suspects or {}).items() if right(got, _filled(wrong, got))), "")
         if got.shape != want.shape:
             mistake = suspect or shape_mistake(name, got, want, right)
-            return Finding(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
+            return Comparison(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
         mistake = suspect or value_mistake(name, got, want, right, factors or {})
-        return Finding(False, _difference(got, want), mistake)
+        return Comparison(False, _difference(got, want), mistake)
 
 
 def _filled(wrong, got):
-    """What a suspect would give: a number stands for an array full of it."""
+    """Return what a suspect would give, as an array."""
     wrong = np.asarray(to_numpy(wrong))
     return np.full(got.shape, wrong) if wrong.ndim == 0 else wrong
 
@@ -101,9 +101,9 @@ def _not_an_array(got) -> str:
     try:
         array = np.asarray(to_numpy(got))
     except Exception as error:
-        if isinstance(got, (list, tuple)):  # NumPy's message would be longer than it helps
+        if isinstance(got, (list, tuple)):  # NumPy's message is long and does not help
             return f"is a {type(got).__name__} of {len(got)}, wanted one array"
-        return f"is a {type(got).__name__} that does not become an array ({error})"
+        return f"is a {type(got).__name__} that NumPy cannot turn into an array ({error})"
     if array.dtype.kind == "O" and any(item is None for item in array.flat):
         return "has None in it: did you forget `return`?"
     if array.dtype.kind not in "biufc":

@@ -1,10 +1,10 @@
-"""Checks judge with tools that nobody has changed: what a submission does to them is undone before each check.
+"""Undo before each check what a submission has changed in NumPy, Python or this library.
 
 A student who writes `np.sum = 0` by accident would lose every exercise below, and one who writes `np.allclose = yes` on
 purpose would win them. So grading calls `remember` in a new kernel, and `restore` before every check: functions and
-classes of NumPy, of this library and of Python itself are again what they were, names such as `list` mean what they
-mean, and working directory and environment are where it began. This is no wall against an attack (that is a container),
-but what is left must be written on purpose.
+classes of NumPy, of this library and of Python itself are put back, variables that hide a builtin such as `list` are
+removed, and the working directory and the environment are reset. This is no protection against an attack (a container
+is), but it leaves nothing that happens by accident.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOOLS += (
     "distlearn.trace",
 )
 TOOLS += ("matplotlib.pyplot",)
-"""Loaded before anything is remembered: what checks use, and what takes long in the setup of every lab."""
+"""Loaded before anything is remembered: what checks use, and what every lab's setup cell is slow to import."""
 OWNERS = ("builtins", "math", "numpy", "distlearn")
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, property, classmethod, staticmethod)
 _CALLED = ("__init__", "__enter__", "__exit__", "__eq__", "__call__", "__import__", "__getitem__")
@@ -38,11 +38,11 @@ _THE_SHELLS = ("input", "get_ipython", "display")
 _KEPT: dict[str, tuple[object, dict[str, object]]] = {}
 """By dotted name: a module or a class, and its functions, classes and modules as they were."""
 _SURROUNDINGS: dict = {}
-"""Working directory, search path, environment, and what NumPy does at an overflow."""
+"""Working directory, search path, environment, and NumPy's floating-point error settings."""
 
 
 def remember(shell=None) -> None:
-    """Keep what checks rely on, as it is now; call it before any code of a student runs.
+    """Save what checks rely on; call it before any of the student's code runs.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def remember(shell=None) -> None:
     if shell is not None:
         shell.ask_exit = _stay
         streams = sys.stdout, sys.stderr
-        shell.events.register("post_run_cell", lambda *_: _set_streams(*streams))  # or the kernel answers no more
+        shell.events.register("post_run_cell", lambda *_: _set_streams(*streams))  # or the kernel stops responding
     for name in TOOLS:
         importlib.import_module(name)
     _KEPT.clear()
@@ -71,7 +71,7 @@ def restore(shell=None, names=()) -> list[str]:
     Parameters
     ----------
     shell : InteractiveShell, optional
-        Its namespace loses variables that hide a builtin, and it its transformers: code runs as it is written.
+        Its namespace loses variables that hide a builtin, and the shell its transformers, so that code runs as written.
     names : iterable of str
         Only builtins among these are uncovered.
 

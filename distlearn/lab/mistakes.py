@@ -1,6 +1,6 @@
 """The mistakes that everyone makes once, each with the test that recognises it.
 
-Every explanation undoes one mistake: if the undone array is right, the mistake is named. The functions take `right(x)`,
+Every explanation undoes one mistake: if the result is right, that was the mistake. The functions take `right(x)`,
 which says whether `x` equals the reference within the tolerance of the check.
 """
 
@@ -70,7 +70,7 @@ def _factor(name, got, want, right, factors) -> str:
         return f"the sign of {name} is flipped"
     known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
     if not known and big.sum() < 2:
-        return ""  # any two numbers are multiples of each other: says nothing
+        return ""  # any two numbers are multiples of each other
     flipped = ", and its sign is flipped" if k < 0 else ""
     if abs(k) >= 1 or not np.isclose(1 / abs(k), round(1 / abs(k))):
         times = f"{abs(k):.4g} times"
@@ -97,12 +97,12 @@ def _named_factor(k, factors, gradient) -> str:
 
 
 def _length_factor(k, got) -> str:
-    """A factor that equals a length of the array is hardly chance."""
+    """A factor that equals a length of the array is unlikely to be a coincidence."""
     for axis, n in enumerate(got.shape):
         if n > 1 and np.isclose(k, n):
-            return f", and axis {axis} has length {n}: summed where a mean is wanted?"
+            return f", and axis {axis} has length {n}: summed where a mean is expected?"
         if n > 1 and np.isclose(k, 1 / n):
-            return f", and axis {axis} has length {n}: averaged where a sum is wanted?"
+            return f", and axis {axis} has length {n}: averaged where a sum is expected?"
     return ""
 
 
@@ -162,7 +162,7 @@ def _place(name, got, want, right, factors) -> str:
             return f"only index {rows[0]}{ordinal} of axis {axis} of {name} is wrong"
         if n > 3 and rows[-1] == n - 1 and rows[0] > n // 2 and len(rows) == n - rows[0]:
             return f"{name} is right up to index {rows[0] - 1} of axis {axis}, wrong from there to the end"
-    if wrong.ndim == 2 and wrong.shape[0] == wrong.shape[1] > 2:  # of a smaller or longer matrix it would be chance
+    if wrong.ndim == 2 and wrong.shape[0] == wrong.shape[1] > 2:  # in a small or long matrix it could be a coincidence
         diagonal = np.eye(len(wrong), dtype=bool)
         if not wrong[~diagonal].any():
             return f"only the diagonal of {name} is wrong"
@@ -172,7 +172,7 @@ def _place(name, got, want, right, factors) -> str:
 
 
 def _precision(name, got, want, right, factors) -> str:
-    """Is it right, but too coarse?"""
+    """Is it right, but only in low precision?"""
     scale = float(np.max(np.abs(want), initial=0.0)) or 1.0
     error = float(np.max(np.abs(got - want), initial=0.0)) / scale
     if error < 1e-5 and got.dtype.kind == "f":

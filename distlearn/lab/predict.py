@@ -1,4 +1,4 @@
-"""Predictions: a guess is asked for before the result may be seen.
+"""Predictions: students guess before they see the result.
 
 Being wrong after having guessed teaches more than being told. The first guess counts: once the result has been shown, a
 later guess is kept as a revision beside it. Guesses live in the kernel's memory only and earn no points.
@@ -18,7 +18,7 @@ KINDS = {float: "a number", str: "a text", bool: "True or False", tuple: "a tupl
 
 
 def grading() -> bool:
-    """Say whether nbgrader runs this notebook: then a missing guess stops nothing."""
+    """Return whether nbgrader runs this notebook; a missing guess is then no error."""
     return bool(os.environ.get("NBGRADER_EXECUTION"))
 
 
@@ -30,7 +30,7 @@ class PredictionMissing(Exception):
 
 
 class PredictionInvalid(ValueError):
-    """A prediction that cannot be meant: not of the kind, out of bounds, or not one of the choices."""
+    """A prediction of the wrong kind, out of bounds, or not one of the choices."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"PredictionInvalid: {self}"]
@@ -46,7 +46,7 @@ class Prediction:
     kind : type
         `float`, `str`, `bool` or `tuple`.
     low, high : float or None
-        Bounds that make sense, not bounds of the right answer.
+        Bounds of sensible answers, not of the right answer.
     choices : tuple or None
     guess : object or None
         The guess that counts; None while there is none.
@@ -67,10 +67,10 @@ class Prediction:
     revealed: bool = False
 
     def answer(self, value) -> Card:
-        """Take a guess (`...` is none) and return what to show."""
+        """Record a guess (`...` for none yet) and return the card to show."""
         if value is ... or value is None:
             if self.guess is None:
-                ask = f"Replace ... by your guess, {self.wanted()}, and run this cell again."
+                ask = f"Replace ... with your guess, {self.wanted()}, and run this cell again."
                 return Card(self.question, [Line(ASK, "your guess", ask)], ASK)
             value = self.guess
         value = self.checked(value)
@@ -159,12 +159,11 @@ class Prediction:
             return "as good as exactly", True
         if ratio >= 2:
             return f"you were a factor of {_two_digits(ratio)} too {side}", False
-        if self.unit == "%":  # a per cent of per cents would be misread
+        if self.unit == "%":  # a percentage of percentages would be misread
             points = _two_digits(abs(guess - actual))
             return f"you were {points} point{'s' * (points != '1')} too {side}", abs(miss) <= 0.1
         return f"you were {abs(miss):.0%} too {side}".replace("%", " %"), abs(miss) <= 0.1
 
 
 def _two_digits(x: float) -> str:
-    """Two digits, written out: 1.8, 580, 100,000."""
     return f"{float(f'{x:.2g}'):,.15g}" if x < 1e9 else f"{x:.2g}"

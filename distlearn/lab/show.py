@@ -1,6 +1,6 @@
-"""How a lab speaks: one card, as HTML in a notebook and as text anywhere else.
+"""Cards, the output of a lab: HTML in a notebook, text anywhere else.
 
-Colour never carries the meaning alone: every line has a symbol, so that a greyscale print says the same. The HTML takes
+Colour never carries the meaning alone: every line has a symbol, so that a greyscale print loses nothing. The HTML takes
 its text colour from the page, so that it reads in light and dark themes.
 """
 
@@ -112,7 +112,7 @@ class Picture:
         self.width = round(width_px * 96 / dpi)
 
     def text(self, colour: bool = False) -> str:
-        """What a reader hears who cannot see the figure."""
+        """The alternative text."""
         return f"[figure: {self.alt}]"
 
     def __repr__(self) -> str:

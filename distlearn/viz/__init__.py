@@ -1,9 +1,9 @@
 """Every figure that the labs, the command line and the README show, each by one call.
 
-A plot function takes what a run brought back (a `History`, a `Trace`, times) and returns the Axes it drew on; given
+A plot function takes the result of a run (a `History`, a `Trace`, times) and returns the Axes it drew on; given
 `ax=` or `axes=` it draws there and leaves the rest of the figure alone. None of them shows or writes anything: a
-notebook shows the figure of a cell by itself, `save` writes one. Times on an axis are seconds underneath, whatever unit
-its labels have.
+notebook shows the figure of a cell by itself, `save` writes one. The data of a time axis are seconds, whatever unit its
+labels have.
 
 matplotlib and rich are loaded when the first name is used, not by `import distlearn`.
 """

@@ -1,4 +1,4 @@
-"""What a checked kernel did to memory: who touched what between two barriers, and which sectors a warp's lines move."""
+"""What a checked kernel did to memory: threads by element between two barriers, and the sectors that a warp moves."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
     array : str
         Name of a shared or global array.
     interval : int, optional
-        How many barriers of the block come before; without it the interval with most clashes, or the first in which the
-        array is touched.
+        Number of barriers of the block before it; by default the interval with the most clashes, or the first in which
+        the array is touched.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     """Draw the 32-byte sectors of a global array that a warp's accesses move, each line of the source in its colour.
 
     A row is one access of the warp. A pale square is a sector that moves, its dark part the bytes that the lanes
-    asked for: pale squares are what is moved in vain.
+    asked for: the pale area is moved but not used.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
         Number of the warp in the block.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A trace as columns: what a time line draws, cut down to some ranks and a window of time."""
+"""The part of a trace that a time line draws, as columns: some ranks, a window of time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Bars:
         return [self.names[i] for i in order if seconds[i] > 0]
 
     def on(self, lane: str, row: int) -> np.ndarray:
-        """Numbers of the spans on one lane of one row."""
+        """Indices of the spans on one lane of one row."""
         if lane not in self.lanes:
             return np.empty(0, int)
         return np.flatnonzero((self.lane == self.lanes.index(lane)) & (self.row == row))
@@ -60,7 +60,7 @@ class Bars:
         return self._cut(which, lambda start, end: (start, end))
 
     def _cut(self, which, inside):
-        """Cut spans down to what `inside` makes of the time in which their rank computes."""
+        """Cut spans down to the intervals that `inside` derives from the time in which their rank computes."""
         found = []
         for row in range(len(self.ranks)):
             mine, busy = which[self.row[which] == row], self.on("compute", row)
@@ -87,7 +87,7 @@ def family(name: str) -> str:
 
 
 def select(trace, ranks: Sequence[int] | None, start: float | None, end: float | None, max_ranks: int | None) -> Bars:
-    """Turn a trace into `Bars`; complain, and say why, if there would be none."""
+    """Turn a trace into `Bars`; raise ValueError if there would be none."""
     shown = _choose(trace, ranks, max_ranks)
     row_of = {rank: i for i, rank in enumerate(shown)}
     spans = [s for s in trace.spans if s.rank in row_of and s.end > s.start]
@@ -126,7 +126,6 @@ def select(trace, ranks: Sequence[int] | None, start: float | None, end: float |
 
 
 def _choose(trace, ranks, max_ranks) -> list[int]:
-    """Ranks to show."""
     known = trace.ranks
     if not known:
         raise ValueError("plot_timeline: the trace is empty; run something in the world first")
@@ -144,5 +143,4 @@ def _choose(trace, ranks, max_ranks) -> list[int]:
 
 
 def _some(ranks: list[int]) -> str:
-    """A list of ranks, shortened."""
     return str(ranks) if len(ranks) <= 8 else f"[{ranks[0]}, {ranks[1]}, ..., {ranks[-1]}]"

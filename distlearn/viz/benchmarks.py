@@ -1,4 +1,4 @@
-"""Measurements of the library beside their peers, with the goals that they were given."""
+"""Measurements of the library beside its peers, with their goals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plot_benchmarks(records, *, ax=None, title=None):
     -------
     ax : Axes
         A dot is a ratio, on a logarithmic axis; the bar from 1 is its distance from the peer. A goal is a short line:
-        the dot has to lie on the side to which the arrow beside it points. Red is a goal that was missed.
+        the dot must be on the side to which the arrow beside it points. A missed goal is red.
 
     Raises
     ------
@@ -66,7 +66,6 @@ def _short(name: str, most: int = 60) -> str:
 
 
 def _finding(rows) -> str:
-    """How many goals are met, and which is missed."""
     judged = [row for row in rows if row["holds"] is not None]
     missed = [row["name"] for row in judged if not row["holds"]]
     if not judged:

@@ -26,7 +26,7 @@ class Crossover(NamedTuple):
 def plot_crossover(sweeps, *, ax=None, title=None):
     """Draw the seconds of several algorithms against the size of the array, and where the fastest changes.
 
-    Lines are predictions, points are measurements; vertical lines stand where the model says that another algorithm
+    Lines are predictions, points are measurements; vertical lines mark where, by the model, another algorithm
     becomes the fastest (without predictions: where the measurements say so).
 
     Parameters
@@ -97,7 +97,6 @@ def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
 
 
 def _checked(sweeps):
-    """Check what is to be drawn."""
     if not sweeps:
         raise ValueError("plot_crossover: no algorithms are given")
     for name, sweep in sweeps.items():
@@ -124,7 +123,6 @@ def _changes(sweeps, what: str) -> list[Crossover] | None:
 
 
 def _finish(ax, kinds, title: str) -> None:
-    """Axes, legend and title."""
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))

@@ -14,11 +14,11 @@ from .units import count_axis, share_axis, time_axis
 X_NAMES = {"epoch": "epoch", "seconds": "training time", "samples": "samples trained on", "step": "step"}
 SETS = {"train": "training", "val": "validation", "test": "test"}
 SAME = 0.02
-"""Curves that stay so close together, as a share of the panel's range, count as lying on top of each other."""
+"""Curves that stay closer than this share of the panel's range count as lying on top of each other."""
 MOST = 9.0
-"""How much broader than the topmost the lowest of curves on top of each other is, at most [points]."""
+"""Of curves on top of each other, the lowest is at most this much broader than the topmost [points]."""
 CROWD = 6
-"""With more curves than so many, their names stand beside the panel, not in it."""
+"""With more curves than this, their names are beside the panel, not in it."""
 
 
 class _Curve(NamedTuple):
@@ -41,7 +41,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
     Parameters
     ----------
     histories : History or dict of str to History
-        One run, or runs by label. A `Result` of `train` will do, too.
+        One run, or runs by label. A `Result` of `train` works, too.
     x : {"epoch", "seconds", "samples", "step"}
         What training is measured by; with "step" the loss is that of every single step.
     y : str or sequence of str, optional
@@ -75,7 +75,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
     looks = _looks(len(runs), _on_top(curves, len(runs)))
     longest = max(len(c.x) for lines in curves for c in lines)
     for target, names, lines in zip(targets, panels, curves, strict=True):
-        _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a ribbon
+        _draw(target, lines, looks, several_names=len(names) > 1, markers=longest <= 40)  # more would be a solid band
         _label(target, x, names, max(float(c.x[-1]) for c in lines))
     _name_crowds(targets)
     for i, (target, names) in enumerate(zip(targets, panels, strict=True)):
@@ -84,7 +84,7 @@ def plot_history(histories, *, x="epoch", y=None, ax=None, axes=None, title=None
 
 
 def _runs(histories) -> dict:
-    """Runs by label; a `Result` stands for its history."""
+    """Runs by label; a `Result` is replaced with its history."""
     runs = dict(histories) if isinstance(histories, dict) else {"": histories}
     runs = {str(label): getattr(run, "history", run) for label, run in runs.items()}
     if not runs:
@@ -99,7 +99,6 @@ def _runs(histories) -> dict:
 
 
 def _metric_of(runs) -> str:
-    """The metric that all runs were measured by."""
     by = {label: run.metric for label, run in runs.items()}
     if len(set(by.values())) > 1:
         told = " and ".join(f"{label!r} by {metric}" for label, metric in by.items())
@@ -140,7 +139,6 @@ def _split(name: str) -> str:
 
 
 def _targets(ax, axes, n: int) -> list:
-    """The axes to draw on."""
     if ax is not None and axes is not None:
         raise ValueError("plot_history: both ax and axes are given, expected one of them")
     given = [ax] if ax is not None else None if axes is None else list(np.ravel(axes))
@@ -152,7 +150,6 @@ def _targets(ax, axes, n: int) -> list:
 
 
 def _curves(runs, x, names) -> list[_Curve]:
-    """The lines of one panel."""
     curves = []
     for i, (label, run) in enumerate(runs.items()):
         for j, name in enumerate(names):
@@ -168,7 +165,7 @@ def _curves(runs, x, names) -> list[_Curve]:
 
 
 def _points(run, x: str, name: str):
-    """The values of one quantity, and where they stand on the x axis."""
+    """The values of one quantity, and their positions on the x axis."""
     if x != "step":
         return run.column(x), run.column(name)
     if name == "loss":
@@ -253,7 +250,7 @@ def _name_curves(ax, curves) -> None:
         return
     for line, c in zip(ax.lines[-len(curves) :], curves, strict=True):
         where = {"xy": (c.x[-1], c.y[-1]), "xytext": (8, 0), "textcoords": "offset points", "annotation_clip": False}
-        colour = line.get_color() if lightness(line.get_color()) < 60 else INK  # a light colour reads badly as text
+        colour = line.get_color() if lightness(line.get_color()) < 60 else INK  # text in a light colour is hard to read
         ax.annotate(line.get_label(), **where, color=colour, va="center", fontweight="bold")
 
 
@@ -266,7 +263,6 @@ def _name_crowds(targets) -> None:
 
 
 def _finding(runs, names) -> str:
-    """What a panel shows, in a line."""
     if len(runs) > 1:
         return f"{_first_upper(_panel_title(names))} of {len(runs)} runs"
     (run,) = runs.values()
@@ -277,7 +273,7 @@ def _finding(runs, names) -> str:
         verb = "falls" if values[0][-1] < values[0][0] else "goes"
         return f"Loss {verb} from {values[0][0]:.3g} to {values[0][-1]:.3g}"
     ends = [f"{_split(name)} {format_metric(run.metric, v[-1])}" for name, v in zip(names, values, strict=True)]
-    shown = ", ".join(ends if len(ends) < 3 else ends[-1:])  # three are wider than the panel
+    shown = ", ".join(ends if len(ends) < 3 else ends[-1:])  # the values of three runs are wider than the panel
     return f"{_first_upper(metric_title(run.metric))} at the end: {shown}"
 
 
@@ -291,7 +287,6 @@ def _first_upper(text: str) -> str:
 
 
 def _label(ax, x, names, longest: float) -> None:
-    """Axis labels with units."""
     if x == "seconds":
         time_axis(ax.xaxis, longest, X_NAMES[x])
     else:

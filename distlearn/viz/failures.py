@@ -1,4 +1,4 @@
-"""Failures in pictures: who was lost when and what it cost, training that comes back, how often to save."""
+"""Plots of failures: which ranks failed and what it cost, recovery on engines, how often to save."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .units import count_axis, time_axis
 
 @styled
 def plot_recoveries(trace, *, ax=None, title=None):
-    """Draw a simulated run with failures: training, who failed, how long nobody knew, and the recovery.
+    """Draw a simulated run with failures: training, which ranks failed, the time to detection, and the recovery.
 
     Parameters
     ----------
@@ -70,7 +70,6 @@ _PAST = {"kill": "killed", "hang": "hung", "cut": "cut off"}
 
 
 def _standstill(trace, lost, n: int) -> str:
-    """How much was lost, and how long training stood still."""
     if not lost:
         return f"{n} ranks, none lost"
     spans = [*lost.values(), *trace.select(lane="failure", name="recover")]
@@ -82,7 +81,7 @@ def _standstill(trace, lost, n: int) -> str:
 
 @styled
 def plot_restarts(run, *, ax=None, title=None):
-    """Draw how training on real engines came back after every failure: steps done over time.
+    """Draw how training on real engines recovered from every failure: steps done over time.
 
     Parameters
     ----------

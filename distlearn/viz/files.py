@@ -1,4 +1,4 @@
-"""Figures as files, with a description that a reader who cannot see them can hear."""
+"""Figures as files, with alternative text for screen readers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def describe(drawn) -> str:
 
 
 def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
-    """Write a figure to a file, all of it or nothing; the format follows from the name: .png, .svg or .pdf.
+    """Write a figure to a file, atomically; the format follows from the name: .png, .svg or .pdf.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool =
     dpi : float
         Resolution of a PNG [pixels per inch].
     close : bool
-        Forget the figure afterwards; else it stays in memory, and a notebook shows it, too.
+        Close the figure afterwards; else it stays in memory, and a notebook shows it, too.
 
     Returns
     -------
@@ -94,11 +94,11 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool =
     maker = f"distlearn {__version__}"
     metadata = {
         "png": {"Description": alt, "Software": maker},
-        "svg": {"Title": alt, "Creator": maker, "Date": None},  # no date: the same figure is the same file
+        "svg": {"Title": alt, "Creator": maker, "Date": None},  # no date: the same figure gives the same file
         "pdf": {"Title": alt, "Creator": maker, "CreationDate": None},
     }[kind]
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "distlearn"}):  # else the identifiers inside are random
+    with mpl.rc_context({"svg.hashsalt": "distlearn"}):  # else the ids in an SVG are random
         figure.savefig(buffer, format=kind, dpi=dpi, bbox_inches="tight", metadata=metadata)
     path.write_bytes(buffer.getvalue())
     if close:

@@ -31,7 +31,7 @@ def union(start, end):
 
 
 def gaps(start, end, low: float, high: float):
-    """Return what disjoint, ordered intervals leave free between `low` and `high`, as intervals."""
+    """Return the gaps between disjoint, ordered intervals from `low` to `high`."""
     free_start, free_end = np.append(low, end), np.append(start, high)
     kept = free_end > free_start
     return free_start[kept], free_end[kept]

@@ -25,7 +25,7 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
         Its name, for the title.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def plot_batching(sweeps, *, ax=None, title=None):
         What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def plot_products(products, *, ax=None, title=None):
         What `nn.skinny_products` returned.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -141,7 +141,6 @@ def plot_products(products, *, ax=None, title=None):
 
 
 def _batch_axis(ax, batches):
-    """A logarithmic axis with a tick at every batch size."""
     ax.set_xscale("log", base=2)
     ax.set_xticks(batches, [f"{n:,}" for n in batches])
     ax.minorticks_off()

@@ -68,7 +68,7 @@ _SETTINGS = {
 
 
 def style():
-    """Use the look inside a `with` block, and what was set before after it.
+    """Use the look inside a `with` block; restore the previous settings after it.
 
     Returns
     -------
@@ -92,12 +92,12 @@ def use_style() -> None:
 
 
 def lightness(color) -> float:
-    """Return how light a colour looks, from 0 (black) to 100 (white): what is left of it in greyscale.
+    """Return the lightness of a colour, from 0 (black) to 100 (white), as in greyscale.
 
     Parameters
     ----------
     color : colour
-        Anything that matplotlib takes as one.
+        Anything that matplotlib accepts as one.
 
     References
     ----------
@@ -136,7 +136,7 @@ def new_axes(ncols: int = 1, figsize=None, **kwargs):
 
 
 def write_title(where, finding: str, title: str | None = None) -> None:
-    """Write what a picture shows above it: the one way in which all plot functions do.
+    """Set the title of a figure; all plot functions use this.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a rank keeps in memory for the model, bar beside bar: data parallelism and the stages of ZeRO."""
+"""What a rank keeps in memory for the model, as bars: data parallelism and the stages of ZeRO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plot_memory(memories, *, ax=None, title=None):
         latter two leave activations out). The first is what the others are compared with.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -76,7 +76,6 @@ def byte_unit(nbytes: float) -> tuple[float, str]:
 
 
 def _finding(memories) -> str:
-    """Say how much less the smallest takes than the first."""
     first, *_ = memories
     least = min(memories, key=lambda label: memories[label].total)
     if least == first:

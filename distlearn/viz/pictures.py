@@ -1,4 +1,4 @@
-"""Images of a data set with what the model says about them, and the confusion matrix."""
+"""Images of a data set with the model's predictions, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
     classes : sequence of str, optional
         Names of the classes (`dataset.classes`); by default their numbers.
     predictions : (n,) array of int, optional
-        What the model takes each image for.
+        Predicted class of each.
     shape : tuple of int, optional
         (height, width[, channels]) of flat images: `dataset.image_shape`.
     n : int
@@ -80,7 +80,7 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
 
 
 def _caption(ax, extent, truth: str, guess: str | None, size: float) -> None:
-    """Write below an image what it is, and mark it where the model takes it for something else."""
+    """Write the class below an image, and mark it if the prediction is wrong."""
     left, right, bottom, top = extent
     wrong = guess is not None and guess != truth
     text = truth if guess is None else f"✗ {guess}, not {truth}" if wrong else f"✓ {guess}"
@@ -97,25 +97,25 @@ def _caption(ax, extent, truth: str, guess: str | None, size: float) -> None:
 
 @styled
 def confusion(y, predictions, classes=None, *, ax=None, title=None):
-    """Draw the confusion matrix: how many samples of each class the model takes for which.
+    """Draw the confusion matrix: how many samples of each class the model assigns to which class.
 
     Parameters
     ----------
     y : (n,) array of int
         True classes.
     predictions : (n,) array of int
-        What the model says.
+        Predicted classes.
     classes : sequence of str, optional
         Names of the classes; by default their numbers.
     ax : Axes, optional
         Where to draw.
     title : str, optional
-        What the figure shows; by default the accuracy and the commonest mistake.
+        What the figure shows; by default the accuracy and the most common mistake.
 
     Returns
     -------
     ax : Axes
-        Shades are shares of a row, so that rare classes show as well as common ones.
+        Shades are shares of a row, so that rare classes are as visible as common ones.
 
     Raises
     ------
@@ -149,14 +149,13 @@ def confusion(y, predictions, classes=None, *, ax=None, title=None):
 
 
 def _finding(counts: np.ndarray, names) -> str:
-    """The accuracy and the commonest mistake."""
     n, right = counts.sum(), np.trace(counts)
     accuracy = f"{right / n:.1%} right"
     if right == n:
         return f"{accuracy}: no mistake in {n} samples"
     wrong = counts - np.diag(np.diag(counts))
     i, j = np.unravel_index(wrong.argmax(), wrong.shape)
-    return f"{accuracy};\nmost often {names[i]} is taken for {names[j]} ({wrong[i, j]} times)"
+    return f"{accuracy};\nmost often {names[i]} is mistaken for {names[j]} ({wrong[i, j]} times)"
 
 
 def _tiles(x: np.ndarray, shape) -> np.ndarray:
@@ -179,7 +178,6 @@ def _tiles(x: np.ndarray, shape) -> np.ndarray:
 
 
 def _labels(name: str, y, n: int | None) -> np.ndarray:
-    """Class numbers of n samples."""
     y = to_numpy(y)
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) == 0 or (n is not None and len(y) != n) or y.min() < 0:
         wanted = "one class number (0, 1, ...) for each sample" if n is None else f"{n} class numbers (0, 1, ...)"
@@ -188,7 +186,6 @@ def _labels(name: str, y, n: int | None) -> np.ndarray:
 
 
 def _names(classes, truth, guess, who: str) -> list[str]:
-    """Names of all classes that occur."""
     most = int(max(truth.max(), -1 if guess is None else guess.max()))
     names = [str(c) for c in (range(most + 1) if classes is None else classes)]
     if len(names) <= most:

@@ -1,7 +1,7 @@
-"""Pipeline schedules as pictures: who runs which micro-batch when, and how large the bubble is.
+"""Plots of pipeline schedules: which rank runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler. What is left grey is the bubble. Where ranks wait for each other for ever, an open box says with what.
+are paler. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PALEST = {"F": 0.5, "B": 0.3}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
 WAITING = 0.08
-"""Share of the width that the open boxes of ranks that wait for ever take."""
+"""Share of the width for the open boxes of deadlocked ranks."""
 NUMBER_POINTS = (5.5, 10.5)
 """Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
 
@@ -45,8 +45,8 @@ def plot_schedule(
     ----------
     schedule : str, callable, list, Schedule, Simulated or Trace
         A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
-        run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule in which
-        ranks wait for each other is drawn as far as it goes.
+        run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule that
+        deadlocks is drawn up to the deadlock.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
     ax : Axes, optional
@@ -151,7 +151,6 @@ def _draw_waiting(ax, shown: Content, length: float) -> None:
 
 
 def _axes(ax, shown: Content, length: float) -> None:
-    """Axes, ticks and limits."""
     if shown.timed:
         time_axis(ax.xaxis, length, "time")
     else:
@@ -168,7 +167,7 @@ def _axes(ax, shown: Content, length: float) -> None:
 
 def _number(ax, shown: Content, length: float, shades) -> None:
     """Write the numbers of the micro-batches into the boxes that have room for them."""
-    points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about what the axes take of the figure
+    points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about the share of the figure that the axes take
     wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
     smallest, largest = NUMBER_POINTS
     for a in shown.actions:
@@ -181,7 +180,7 @@ def _number(ax, shown: Content, length: float, shades) -> None:
 
 
 def _legend(shown: Content, shades) -> list:
-    """What colour means what; of the rank with the most stages, each of its shades."""
+    """Legend entries; for the rank with the most stages, one for each shade."""
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []
@@ -194,5 +193,5 @@ def _legend(shown: Content, shades) -> list:
     handles.append(Patch(facecolor=TRACK, label="bubble"))
     if shown.deadlock:
         look = {"facecolor": "white", "edgecolor": VERMILION, "linestyle": (0, (3, 1.5))}
-        handles.append(Patch(label="waits for ever", **look))
+        handles.append(Patch(label="waits forever", **look))
     return handles

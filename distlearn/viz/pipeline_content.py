@@ -60,11 +60,11 @@ class Content:
         return 1 - sum(a.end - a.start for a in self.actions) / (length * len(self.ranks))
 
     def waits_from(self, rank: int) -> float:
-        """When a rank that waits for ever began to."""
+        """When each deadlocked rank began to wait."""
         return max((a.end for a in self.actions if a.rank == rank), default=0.0)
 
     def short(self, action: Action) -> Action:
-        """Return an action without its stage, where every rank has only the one of its own number."""
+        """Return an action as text, without its stage if rank r has only stage r."""
         simple = all(stages in ([], [rank]) for rank, stages in self.stages.items())
         return action._replace(stage=None) if simple else action
 
@@ -87,7 +87,7 @@ class Content:
         for rank in self.ranks:
             mine = sorted((a for a in self.actions if a.rank == rank), key=lambda a: a.start)
             done = format(self.short(a.action) for a in mine)
-            ever = f"waits for ever with {self.short(waiting[rank])}" if rank in waiting else ""
+            ever = f"waits forever with {self.short(waiting[rank])}" if rank in waiting else ""
             sentences.append(f"Rank {rank}: {', then '.join(filter(None, [done, ever]))}.")
         return " ".join([f"{self.finding()}.", *sentences])
 
@@ -103,13 +103,11 @@ def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
 
 
 def _of_simulated(run: Simulated, timed: bool, name: str) -> Content:
-    """Content of a simulated schedule."""
     actions = [a for a in actions_of(run.trace) if a.end > a.start]
     return Content(actions, list(range(run.schedule.n_ranks)), deadlock=run.deadlock, timed=timed, name=name)
 
 
 def _of_trace(trace: Trace) -> Content:
-    """Content of a run."""
     actions = [a for a in actions_of(trace) if a.end > a.start]
     if not actions:
         raise ValueError(

@@ -93,7 +93,7 @@ def plot_staleness(runs, *, ax=None, title=None):
     Parameters
     ----------
     runs : dict of str to list of Run
-        By policy. `Events` of the event simulation will do, too.
+        By policy. `Events` of the event simulation work, too.
     ax : Axes, optional
     title : str, optional
 
@@ -169,7 +169,7 @@ def plot_policies(runs, *, loss=None, title=None):
     runs : dict of str to list of Run
         What `compare_policies` returns.
     loss : float, optional
-        A loss for the title to speak of; by default the highest of the medians at the end.
+        The loss that the title refers to; by default the highest of the medians at the end.
     title : str, optional
 
     Returns
@@ -191,7 +191,7 @@ def plot_policies(runs, *, loss=None, title=None):
 
 
 def _times_to(runs, loss) -> tuple[float, dict[str, float]]:
-    """Return the loss to speak of, and when the median of each policy reaches it, if it does [s]."""
+    """Return the loss that the title refers to, and when the median of each policy reaches it, if it does [s]."""
     medians = {name: _band(several, "time")[:2] for name, several in runs.items()}
     target = max(float(median[-1]) for _, median in medians.values()) if loss is None else loss
     when = {}
@@ -216,5 +216,4 @@ def _findings(runs, loss) -> tuple[str, str]:
 
 
 def _plain_log(axis) -> None:
-    """Write powers of ten as numbers."""
     axis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}"))

@@ -1,7 +1,7 @@
-"""The README's pictures: what overlapping buys and that the number of ranks does not change what is learnt; and three
-other ways to share the work, each with what it costs.
+"""The README's pictures: what overlap gains, and that the number of ranks does not change what is learnt; and three
+other ways to share the work, each with its cost.
 
-Everything in them is computed when they are drawn: `python -m distlearn.viz.readme course/images`.
+All data are computed when they are drawn: `python -m distlearn.viz.readme course/images`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def one_step(overlap: bool, size: int = 4) -> Trace:
     world = SimWorld(size, Network(alpha=20e-6, beta=0.75e9), Roofline(peak=50e9), jitter=0.06, seed=4)
     world.run(train, STEP.but(overlap=overlap))
     begins = [world.trace.select(rank=rank, name="forward[0.Linear]")[1].start for rank in range(size)]
-    zero = min(begins)  # ranks begin a moment apart: their updates did not take equally long
+    zero = min(begins)  # ranks begin at slightly different times: their updates did not take equally long
     step = [s for s in world.trace if s.start >= begins[s.rank]]
     return Trace([s._replace(start=s.start - zero, end=s.end - zero) for s in step])
 

@@ -14,10 +14,10 @@ from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 @styled
 def plot_roofline(kernels, card="A100", *, ax=None, title=None):
-    """Draw the most that a card can give, and where kernels stand below it.
+    """Draw the roofline of a card, and where kernels are on it.
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
-    runs at no more than min(peak, I * bandwidth). Points lie on the roof: they say how fast a kernel can at best be,
+    runs at no more than min(peak, I * bandwidth). Points are on the roof: they show how fast a kernel can be at best,
     not how fast it is.
 
     Parameters
@@ -28,7 +28,7 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
         One of `distlearn.cuda.CARDS`.
     ax : Axes, optional
     title : str, optional
-        Without one, the finding.
+        By default the finding.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def _finding(points: dict[str, float], card: Card) -> str:
     bound = {name: card.bound(i) for name, i in points.items()}
     if len(points) == 1:
         (name,) = points
-        return f"On this card ({card.name}) {bound[name]} is what holds {name} back"
+        return f"On this card ({card.name}) {bound[name]} limits {name}"
     gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
     factor = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"  # not 1e+02
-    return f"On this card ({card.name}) the ceilings lie a factor of {factor} apart"
+    return f"On this card ({card.name}) the ceilings are a factor of {factor} apart"

@@ -15,7 +15,7 @@ from .units import share_axis
 class Speedup(NamedTuple):
     """Speed-up of one set of runs, by number of ranks.
 
-    The median stands for repeated runs; `low` and `high` are the slowest and the fastest of them.
+    Of repeated runs the median, and `low` and `high`, the slowest and the fastest.
     """
 
     sizes: np.ndarray
@@ -36,8 +36,8 @@ def plot_speedup(sizes, measured=None, *, simulated=None, ideal=True, axes=None,
     sizes : sequence of int
         Numbers of ranks p; 1 must be among them.
     measured : sequence or dict, optional
-        Seconds T(p) for each size: a number, or a list of the seconds of repeated runs. A dict gives them by size and
-        need not have all sizes, but 1.
+        Seconds T(p) for each size: a number, or a list of the seconds of repeated runs. A dict gives them by size; it
+        must have size 1, others are optional.
     simulated : sequence or dict, optional
         The same for simulated runs; drawn as a line. The simulator's own T(1) is its reference.
     ideal : bool
@@ -108,7 +108,6 @@ def speedup(sizes: np.ndarray, times, what: str = "measured") -> Speedup:
 
 
 def _sizes(sizes: Sequence[int]) -> np.ndarray:
-    """Check the numbers of ranks."""
     given = np.asarray(list(sizes))
     if given.size == 0 or given.dtype.kind not in "iu" or (given < 1).any() or (np.diff(given) <= 0).any():
         raise ValueError(
@@ -118,7 +117,6 @@ def _sizes(sizes: Sequence[int]) -> np.ndarray:
 
 
 def _pair(axes):
-    """The two axes to draw on."""
     axes = new_axes(2, figsize=(8.4, 3.6)) if axes is None else list(np.ravel(axes))
     if len(axes) != 2:
         raise ValueError(f"plot_speedup: {len(axes)} axes, expected two: speed-up and efficiency")
@@ -148,7 +146,6 @@ def _ticks(ax, sizes) -> None:
 
 
 def _finish(left, right, sizes, title: str) -> None:
-    """Axis labels, limits, legend and title."""
     left.set_ylabel("speed-up T(1) / T(p) [times]")
     if sizes[-1] > 16:
         left.set_yscale("log", base=2)
@@ -162,7 +159,6 @@ def _finish(left, right, sizes, title: str) -> None:
 
 
 def _finding(runs: dict[str, Speedup]) -> str:
-    """The outcome at the largest size, in a line."""
     kind = "measured" if "measured" in runs else "simulated"
     run = runs[kind]
     s, p = run.median[-1], run.sizes[-1]

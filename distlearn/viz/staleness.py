@@ -1,4 +1,4 @@
-"""Asynchrony as workers grow in number: throughput, time to a loss, learning rates; and real ranks beside simulated."""
+"""Asynchrony by number of workers: throughput, time to a loss, learning rates; and real ranks beside simulated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ def plot_throughputs(found, *, axes=None, title=None):
 
 
 def _throughput_finding(found) -> str:
-    """Say what waiting costs with the most workers."""
     if not {"BSP", "ASP"} <= set(found.policies):
         return "What waiting costs"
     ratio = np.median(found.gradients[:, found.policies.index("ASP")], -1) / np.median(
@@ -57,7 +56,7 @@ def _throughput_finding(found) -> str:
 def plot_time_to_loss(found, *, axes=None, title=None):
     """Draw how long training takes to a loss, and how many samples it needs, against the number of workers.
 
-    A line ends where a seed never came to the loss.
+    A line ends where a seed never reached the loss.
 
     Parameters
     ----------
@@ -73,12 +72,13 @@ def plot_time_to_loss(found, *, axes=None, title=None):
     workers = np.array(found.workers)
     for ax, values, label in zip(axes, (found.seconds, found.samples), ("time [mean steps]", "samples"), strict=True):
         for i, (name, table) in enumerate(values.items()):
-            reached = np.isfinite(table).all(axis=1, keepdims=True)  # a median over the lucky seeds alone would flatter
+            # all seeds: a median over those that reached it would be too optimistic
+            reached = np.isfinite(table).all(axis=1, keepdims=True)
             look = policy_look(name, i, values)
             _line(ax, workers, np.where(reached, table, np.nan), label=name, marker="o", **look)
         _workers_axis(ax, workers)
         if not all(np.isfinite(table).all() for table in values.values()):
-            ax.set_xlabel("workers (a line ends where a seed never got there)")
+            ax.set_xlabel("workers (a line ends where a seed never reached it)")
         ax.set_yscale("log")
         ax.set_ylabel(f"{label} to a loss of {found.loss:g}")
     write_title(axes[0], "Waiting costs time", title)
@@ -119,17 +119,16 @@ def plot_lr_limits(limits, *, ax=None, title=None):
 
 
 def _limit_finding(limits) -> str:
-    """Say how the limit falls."""
     try:
         slope = limits.slope(next(iter(limits.lr)))
     except ValueError:
         return "The learning rate that ASP bears"
-    return f"The learning rate that ASP bears falls like workers$^{{{slope:.2f}}}$"
+    return f"The largest learning rate of ASP falls like workers$^{{{slope:.2f}}}$"
 
 
 @styled
 def plot_recovered(runs, *, ax=None, title=None):
-    """Draw the accuracy of ASP against the number of workers, for rates that know the staleness and one that does not.
+    """Draw the accuracy of ASP against the number of workers, with and without staleness-dependent learning rates.
 
     Parameters
     ----------
@@ -155,14 +154,14 @@ def plot_recovered(runs, *, ax=None, title=None):
 
 
 def _recovered_finding(runs) -> str:
-    """Say what the first rate and the best one come to with the most workers."""
+    """Say how the first rate and the best one end with the most workers."""
     most = max(next(iter(runs.values())))
     ends = {
         name: float(np.median([r.curve["test_accuracy"][-1] for r in by_size[most]])) for name, by_size in runs.items()
     }
     (first, low), best = next(iter(ends.items())), max(ends, key=ends.get)
     if best == first:
-        return "What rates that know the staleness recover"
+        return "What rates that depend on the staleness recover"
     return f"{most} workers: {first} ends at {low:.0%}, {best} at {ends[best]:.0%}"
 
 

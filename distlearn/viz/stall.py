@@ -17,7 +17,7 @@ def plot_stall(curves, *, axes=None):
     """Draw the time of an iteration and of its communication against the number of nodes, a panel for each model.
 
     Where a line meets the shaded communication, computing no longer matters. A ring marks where scaling stalls: the
-    first number of nodes at which less than half of their speed is left.
+    first number of nodes at which the efficiency is below one half.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _finding(group) -> str:
 
 @styled
 def plot_remedies(curves, *, nodes: int | None = None, ax=None):
-    """Draw what remedies make of an iteration: bars of computing and of waiting for the network.
+    """Draw an iteration with each remedy: bars of computing and of waiting for the network.
 
     Parameters
     ----------

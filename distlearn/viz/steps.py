@@ -1,4 +1,4 @@
-"""What a training step is made of: a bar for each way to train, cut into computing, communication and waiting."""
+"""What a training step is made of: a bar for each way to train, split into computing, communication and waiting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KINDS = {"computing": (NAVY, ""), "communication": ("#e7b3aa", "//"), "bubble": 
 
 
 def draw_steps(ax, rows, pale=(), *, below: bool = False) -> None:
-    """Draw a bar for each row: its parts one after another, and a note behind them.
+    """Draw a bar for each row: its parts one after another, then a note.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def draw_steps(ax, rows, pale=(), *, below: bool = False) -> None:
     rows : dict of str to (dict of str to float, str)
         By label: seconds of each of `KINDS`, and the note.
     pale : set of str
-        Labels of bars that do not count.
+        Labels of bars to draw pale.
     below : bool
         Put the legend below the axes, which are alone in their figure.
     """
@@ -63,7 +63,7 @@ def plot_plan(plan, *, most: int = 12, ax=None):
     plan : Plan
         From `parallel.plan`.
     most : int
-        The fastest so many; and data parallelism, which the title compares with.
+        How many of the fastest layouts; data parallelism, which the title compares with, is added.
     ax : Axes, optional
 
     Returns
@@ -91,7 +91,6 @@ def _plain(plan):
 
 
 def _finding(plan) -> str:
-    """Which layout wins, and by how much."""
     best = plan.best
     if best is None:
         return f"{plan.name} fits in no layout of {plan.n} ranks"

@@ -1,4 +1,4 @@
-"""The time line of a run: a row for every rank, so that waiting shows.
+"""The time line of a run: a row for every rank, in which waiting is visible.
 
 Communication that runs while the rank computes costs nothing: it is a thin strip along the foot of the computing. What
 is *exposed*, because the rank computes nothing meanwhile, fills the row. Where a rank does neither, its row is grey.
@@ -31,7 +31,7 @@ FAMILY_COLORS = {
     "F": SKY,
     "B": NAVY,
 }
-"""Colours that the usual names have, unless one that takes longer has it already; others get one that is free."""
+"""Colours of the usual names, unless a name that takes longer has it already; others get a free one."""
 
 SHARED = ("compute", "comm")
 """Lanes that one line shows."""
@@ -39,9 +39,9 @@ OTHER, OTHER_COLOR = "other", "#9aa2ab"
 STRIP = 0.32
 """Share of a row's height that hidden communication takes."""
 DENSE = 3000
-"""From so many bars on they have no edges: most are narrower than a pixel."""
+"""With more bars than this they have no edges: most are narrower than a pixel."""
 LEAST = 1e-3
-"""Share of the time from which on hidden communication is to be seen, and the legend names it."""
+"""Hidden communication is visible, and in the legend, from this share of the time."""
 
 
 @styled
@@ -74,9 +74,9 @@ def plot_timeline(
     title : str, optional
         What the figure shows; by default the shares of time spent computing, communicating and idle.
     max_ranks : int or None
-        If there are more ranks, show so many, evenly spaced, the first and the last among them; None shows all.
+        Show at most this many ranks, evenly spaced, the first and the last among them; None shows all.
     legend : bool
-        Say beside the figure which colour is what.
+        Show a legend beside the figure.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def _colours(bars: Bars) -> dict[tuple[str, str], str]:
 
 
 def _place(bars: Bars, lane: str) -> tuple[float, float]:
-    """Top and bottom of a lane in a row centred at 0: computing and communication share one, any others lie below."""
+    """Top and bottom of a lane in a row centred at 0: computing and communication share one, any others are below."""
     below = [name for name in bars.lanes if name not in SHARED]
     parts = np.array([2.0] * (len(below) < len(bars.lanes)) + [1.0] * len(below))
     height = 0.84 if len(bars.ranks) <= 100 else 1.0  # rows are 1 apart; between rows of three pixels there is no room
@@ -136,10 +136,9 @@ def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
 
 
 def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True) -> None:
-    """Draw boxes, all in one collection."""
     dense = len(bars.start) > DENSE
     edges, width = "none", 0.0
-    if edged and not dense:  # a light seam between neighbours, except where it would swallow the box
+    if edged and not dense:  # a light edge between neighbours, except where it would cover the box
         wide = (right - left) > 0.006 * (bars.high - bars.low)
         edges, width = np.where(wide[:, None], (1.0, 1.0, 1.0, 1.0), faces), 0.6
     boxes = PolyCollection(_boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width)
@@ -148,7 +147,7 @@ def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True) -
 
 
 def _draw_tracks(ax, bars: Bars) -> None:
-    """Grey ground on which idle time shows."""
+    """Grey background, visible where a rank is idle."""
     n = len(bars.ranks)
     if set(SHARED) & set(bars.lanes):
         low, high = np.full(n, bars.low), np.full(n, bars.high)
@@ -188,7 +187,6 @@ def _draw_messages(ax, bars: Bars, messages) -> int:
 
 
 def _label(ax, bars: Bars, n_ranks: int) -> None:
-    """Axes, ticks and limits."""
     shown = bars.ranks
     time_axis(ax.xaxis, bars.high - bars.low, "time")
     ax.set_xlim(bars.low, bars.high)
@@ -205,7 +203,7 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
 
 
 def _legend(bars: Bars, colours, n_messages: int) -> list:
-    """What the legend lists: families by lane, then what thin strips, grey and arrows mean."""
+    """Legend entries: families by lane, then thin strips, grey and arrows."""
     own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
     if len(own) < len(colours):
@@ -235,7 +233,6 @@ def _usual_order(family: str):
 
 
 def _finding(bars: Bars, n_messages: int) -> str:
-    """The shares of time, in a line."""
     n = len(bars.ranks)
     ranks = f"{n} rank{'s' if n > 1 else ''}"
     if not bars.lanes:

@@ -8,7 +8,7 @@ from ..tables import time_unit
 
 
 def time_axis(axis, longest: float, label: str) -> None:
-    """Label an axis that holds seconds with numbers of the unit that suits the stretch it shows."""
+    """Label an axis of seconds in the unit that suits its range."""
     unit, name = time_unit(longest)
     axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / unit:.10g}"))

@@ -48,7 +48,7 @@ def test_generate_check_generate(here):
     )
     status, text = run("generate")
     assert status == 1
-    assert "somebody has worked in lab00_welcome (lab00.ipynb has an answer in mean_over_ranks)" in text
+    assert "copies have been edited: lab00_welcome (lab00.ipynb has an answer in mean_over_ranks)" in text
     assert run("generate", "--force", LABS[0])[0] == 0
     assert run("generate", "--check")[0] == 0
 

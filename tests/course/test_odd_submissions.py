@@ -112,9 +112,9 @@ def test_what_an_exercise_does_not_ask_about_costs_nothing(grade):
     assert points == FULL
     assert "Variables hid list, range" in log
     assert "was stopped after 10 s" in log
-    assert "Check 'check_one' holds code of the student" in log
-    assert "Check 'check_two' stands above its answer" in log
-    assert "Cell 'words' has lost its metadata, but is known again" in log
+    assert "Check 'check_one' contains the student's code" in log
+    assert "Check 'check_two' is above its answer" in log
+    assert "Cell 'words' had lost its metadata and was recognised" in log
     assert "Check 'check_three' was edited" not in log
     assert "A sample." in page
 

@@ -84,7 +84,7 @@ def test_generate_writes_reports_and_refuses(sandbox):
     (path,) = folder.glob("*.ipynb")
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("answer=...", "answer=7", 1), encoding="utf-8")
-    assert compare_release(sandbox) == [f"{name}/{path.name}: differs from what the source gives"]
+    assert compare_release(sandbox) == [f"{name}/{path.name}: differs from what the source generates"]
     with pytest.raises(FileExistsError, match="has a prediction"):
         generate(sandbox)
     path.write_text(text.replace("raise NotImplementedError()", "return 1", 1), encoding="utf-8")
@@ -99,8 +99,8 @@ def test_generate_writes_reports_and_refuses(sandbox):
     (folder / "notes.txt").write_text("mine", encoding="utf-8")
     (sandbox.parent / "labs" / "lab99_gone").mkdir()
     assert compare_release(sandbox) == [
-        f"{name}/notes.txt: is not made from the source",
-        "lab99_gone: is there, but has no source",
+        f"{name}/notes.txt: is not generated from the source",
+        "lab99_gone: has no source",
     ]
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from distlearn.lab import Lab, NothingFailed, PredictionInvalid, PredictionMissing, desk
+from distlearn.lab import Lab, NothingFailed, PredictionInvalid, PredictionMissing
 
 
 @pytest.fixture
 def lab(monkeypatch, capsys):
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    monkeypatch.setattr(desk, "_GUESSES", {})
+    monkeypatch.setattr("distlearn.lab.lab._GUESSES", {})
     lab = Lab("99")
     capsys.readouterr()
     return lab
@@ -19,7 +19,7 @@ def test_no_guess_no_result(lab, capsys):
     with pytest.raises(PredictionMissing, match="run the cell that asks"):
         lab.require("speedup")
     lab.predict("speedup", "How many times faster?", unit="times", low=0, high=8)
-    assert "Replace ... by your guess, a number [times] from 0 to 8, and run" in capsys.readouterr().out
+    assert "Replace ... with your guess, a number [times] from 0 to 8, and run" in capsys.readouterr().out
     with pytest.raises(PredictionMissing, match="How many times faster") as info:
         lab.require("speedup")
     assert len(info.value._render_traceback_()) == 1

@@ -66,7 +66,7 @@ def test_confusion_counts():
     assert {t.get_position(): t.get_text() for t in ax.texts} == {(0, 0): "2", (1, 0): "1", (1, 1): "2", (0, 2): "1"}
     np.testing.assert_allclose(ax.images[0].get_array(), [[2 / 3, 1 / 3, 0], [0, 1, 0], [1, 0, 0]])
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("predicted class", "true class")
-    assert ax.get_title("left") == "66.7% right;\nmost often cat is taken for dog (1 times)"
+    assert ax.get_title("left") == "66.7% right;\nmost often cat is mistaken for dog (1 times)"
 
 
 def test_confusion_without_a_mistake_and_with_a_missing_class(ax):

@@ -144,16 +144,16 @@ def test_a_deadlock_is_drawn_as_far_as_it_goes():
     waiting = boxes(ax, "waiting")
     assert waiting[:, 0].tolist() == [1, 2, 5]  # from the end of what they did
     assert [t.get_text() for t in ax.texts if "?" in t.get_text()] == ["B0?", "F1?", "F1?"]
-    assert ax.get_legend().get_texts()[-1].get_text() == "waits for ever"
+    assert ax.get_legend().get_texts()[-1].get_text() == "waits forever"
     assert waiting[:, 1].max() <= ax.get_xlim()[1] + 1e-9
     words = viz.describe_schedule(schedule)
-    assert words.endswith("Rank 1: F0, then waits for ever with F1. Rank 2: F0 B0, then waits for ever with F1.")
+    assert words.endswith("Rank 1: F0, then waits forever with F1. Rank 2: F0 B0, then waits forever with F1.")
 
 
 def test_a_deadlock_before_the_first_action_is_drawn_too():
     ax = viz.plot_schedule(["B0 F0"])
     assert ax.get_title("left") == "Deadlock: rank 0 waits for itself"
-    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits for ever with B0.")
+    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits forever with B0.")
 
 
 def test_words_for_those_who_cannot_see_it(ax):

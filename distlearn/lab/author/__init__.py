@@ -1,4 +1,4 @@
-"""The author's and the instructor's tools: check a lab's anatomy, make the students' copies, keep them as made.
+"""The author's and the instructor's tools: check a lab's structure, generate the students' copies, grade.
 
 Nothing here is imported by a lab. The rules are those of course/AUTHORING.md; `distlearn labs` is the command line.
 """

@@ -28,7 +28,7 @@ RULES = (
 
 
 def check_lab(path) -> list[Problem]:
-    """Return what is not as a lab should be, in the order of the rules; nothing if all is well.
+    """Return the problems of a lab, in the order of the rules; an empty list if there are none.
 
     Parameters
     ----------

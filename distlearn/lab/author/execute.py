@@ -1,12 +1,12 @@
-"""Run a submission to its end, whatever its cells do; named in course/nbgrader_config.py.
+"""Run a submission to its end, whatever its cells do; course/nbgrader_config.py names this step.
 
 nbgrader's own step gives up on a whole notebook where one cell ends the kernel (a segmentation fault, `os._exit`, no
 memory left), swallows the interrupt after its time is up, or prints faster than can be read: 0 points for everything.
-Here such a cell costs what it is worth. The notebook is run again in a new kernel, without that cell but for its
-functions, classes and imports, so that whatever does not depend on the rest of it keeps its points.
+Here such a cell loses only its own points. The notebook is run again in a new kernel, with only the functions, classes
+and imports of that cell, so that whatever does not depend on the rest of it keeps its points.
 
-All of it is bounded: the kernels that a submission may end, its time, its memory and its output. Whatever a kernel has
-started, engines too, ends with it. Who grades reads about it in the log, at its end, and on top of the feedback.
+The number of kernels that a submission may end, its time, memory and output are limited. Processes that a kernel has
+started, engines too, end with it. The instructor is told in the log, at its end, and at the top of the feedback.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .stage import before_check, definitions, name_of, odd_words, source_of
 from .summary import tell
 
 MARK = "DISTLEARN_GRADING"
-"""Carried in the environment by all processes of a submission: so they are found when its kernel is gone."""
+"""Environment variable of all processes of a submission, by which they are found after its kernel has died."""
 _OURS = new_markdown_cell()
-"""Stands for code of ours, which may take longer than a cell: it loads the library."""
+"""Placeholder for our own code, which may take longer than a cell because it loads the library."""
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
 _PARTS_KEPT = "its functions, classes and imports were kept"
@@ -69,7 +69,7 @@ class ExecuteAll(Execute):
                 nb, resources = super().preprocess(nb, resources, km)
                 break
             except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
-                if self._at is None and failed < 2:  # it did not start: somebody else took its ports, perhaps
+                if self._at is None and failed < 2:  # it did not start: another process may have taken its ports
                     failed += 1
                     continue
                 if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
@@ -93,7 +93,7 @@ class ExecuteAll(Execute):
         parts = self._parts.get(index, WHOLE)
         earns = "nbgrader" in cell.metadata
         if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
-            parts = PARTS  # it earns nothing, and has had its chance
+            parts = PARTS  # it earns no points and has failed before
         if parts == PARTS:
             self._silently(definitions(cell.source))
         elif parts == WHOLE:
@@ -114,7 +114,7 @@ class ExecuteAll(Execute):
 
     @contextmanager
     def setup_kernel(self, **kwargs):
-        """Start a kernel; leave nothing behind of what it starts."""
+        """Start a kernel; in the end terminate all processes that it has started."""
         mark = uuid4().hex
         self._fresh, self._status = True, None
         try:
@@ -162,7 +162,7 @@ class ExecuteAll(Execute):
         if cell is _OURS:
             return 300
         most = self.timeout if self.timeout and self.timeout > 0 else self.budget
-        share = 0 if self._at in self._slow else int(self._left() / 2)  # it has been seen not to end
+        share = 0 if self._at in self._slow else int(self._left() / 2)  # it did not end the last time
         self._given = min(most, max(self.least, share))
         text = f"stopped after {self._given} s: does this cell end?"
         self.error_on_timeout = {
@@ -173,7 +173,7 @@ class ExecuteAll(Execute):
         return self._given
 
     def output(self, outs, msg, display_id, cell_index):
-        """Handle output, as far as there is room for it."""
+        """Keep output up to the limit."""
         if self._room.admit(msg):
             return super().output(outs, msg, display_id, cell_index)
         return None
@@ -205,7 +205,7 @@ class ExecuteAll(Execute):
                 cell.outputs = _left_out(why)
 
     def _report(self, nb, told) -> None:
-        """Tell who grades, in the log and on top of the notebook."""
+        """Tell the instructor, in the log and at the top of the notebook."""
         cells = {**{i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}, **self._slow}
         lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
         if self._unrun:
@@ -221,7 +221,7 @@ class ExecuteAll(Execute):
         for line in lines:
             tell(self.log, told, line)
         for line in looks:
-            tell(self.log, told, f"look whether it is honest: {line}")
+            tell(self.log, told, f"possible cheating: {line}")
         if lines:
             text = "\n".join(f"- {line}" for line in lines)
             nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"

@@ -41,7 +41,7 @@ def exercises(lab: Source):
             yield Problem(cell, f"its lead-in says exercise {lead['number']}, expected {k}")
         check, hints = lab.after(cell), lab.after(cell, 2)
         if check is None or not check.is_check or check.grade_id != f"check_{cell.grade_id}":
-            yield Problem(cell, f"the cell below is to be its check, with grade id 'check_{cell.grade_id}'")
+            yield Problem(cell, f"the cell below must be its check, with grade id 'check_{cell.grade_id}'")
         elif lead and check.points != int(lead["points"]):
             yield Problem(check, f"{check.points} points in the metadata, {lead['points']} in the lead-in")
         yield from _hints(cell, hints)
@@ -85,7 +85,7 @@ def _check(cell):
         if body and isinstance(body[-1], ast.Expr):
             yield Problem(cell, "ends with an expression, which nbgrader reads as partial credit")
     if not cell.grader.get("locked"):
-        yield Problem(cell, "a check is to be locked")
+        yield Problem(cell, "a check must be locked")
 
 
 def _hints(cell, hints):

@@ -1,4 +1,4 @@
-"""Rules on the file itself: ids, no outputs, no paths of one machine, format; and `tidy`, which undoes a save."""
+"""Rules on the file itself: ids, no outputs, no absolute paths, format; and `tidy`, which undoes what saving adds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def committed(lab: Source):
 
 
 def portable(lab: Source):
-    """Nothing that holds on one machine only; nbval's marks are tags; links to notebooks lead somewhere."""
+    """No absolute paths, no NBVAL_ comments, no broken links to notebooks."""
     for cell in lab.cells:
         found = ABSOLUTE.search(cell.source)
         if found:
@@ -75,7 +75,7 @@ def neighbours(lab: Source):
 
 
 def tidy(path) -> bool:
-    """Remove what JupyterLab adds on saving and write the file in nbformat's format; say whether that changed it."""
+    """Remove what JupyterLab adds on saving and write the file in nbformat's format; return whether that changed it."""
     lab = Source(path)
     notebook = lab.notebook
     notebook.nbformat, notebook.nbformat_minor = 4, 5

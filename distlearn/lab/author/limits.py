@@ -1,4 +1,4 @@
-"""Limits of what a submission may take while it is graded: memory, and room for its output."""
+"""Limits on a submission while it is graded: memory and output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 class MemoryWatch:
-    """Kills a process when it and its children hold more memory than they may.
+    """Kills a process when it and its children use more memory than `limit`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class MemoryWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -44,7 +44,7 @@ class MemoryWatch:
             process = psutil.Process(pid)
             while not self._stop.wait(every):
                 held = process.memory_info().rss
-                if held > limit / 8:  # children are counted only where it may matter: that takes a while
+                if held > limit / 8:  # counting the children is slow, so only when it could matter
                     for child in process.children(recursive=True):
                         with contextlib.suppress(psutil.Error):
                             held += child.memory_info().rss
@@ -55,7 +55,7 @@ class MemoryWatch:
 
 
 class Room:
-    """Room for the output of one cell; what comes when it is full is cut.
+    """Limits the output of one cell; the rest is cut off.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Room:
         self._left = size
 
     def admit(self, msg) -> bool:
-        """Say whether a message of the kernel is to be shown; shorten it if it must be.
+        """Return whether to show a message of the kernel; shorten it if necessary.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Room:
         if kind == "stream":
             if full:
                 return False
-            if self.strict:  # nbgrader would take all points for a library's warning
+            if self.strict:  # nbgrader would deduct all points for a library's warning
                 content["name"] = "stdout"
             text, room = content["text"], self._left
             self._left -= len(text)

@@ -1,8 +1,8 @@
 """Steps that the course adds to nbgrader's, named in course/nbgrader_config.py.
 
 `ClearPredictions` empties the sample predictions when the students' copies are made. `SkipDemonstrations` leaves out
-cells that cost grading much time and no points, and sees to it that nothing else is left out: a graded cell that is
-skipped raises nothing, and what raises nothing earns full points. `HideTests` takes lines of hidden tests out of the
+cells that cost grading much time and no points, and makes sure that nothing else is left out: a graded cell that is
+skipped raises no error and would earn full points. `HideTests` takes lines of hidden tests out of the
 outputs that students get to see. Larger steps have modules of their own: `restore`, `execute`.
 """
 
@@ -21,7 +21,7 @@ SKIP = "skip-execution"
 
 
 class ClearPredictions(NbGraderPreprocessor):
-    """Replace the `answer=` of every `lab.predict` call by `...`."""
+    """Replace the `answer=` of every `lab.predict` call with `...`."""
 
     def preprocess_cell(self, cell, resources, cell_index):
         """Handle one cell."""
@@ -79,7 +79,7 @@ def _texts(out):
 
 
 def _without(secret, text: str) -> str:
-    """The text without the lines that hold a secret one, however they are coloured, quoted or joined."""
+    """Remove the lines that contain a secret one, whether coloured, quoted or joined."""
     plain = _COLOUR.sub("", text)
     if not any(line in plain for line in secret):
         return text
@@ -89,7 +89,7 @@ def _without(secret, text: str) -> str:
 
 
 def without_answers(source: str) -> str:
-    """Replace the value of `answer=` in every call of a method `predict` by `...`.
+    """Replace the value of `answer=` in every call of a method `predict` with `...`.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Make the students' copies of labs with nbgrader, and keep them as they were made.
+"""Generate the students' copies of labs with nbgrader, and verify that they are up to date.
 
 nbgrader is configured by `course/nbgrader_config.py` alone, so that `distlearn labs generate`, nbgrader's own commands
 and its JupyterLab extension make the same files. Copies are made in a temporary folder first: a source that nbgrader
-rejects leaves the old copy in place, and a copy that somebody has worked in is not overwritten.
+rejects leaves the old copy in place, and a copy that has been edited is not overwritten.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def source_notebooks(course) -> list[Path]:
 
 
 def labs_dir(course) -> Path:
-    """Where the students' copies lie."""
+    """Folder of the students' copies."""
     return Path(os.path.abspath(Path(course, _config(course).CourseDirectory.get("release_directory", "release"))))
 
 
@@ -71,16 +71,16 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
     Raises
     ------
     NotALab
-        If a name is none of a lab.
+        If there is no lab of that name.
     FileExistsError
-        If a copy there holds work, before anything is written.
+        If a copy there has been edited; then nothing is written.
     """
     course = Path(course).resolve()
     names = _known(course, names)
     target = labs_dir(course) if target is None else Path(target).resolve()
     worked_in = [] if force else [f"{name} ({why})" for name in names if (why := changed_by_hand(target / name))]
     if worked_in:
-        raise FileExistsError(f"somebody has worked in {', '.join(worked_in)}: move it away, or use --force")
+        raise FileExistsError(f"copies have been edited: {', '.join(worked_in)}; move them away, or use --force")
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
             _assign(course, name, Path(temporary))
@@ -91,7 +91,7 @@ def generate(course, names=None, *, target=None, force: bool = False) -> list[Pa
 
 
 def compare_release(course, names=None) -> list[str]:
-    """Make the copies again elsewhere and say what differs from those that are there; nothing if all is well."""
+    """Generate the copies again elsewhere and return how those that are there differ."""
     course = Path(course).resolve()
     names, there = _known(course, names), labs_dir(course)
     with tempfile.TemporaryDirectory() as temporary:
@@ -99,7 +99,7 @@ def compare_release(course, names=None) -> list[str]:
     known = set(lab_names(course))
     if set(names) == known:
         extra = sorted(p.name for p in there.glob("lab*") if p.is_dir() and p.name not in known)
-        found += [f"{name}: is there, but has no source" for name in extra]
+        found += [f"{name}: has no source" for name in extra]
     return found
 
 
@@ -130,7 +130,6 @@ def _known(course, names) -> list[str]:
 
 
 def _config(course):
-    """The course's nbgrader configuration."""
     from traitlets.config.loader import PyFileConfigLoader
 
     config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
@@ -164,8 +163,8 @@ def _differences(there, made, name) -> list[str]:
     theirs = {p.relative_to(there / name) for p in (there / name).rglob("*") if p.is_file()}
     theirs = {p for p in theirs if ".ipynb_checkpoints" not in p.parts and "__pycache__" not in p.parts}
     found = [f"{name}/{p}: is missing" for p in sorted(ours - theirs)]
-    found += [f"{name}/{p}: is not made from the source" for p in sorted(theirs - ours)]
+    found += [f"{name}/{p}: is not generated from the source" for p in sorted(theirs - ours)]
     for path in sorted(ours & theirs):
         if not filecmp.cmp(made / path, there / name / path, shallow=False):
-            found.append(f"{name}/{path}: differs from what the source gives")
+            found.append(f"{name}/{path}: differs from what the source generates")
     return found

@@ -1,7 +1,7 @@
-"""Bring the cells of a submission back to where and what they were; named in course/nbgrader_config.py.
+"""Restore the cells of a submission; course/nbgrader_config.py names these steps.
 
 nbgrader knows a cell by the name in its metadata, and loses an exercise whose cells were deleted, merged, reordered, or
-stripped of metadata by another editor. What such a student has written is there all the same.
+stripped of metadata by another editor. What such a student has written is still there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .stage import grade_id_of, source_of
 
 
 class MendMetadata(NbGraderPreprocessor):
-    """Make the metadata of a submission what nbgrader's steps can read; the first of them."""
+    """Make the metadata of a submission readable for nbgrader; the first step."""
 
     def preprocess(self, nb, resources):
         """Handle one notebook."""
@@ -44,7 +44,7 @@ class RestoreCells(NbGraderPreprocessor):
     """Put cells of exercises back where they are missing; the step before `OverwriteCells`.
 
     * A cell that lost its metadata is known by its id, by the text above it, or as a check by its own text.
-    * A check comes back as it was, behind the cell that it followed, and behind its answer if it was moved above it.
+    * A check comes back as it was, after the cell that it followed, and after its answer if it was moved above it.
     * An answer comes back empty: the student may have written the function elsewhere, as in the cell of the check,
       where merging two cells puts it. Then that part becomes a cell of its own.
     """
@@ -65,7 +65,7 @@ class RestoreCells(NbGraderPreprocessor):
             }
         for cell in nb.cells:
             if grade_id_of(cell) not in ("", *given):
-                self.log.warning("Cell '%s' is none of this lab: it earns nothing", grade_id_of(cell))
+                self.log.warning("Cell '%s' does not belong to this lab: it earns nothing", grade_id_of(cell))
                 del cell.metadata["nbgrader"]
         self._recognise(nb, given, source_of(self.config, told["assignment"], told["notebook"]))
         self._reset(nb, given)
@@ -74,7 +74,7 @@ class RestoreCells(NbGraderPreprocessor):
         return nb, resources
 
     def _recognise(self, nb, given, source) -> None:
-        """Give cells that lost their metadata a name again."""
+        """Give cells that lost their metadata their names back."""
         cells = source.cells if source else []
         ids = {c.id: c.grade_id for c in cells if c.grade_id}
         below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
@@ -84,12 +84,12 @@ class RestoreCells(NbGraderPreprocessor):
             names = ids.get(cell.id), texts.get(_words(cell.source)), above and below.get(_words(above.source))
             for name in names:
                 if name in missing and not grade_id_of(cell) and cell.cell_type == given[name].cell_type:
-                    self.log.warning("Cell '%s' has lost its metadata, but is known again", name)
+                    self.log.warning("Cell '%s' had lost its metadata and was recognised", name)
                     cell.metadata["nbgrader"] = given[name].metadata["nbgrader"]
                     missing.discard(name)
 
     def _reset(self, nb, given) -> None:
-        """Metadata as they were; checks with hidden tests; what a student wrote into a check, in a cell above it."""
+        """Restore metadata and checks; move what a student wrote into a check to a cell above it."""
         for i, cell in reversed(list(enumerate(nb.cells))):
             name = grade_id_of(cell)
             if name not in given:
@@ -110,7 +110,7 @@ class RestoreCells(NbGraderPreprocessor):
                 self.log.warning("Check '%s' was edited: put back as it was", name)
             cell.source = given[name].source
             if own:
-                self.log.warning("Check '%s' holds code of the student: moved into a cell above it", name)
+                self.log.warning("Check '%s' contains the student's code: moved into a cell above it", name)
                 nb.cells.insert(i, new_code_cell(own))
 
     def _insert_missing(self, nb, given) -> None:
@@ -118,16 +118,16 @@ class RestoreCells(NbGraderPreprocessor):
         for name, cell in given.items():
             found = [i for i, c in enumerate(nb.cells) if grade_id_of(c) == name]
             if not found:
-                self.log.warning("Cell '%s' is missing: it is put back", name)
+                self.log.warning("Cell '%s' is missing: put back", name)
                 nb.cells.insert(place, cell)
             place = (found[0] if found else place) + 1
 
     def _order(self, nb) -> None:
-        """Move checks behind their answers."""
+        """Move checks after their answers."""
         for check in [c for c in nb.cells if _is_check(c)]:
             answer = next((c for c in nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(check)), None)
             if answer is not None and nb.cells.index(check) < nb.cells.index(answer):
-                self.log.warning("Check '%s' stands above its answer: moved behind it", grade_id_of(check))
+                self.log.warning("Check '%s' is above its answer: moved below it", grade_id_of(check))
                 nb.cells.remove(check)
                 nb.cells.insert(nb.cells.index(answer) + 1, check)
 
@@ -141,7 +141,7 @@ def _is_check(cell) -> bool:
 
 
 def _words(text: str) -> str:
-    """A text without its white space: editors change that at the ends of lines."""
+    """Remove white space, which editors change at the ends of lines."""
     return "".join(text.split())
 
 
@@ -153,7 +153,7 @@ def _public(check) -> str:
 
 
 def _beside(text: str, public: str) -> str | None:
-    """What stands in an edited check besides the check; None if the check is not there."""
+    """What an edited check contains besides the check; None if the check is not there."""
     lines, wanted = (
         [line.rstrip() for line in text.splitlines()],
         [line.rstrip() for line in public.strip().splitlines()],

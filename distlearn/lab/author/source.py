@@ -19,7 +19,7 @@ BEGIN_HIDDEN, END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 
 
 class Problem(NamedTuple):
-    """One thing that is not as a lab should be; `cell` is None where it is about the whole file."""
+    """A violation of a rule; `cell` is None where it is about the whole file."""
 
     cell: Cell | None
     text: str
@@ -157,14 +157,14 @@ class Source:
     Raises
     ------
     ValueError
-        If the file is no notebook.
+        If the file is not a notebook.
     """
 
     def __init__(self, path):
         self.path = Path(path)
         self.text = self.path.read_text(encoding="utf-8")
         try:
-            self.notebook = nbformat.v4.reads(self.text)  # nbformat.reads would mend ids; the rules report them
+            self.notebook = nbformat.v4.reads(self.text)  # nbformat.reads would fix ids, which the rules report
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 nbformat.validate(copy.deepcopy(self.notebook))
@@ -203,7 +203,7 @@ class Source:
         return self.cells[i] if 0 <= i < len(self.cells) else None
 
     def summary(self) -> str:
-        """Counts in one line."""
+        """Summary of the lab in one line."""
         words = sum(len(c.source.split()) for c in self.cells if not c.is_code)
         code_words = sum(len(c.source.split()) for c in self.code)
         figures = sum(len(c.calls("lab.show")) for c in self.code)

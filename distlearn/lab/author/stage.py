@@ -1,7 +1,7 @@
-"""What a check needs to be just: the lab's own setup and helpers around it, whatever became of them in a submission.
+"""Give each check the lab's own setup and helpers, whatever became of them in a submission.
 
 A student may delete the setup cell, try things out in a demonstration, or write code that ends the kernel. None of it
-is what the check asks about. So grading runs the source's own lines again before each check (`before_check`), and keeps
+is what the check tests. So grading runs the source's own lines again before each check (`before_check`), and keeps
 of a cell that cannot be run whatever can (`definitions`).
 """
 
@@ -22,7 +22,7 @@ ODD = re.compile(
     r"|\bIn\[|\bhistory_manager\b|_transformers\b|__(?:eq|ne|array|array_ufunc|array_function|code|closure)__"
     r"|distlearn\.lab\b|\bdl\.lab\b|NBGRADER|\bgradebook\b|\bnbgrader\b"
 )
-"""Words that hardly an answer needs, and whoever tricks a check does: reasons to look, not to take points."""
+"""Words that answers rarely need but tricks on a check do: reasons to look, not to deduct points."""
 
 
 def definitions(text: str) -> str:
@@ -57,7 +57,7 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
     mine = set().union(*(c.binds for c in source.exercises))
     statements = [(node, c) for c in above for node in (c.tree.body if c.tree else []) if isinstance(node, BIND)]
     needed, kept = check.uses - check.binds - mine, []
-    for node, cell in reversed(statements):  # a definition needs only what stands above it
+    for node, cell in reversed(statements):  # a definition needs only what is above it
         part = Cell(0, _Text(_text(cell, node)))
         if part.binds & needed:
             needed = (needed - part.binds) | (part.uses - part.binds - mine)
@@ -66,7 +66,7 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
 
 
 def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
-    """Return (name of the cell, words) for code of a student that looks at, or bends, what judges it."""
+    """Return (name of the cell, words) for student code that inspects or changes what grades it."""
     given, found = "\n".join(c.source for c in source.code) if source else "", []
     for cell in cells:
         if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("locked"):
@@ -89,7 +89,7 @@ def name_of(cell) -> str:
 
 
 def source_of(config, assignment: str, notebook: str) -> Source | None:
-    """Return the lab's source as the course directory holds it, or None if it is not there."""
+    """Return the lab's source from the course directory, or None if it is not there."""
     from nbgrader.coursedir import CourseDirectory
 
     course = CourseDirectory(config=config)
@@ -114,7 +114,7 @@ def _text(cell: Cell, node) -> str:
 
 
 class _Text(dict):
-    """The least that `Cell` reads of a notebook's code cell."""
+    """The attributes of a notebook's code cell that `Cell` reads."""
 
     cell_type, metadata = "code", {}
 

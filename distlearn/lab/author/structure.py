@@ -17,11 +17,11 @@ LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
 def title(lab: Source):
     """The first cell: title, question, three to five goals, time, needs."""
     if not lab.cells or lab.cells[0].is_code:
-        yield Problem(None, "the first cell is to be the title, in markdown")
+        yield Problem(None, "the first cell must be the title, in markdown")
         return
     first = lab.cells[0]
     if not re.match(rf"# Lab {lab.number or 'NN'}: \S", first.source):
-        yield Problem(first, f"the title is to read '# Lab {lab.number or 'NN'}: ...'")
+        yield Problem(first, f"the title must read '# Lab {lab.number or 'NN'}: ...'")
     for word in ("**Question.**", "**You will be able to**", "**Time.**", "**Needs.**"):
         if word not in first.source:
             yield Problem(first, f"{word} is missing")
@@ -35,7 +35,7 @@ def setup(lab: Source):
     want = SETUP.format(number=lab.number)
     cell = lab.cells[1] if len(lab.cells) > 1 else None
     if cell is None or not re.fullmatch(re.escape(want) + r"(, engines=\d+)?\)", cell.source):
-        yield Problem(cell, "the second cell is to be the setup: " + want.replace("\n", " / ") + ", engines=...)")
+        yield Problem(cell, "the second cell must be the setup: " + want.replace("\n", " / ") + ", engines=...)")
 
 
 def sections(lab: Source):
@@ -45,7 +45,7 @@ def sections(lab: Source):
         yield Problem(None, f"{len(numbered)} numbered sections, expected 3 to 6")
     for k, section in enumerate(numbered, 1):
         if section.number != k:
-            yield Problem(section.cell, f"section {section.number} stands where {k} is expected")
+            yield Problem(section.cell, f"section number {section.number}, expected {k}")
     titles = [s.title for s in lab.sections if s.number is None]
     if titles != ["Reflection", "Summary"]:
         yield Problem(None, f"unnumbered sections are {titles}, expected Reflection, then Summary, and no others")
@@ -55,13 +55,13 @@ def sections(lab: Source):
     time = re.search(r"\*\*Time\.\*\* (\d+) minutes", lab.cells[0].source) if lab.cells else None
     total = sum(s.minutes or 0 for s in lab.sections)
     if not time:
-        yield Problem(None, "**Time.** is to read '**Time.** N minutes'")
+        yield Problem(None, "**Time.** must read '**Time.** N minutes'")
     elif int(time[1]) != total:
         yield Problem(lab.cells[0], f"the sections take {total} minutes, the title says {time[1]}")
 
 
 def sizes(lab: Source):
-    """Number of cells, lines per cell, and their width: what is wider is cut off on a laptop's screen."""
+    """Number of cells, lines per cell, and their width: wider lines are cut off on a laptop's screen."""
     if not MIN_CELLS <= len(lab.cells) <= MAX_CELLS:
         yield Problem(None, f"{len(lab.cells)} cells, expected {MIN_CELLS} to {MAX_CELLS}")
     for cell in lab.cells:
@@ -94,7 +94,7 @@ def predictions(lab: Source):
             if answer is None or (isinstance(answer.value, ast.Constant) and answer.value.value is ...):
                 yield Problem(cell, f"prediction {key!r} has no sample answer=")
             elif cell.source.splitlines()[answer.lineno - 1][: answer.col_offset].strip():
-                yield Problem(cell, f"answer= of prediction {key!r} is to begin a line, or students overlook it")
+                yield Problem(cell, f"answer= of prediction {key!r} must begin a line, or students overlook it")
             asked[key] = cell
     if not asked:
         yield Problem(None, "no prediction")
@@ -122,7 +122,7 @@ def figures(lab: Source):
         for statement in cell.tree.body[:-1] if cell.tree else []:
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "table":
-                yield Problem(cell, "makes a table that nobody sees: it must be the last line of its cell")
+                yield Problem(cell, "makes a table that is not shown: it must be the last line of its cell")
         shows = cell.calls("lab.show")
         draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
         if draws and not shows and not cell.is_solution:
@@ -194,13 +194,13 @@ def reflection(lab: Source):
         if len(cell.source.split()) < 10:
             yield Problem(cell, "is not a sample answer (fewer than ten words)")
         if start is not None and cell.index < start:
-            yield Problem(cell, "is graded by hand, but stands above the reflection")
+            yield Problem(cell, "is graded by hand, but is above the reflection")
 
 
 def last_words(lab: Source):
     """The summary: going further, references, next lab."""
     if not lab.cells or lab.cells[-1].is_code:
-        yield Problem(None, "the last cell is to be the summary, in markdown")
+        yield Problem(None, "the last cell must be the summary, in markdown")
         return
     last = lab.cells[-1]
     for word in LAST_WORDS:

@@ -1,4 +1,4 @@
-"""What the instructor should not miss: told at once in the log, and again at the end of `nbgrader autograde`."""
+"""Warnings for the instructor: logged at once, and again at the end of `nbgrader autograde`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tell(log, told, text: str) -> None:
     ----------
     log : logging.Logger
     told : dict
-        nbgrader's resources: who handed in what.
+        nbgrader's resources: the student and the lab.
     text : str
         What happened.
     """

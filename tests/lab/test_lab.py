@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from distlearn.lab import Lab, desk
+from distlearn.lab import Lab, lab
 
 
 def test_setup_prints_one_line_and_seeds_nothing(capsys):
@@ -26,18 +26,18 @@ def test_a_lab_has_two_digits(number):
 
 
 def test_crowding_is_told():
-    assert desk._crowding(0, 2, "8") == []
-    assert desk._crowding(2, 2, None) == []
-    assert desk._crowding(2, 2, "1") == []
-    (turns,) = desk._crowding(4, 2, "1")
+    assert lab._crowding(0, 2, "8") == []
+    assert lab._crowding(2, 2, None) == []
+    assert lab._crowding(2, 2, "1") == []
+    (turns,) = lab._crowding(4, 2, "1")
     assert "no measured speed-up can exceed 2" in turns
-    (threads,) = desk._crowding(2, 2, "2")
+    (threads,) = lab._crowding(2, 2, "2")
     assert "4 threads on 2 cores" in threads
-    assert len(desk._crowding(4, 1, "4")) == 2
+    assert len(lab._crowding(4, 1, "4")) == 2
 
 
 def test_cores_are_those_that_a_container_may_use(monkeypatch, capsys):
-    monkeypatch.setattr("distlearn.lab.desk.count_cores", lambda: 3)
+    monkeypatch.setattr("distlearn.lab.lab.count_cores", lambda: 3)
     Lab("07", engines=4)
     said = capsys.readouterr().out
     assert "3 cores" in said
@@ -67,7 +67,7 @@ def test_figures_carry_their_text(capsys):
         lab.show(fig, alt=" ")
 
 
-def test_the_desk_needs_no_notebook_and_imports_no_heavy_package():
+def test_a_lab_needs_no_notebook_and_imports_no_heavy_package():
     code = (
         "import sys, distlearn.lab;"
         "bad = {'matplotlib', 'IPython', 'rich', 'nbformat', 'nbgrader', 'ipyparallel', 'mpi4py'} & set(sys.modules);"

@@ -30,7 +30,7 @@ class Expected:
 
 
 class Lab:
-    """The desk of one lab: its predictions, checks, deliberate failures and figures.
+    """What one lab works with: its predictions, checks, deliberate failures and figures.
 
     The first cell of every lab makes it::
 
@@ -74,7 +74,7 @@ class Lab:
     # -- predictions --------------------------------------------------------------------------------------------------
 
     def predict(self, key, question, answer=..., *, kind=float, unit="", low=None, high=None, choices=None) -> None:
-        """Ask for a guess, before the cell that shows the result.
+        """Ask for a guess before the cell that shows the result.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Lab:
         unit : str
             Follows the number, as in "3 times".
         low, high : float, optional
-            Guesses outside cannot be meant and are refused.
+            A guess outside is rejected.
         choices : sequence, optional
             The only possible answers.
 
@@ -105,7 +105,7 @@ class Lab:
         show.display(known.answer(answer))
 
     def require(self, *keys: str) -> None:
-        """Stop here, kindly, while one of these has not been predicted.
+        """Stop the cell until all of these have been predicted.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Lab:
             raise PredictionMissing(f"first your guess, then the result: {asked}. Any guess will do.")
 
     def reveal(self, key: str, actual) -> None:
-        """Show what was predicted beside what happened, and lock the prediction."""
+        """Show the prediction beside the result, and lock it."""
         self.require(key)
         known = self._guesses.get(key) or Prediction(key, key)
         show.display(known.reveal(actual.item() if isinstance(actual, np.generic) else actual))
@@ -138,9 +138,9 @@ class Lab:
         Parameters
         ----------
         error : type or tuple of types
-            The exception that shows that it failed as it should. Any other one is raised as always.
+            The expected exception. Any other one propagates.
         match : str
-            Words that its message must hold.
+            Text that its message must contain.
 
         Yields
         ------
@@ -159,7 +159,7 @@ class Lab:
             if match not in str(e):
                 raise
             caught.error = e
-            text = e.title if isinstance(e, CheckFailed) else str(e)  # the check has shown its table already
+            text = e.title if isinstance(e, CheckFailed) else str(e)  # the check has already shown its table
             show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, text)], GOOD))
             return
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
@@ -183,7 +183,7 @@ class Lab:
         figure = figure.flat[0] if isinstance(figure, np.ndarray) else figure
         figure = figure if hasattr(figure, "savefig") else figure.figure
         show.display(show.Picture(figure, alt))
-        plt.close(figure)  # or the notebook would show it a second time, without its text
+        plt.close(figure)  # or the notebook would show it again, without the alternative text
 
 
 def _machine(number: str, cores: int) -> str:
