@@ -73,7 +73,7 @@ def test_a_template_by_its_name_expression():
     kernel, x = RawKernel(WHOLE, "apply<float, Times<float, 3>>"), np.arange(9, dtype=f32)
     kernel((1,), (16,), (x, i32(9), np.zeros(1, "V1")[0]))
     np.testing.assert_array_equal(x, 3 * np.arange(9))
-    with pytest.raises(ValueError, match="__launch_bounds__ says 128"):
+    with pytest.raises(ValueError, match="__launch_bounds__ allows 128"):
         kernel((1,), (129,), (x, i32(9), np.zeros(1, "V1")[0]))
 
 
