@@ -5,10 +5,11 @@
 >>> k.check((4,), (256,), (np.float32(2), x, y, n))      # doctest: +SKIP
 
 The source may be a whole .cu file: its host code is ignored. A call runs where the arrays are: CuPy arrays on their
-GPU, NumPy arrays on the CPU, with every access to memory checked. `check` runs in the emulator anywhere and returns a `Report`: out-of-bounds accesses, races in a block and between blocks, uninitialised
-shared memory, barriers that not all threads reach, shuffles with missing lanes and more, each with line, thread and
-block; by line the sectors of global memory and the bank conflicts of shared memory; in total the operations and bytes
-that place the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, every
+GPU, NumPy arrays on the CPU, with every access to memory checked. `check` runs in the emulator anywhere and returns
+a `Report`: out-of-bounds accesses, races in a block and between blocks, uninitialised shared memory, barriers that not
+all threads reach, shuffles with missing lanes and more, each with line, thread and block; by line the sectors of
+global memory and the bank conflicts of shared memory; in total the operations and bytes that place
+the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, every
 thread's accesses (`distlearn.viz.plot_accesses`, `plot_sectors`). `compile_check` compiles the source for real cards
 with NVIDIA's own compiler, without a GPU.
 
@@ -18,8 +19,8 @@ library's own, which layers, losses and optimizers launch there.
 Limits of the emulator: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
 input takes; barriers, __syncwarp and fences with atomics order accesses, locks do not: what a lock protects counts as a
-race. The last bits of expf and similar functions differ from a card's. Inline PTX, tensor cores, textures, launches from
-kernels and barriers over the whole grid are rejected with an explanation.
+race. The last bits of expf and similar functions differ from a card's. Inline PTX, tensor cores, textures, launches
+from kernels and barriers over the whole grid are rejected with an explanation.
 
 To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
 """

@@ -143,7 +143,7 @@ def test_an_edited_header_is_built_anew(folder):
 
 def test_a_header_that_is_nowhere_is_named_if_it_may_matter():
     source = '#include "mine.h"\n__global__ void k(float* x) { x[0] = MINE; }'
-    with pytest.raises(CompileError, match=r"found nowhere: mine.h; name their folder in the options: -I"):
+    with pytest.raises(CompileError, match=r"header not found: mine.h; add their folder to the options: -I"):
         RawKernel(source, "k").compile()
 
 

@@ -2,8 +2,8 @@
 
 CuPy rejects every call of cuBLAS on a capturing stream. cuBLAS itself allows them, if its workspace was set
 beforehand, so that it need not allocate any (cuBLAS documentation, section "CUDA Graphs Support"). Hence ctypes: it is
-CuPy's binding that rejects them, cuda.core and cuda.bindings have no cuBLAS, and for five calls nvmath-python would be one
-more package.
+CuPy's binding that rejects them, cuda.core and cuda.bindings have no cuBLAS, and for five calls nvmath-python would be
+one more package.
 
 cuBLAS stores matrices column by column. To it a matrix that is stored row by row is its own transpose, so
 C = A B is computed as C^T = B^T A^T, and nothing is copied.

@@ -3,9 +3,9 @@
 NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
 catches what a host compiler accepts: headers of the C++ library, types that only the host's headers define.
 
-It is called through `cupy.cuda.nvrtc`: CuPy is installed anyway and that part of it works without a GPU, including the log
-of a failed compile; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for the
-same calls.
+It is called through `cupy.cuda.nvrtc`: CuPy is installed anyway and that part of it works without a GPU, including the
+log of a failed compile; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for
+the same calls.
 """
 
 from __future__ import annotations
