@@ -1,6 +1,6 @@
 """A GPU of the tests: arrays that refuse implicit conversion, as CuPy's do, and that kernels can be launched on.
 
-`StrictArray` behaves like a CuPy array; with a `RawModule` in its array module, whatever is launched on a GPU is
+`MockDeviceArray` behaves like a CuPy array; with a `RawModule` in its array module, whatever is launched on a GPU is
 launched here as well, on the way that a CuPy array takes, and runs in the emulator with every access checked.
 """
 
@@ -9,7 +9,7 @@ import pytest
 
 from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator.compilers import find_compilers
-from distlearn.nn.costs.strict import StrictArray, strict
+from distlearn.nn.costs.strict import MockDeviceArray, strict
 
 NEEDS_COMPILER = pytest.mark.skipif(not find_compilers(), reason="no C++ compiler")
 
@@ -35,8 +35,8 @@ class RawModule:
         kernel = RawKernel(self.code, name, self.options)
 
         def launch(grid, block, args, *, shared_mem):
-            assert all(isinstance(a, (StrictArray, np.generic)) for a in args), args
-            bare = tuple(a._array if isinstance(a, StrictArray) else a for a in args)
+            assert all(isinstance(a, (MockDeviceArray, np.generic)) for a in args), args
+            bare = tuple(a._array if isinstance(a, MockDeviceArray) else a for a in args)
             kernel(grid, block, bare, shared_mem=shared_mem)
             RawModule.launched.append(name)
 

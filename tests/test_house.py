@@ -49,7 +49,7 @@ def test_no_import_cycle():
         pytest.fail("import cycle: " + " <- ".join(error.args[1]))
 
 
-@pytest.mark.parametrize("suffix", [".py", ".cu", ".h"])
+@pytest.mark.parametrize("suffix", [".py", ".cu", ".h", ".cpp"])
 def test_no_file_is_too_long(suffix):
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob(f"*{suffix}")}
     assert lengths

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from distlearn import data
 from distlearn.comm import collectives
-from distlearn.parallel.phantom import phantom_batch
+from distlearn.parallel.meta import meta_batch
 from distlearn.parallel.tensor import AxisSharding
 from distlearn.shares import share, shares
 
@@ -19,7 +19,7 @@ def test_all_parts_are_those_of_numpy(n, size):
     assert [share(n, rank, size) for rank in range(size)] == shares(n, size) == collectives.shares(n, size)
     assert [data.shard(n, rank, size, allow_empty=True) for rank in range(size)] == shares(n, size)
     assert [part.tolist() for part in AxisSharding.even(n, size).parts] == want
-    assert [len(phantom_batch(n, (3,), rank, size).x) for rank in range(size)] == [len(part) for part in want]
+    assert [len(meta_batch(n, (3,), rank, size).x) for rank in range(size)] == [len(part) for part in want]
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])

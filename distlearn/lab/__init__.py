@@ -5,7 +5,7 @@ or seeds a generator. How to write a lab with it: course/AUTHORING.md.
 """
 
 from .check import Check, CheckFailed
-from .diagnose import Finding, compare
+from .diagnose import Comparison, compare
 from .lab import Expected, Lab, NothingFailed
 from .predict import Prediction, PredictionInvalid, PredictionMissing
 from .show import Card, Line
@@ -14,8 +14,8 @@ __all__ = [
     "Card",
     "Check",
     "CheckFailed",
+    "Comparison",
     "Expected",
-    "Finding",
     "Lab",
     "Line",
     "NothingFailed",

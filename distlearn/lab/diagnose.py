@@ -19,7 +19,7 @@ _RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
 """Default relative tolerance by bytes of the less precise float: a few hundred roundings."""
 
 
-class Finding(NamedTuple):
+class Comparison(NamedTuple):
     """Outcome of one comparison: is it right, what was seen, and which mistake explains it ("" if none does)."""
 
     ok: bool
@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     mistake: str = ""
 
 
-def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Finding:
+def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Comparison:
     """Compare an answer with the reference.
 
     Parameters
@@ -48,12 +48,12 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
 
     Returns
     -------
-    Finding
+    Comparison
     """
     want = np.asarray(to_numpy(want))
     problem = _not_an_array(got)
     if problem:
-        return Finding(False, f"wanted {_brief(want)}", f"{name} {problem}")
+        return Comparison(False, f"wanted {_brief(want)}", f"{name} {problem}")
     got = np.asarray(to_numpy(got))
     if rtol is None:
         rtol = _default_rtol(got, want)
@@ -70,16 +70,16 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
         if right(got):
             if dtype is not None and got.dtype != np.dtype(dtype):
                 mistake = f"the numbers of {name} are right, its dtype is not: {got.dtype}, wanted {np.dtype(dtype)}"
-                return Finding(False, f"{_brief(got)}", mistake)
-            return Finding(True, _brief(got))
+                return Comparison(False, f"{_brief(got)}", mistake)
+            return Comparison(True, _brief(got))
         # booleans do not subtract, and unsigned integers wrap
         got, want = (a.astype(np.int64) if a.dtype.kind in "bu" else a for a in (got, want))
         suspect = next((text for text, wrong in (suspects or {}).items() if right(got, _filled(wrong, got))), "")
         if got.shape != want.shape:
             mistake = suspect or shape_mistake(name, got, want, right)
-            return Finding(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
+            return Comparison(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
         mistake = suspect or value_mistake(name, got, want, right, factors or {})
-        return Finding(False, _difference(got, want), mistake)
+        return Comparison(False, _difference(got, want), mistake)
 
 
 def _filled(wrong, got):

@@ -26,7 +26,7 @@ from .costs.count import count_operations
 from .costs.memory import Memory, memory_report
 from .costs.profile import Profile, profile
 from .costs.skinny import skinny_products
-from .costs.strict import StrictArray
+from .costs.strict import MockDeviceArray
 from .costs.summary import Summary, summary
 from .costs.sweep import profile_sweep
 from .dropout import Dropout
@@ -97,6 +97,7 @@ __all__ = [
     "MeanSquaredError",
     "Memory",
     "Metric",
+    "MockDeviceArray",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
@@ -115,7 +116,6 @@ __all__ = [
     "Softmax",
     "SoftmaxCrossEntropy",
     "SqueezeNet",
-    "StrictArray",
     "Summary",
     "Tanh",
     "build",

@@ -33,7 +33,7 @@ from .planning import Layout, Plan, plan
 from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, account, parallelize
 from .tensor.one_weird_trick import OneWeirdTrick
-from .zero.memory import Memory, model_state_bytes
+from .zero.memory import ZeROMemory, model_state_bytes
 from .zero.strategy import ZeRO
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "IntervalStudy",
     "Layout",
     "LocalSGD",
-    "Memory",
     "NaiveDataParallel",
     "OneBit",
     "OneWeirdTrick",
@@ -73,6 +72,7 @@ __all__ = [
     "TensorParallel",
     "TopK",
     "ZeRO",
+    "ZeROMemory",
     "account",
     "asp",
     "backup",

@@ -1,11 +1,11 @@
 """The simulator: any number of ranks in this process, under virtual time, the same in every run.
 
-Above `comm`, whose protocol and collectives it runs; it knows nothing of layers, models or optimizers.
+It is built on the protocol and the collectives of `comm`, and knows nothing about layers, models or optimizers.
 """
 
 from .compute import Free, Measured, Roofline
 from .failures import Failure, FailureSchedule, Loss
-from .meta import Phantom
+from .meta import MetaArray
 from .world import SimWorld
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Free",
     "Loss",
     "Measured",
-    "Phantom",
+    "MetaArray",
     "Roofline",
     "SimWorld",
 ]

@@ -1,4 +1,4 @@
-"""A simulated rank's clock: virtual time that moves when a span says what it computes."""
+"""A simulated rank's clock: virtual time that a span advances by the cost of what it computes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SimClock:
         return self._fibre.now
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual time pass, and everybody else catch up."""
+        """Advance the clock, and let the other ranks catch up."""
         if not seconds >= 0:
             raise ValueError(f"rank {self._fibre.rank}: sleep({seconds!r}), expected 0 seconds or more")
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + seconds)
@@ -51,5 +51,5 @@ class SimClock:
         self._transport.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
 
     def _end(self, start: float, seconds: float) -> float:
-        """Return when work of so many seconds ends."""
+        """Return when work of this many seconds ends."""
         return start + seconds

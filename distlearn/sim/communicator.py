@@ -9,13 +9,13 @@ from numpy import ndarray
 from ..comm.base import BaseComm
 from ..comm.protocol import ANY, check_buffer, check_output, check_peer, check_tag
 from .clock import SimClock
-from .meta import Phantom
+from .meta import MetaArray
 from .scheduler import BlockReason, Fibre
 from .transport import ObjectSendOp, RecvOp, SendOp, Transport
 from .work import RecvWork, SendWork
 
 POLL_SECONDS = 1e-6
-"""Virtual time that asking `Work.done()` takes: a loop that polls must not stop the clock."""
+"""Virtual time that a call of `Work.done()` takes: without it a loop that polls would never end."""
 
 
 class SimComm(BaseComm):
@@ -28,9 +28,9 @@ class SimComm(BaseComm):
         Runs the calls.
     rank : int
     members : list of Fibre
-        The ranks' own, by rank of the communicator.
+        By rank of the communicator.
     context : int
-        Messages of different contexts never meet.
+        Messages of different contexts never match.
     clock : SimClock, optional
     """
 
@@ -46,14 +46,13 @@ class SimComm(BaseComm):
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 
     def report(self, step, total, **values):
-        """Hand rank 0's progress to the world's `report`."""
+        """Pass rank 0's progress to the world's `report`."""
         if self._fibre.rank == 0 and self._transport.world.report:
             self._transport.world.report(step, total, **values)
 
-    # -- arrays: as in the base class, but ranks and tags are checked once per channel, since all of the simulator's
-    # -- messages pass here
+    # -- arrays: as in the base class, but for speed ranks and tags are checked once per channel, not per message
     def _to(self, dest, tag):
-        """Open the channel to `dest`, which the first message needs."""
+        """Open the channel to `dest` for the first message."""
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank)
         channel = self._transport.channel(self._context, self._members, self.rank, int(dest), tag)
@@ -61,7 +60,7 @@ class SimComm(BaseComm):
         return channel
 
     def _from(self, source, tag):
-        """Open the channel from `source`, which the first message needs."""
+        """Open the channel from `source` for the first message."""
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank)
         channel = self._transport.channel(self._context, self._members, int(source), self.rank, tag)
@@ -69,22 +68,22 @@ class SimComm(BaseComm):
         return channel
 
     def _begin_send(self, x, dest, tag):
-        """Send; return what to wait for: a moment, or the operation that will know it."""
+        """Send; return the virtual time at which it is done, or the operation to wait for while that is unknown."""
         try:
             channel = self._outgoing[(dest, tag) if tag else dest]
-        except (KeyError, TypeError):  # the first message; or an array, say, from arguments in the wrong order
+        except (KeyError, TypeError):  # the first message, or an invalid argument such as an array, which is unhashable
             channel = None
         if channel is None:
             channel = self._to(dest, tag)
         if x.__class__ is ndarray:
             if not x.flags.c_contiguous or x.dtype.hasobject:
                 check_buffer("send", x, self.rank)
-        elif x.__class__ is not Phantom:
+        elif x.__class__ is not MetaArray:
             check_buffer("send", x, self.rank)
         return self._transport.send(self._fibre, channel, x)
 
     def _begin_recv(self, out, source, tag):
-        """Receive; return what to wait for: a moment, or the operation that will know it."""
+        """Receive; return the virtual time at which it is done, or the operation to wait for while that is unknown."""
         try:
             channel = self._incoming[(source, tag) if tag else source]
         except (KeyError, TypeError):  # as in `_begin_send`
@@ -94,7 +93,7 @@ class SimComm(BaseComm):
         if out.__class__ is ndarray:
             if not out.flags.carray or out.dtype.hasobject:
                 check_output("recv", out, self.rank)
-        elif out.__class__ is not Phantom:
+        elif out.__class__ is not MetaArray:
             check_output("recv", out, self.rank)
         return self._transport.receive(self._fibre, channel, out)
 
@@ -102,7 +101,7 @@ class SimComm(BaseComm):
         """Start a send."""
         event = self._begin_send(x, dest, tag)
         eager = x.nbytes <= self._transport.eager_limit
-        if not isinstance(event, SendOp):  # it has happened already, or will without us
+        if not isinstance(event, SendOp):  # its time is known, or it completes without this rank
             channel = self._outgoing[(dest, tag) if tag else dest]
             event = SendOp(self._fibre, channel, x, self._fibre.now, event)
         return SendWork(self, event, eager, None if eager else x)
@@ -129,7 +128,7 @@ class SimComm(BaseComm):
         for event in (received, sent):
             if event.__class__ is not float:
                 self._transport.wait_for(fibre, event)
-            elif event > fibre.now:  # as `wait_for`, which would cost a call
+            elif event > fibre.now:  # `wait_for` inlined, for speed
                 fibre.now = event
         return out
 
@@ -151,11 +150,11 @@ class SimComm(BaseComm):
             transport.wait_for(fibre, op)
 
     def _recv_obj(self, source, tag):
-        """Receive the object from `source` (or anyone) that arrives first."""
+        """Receive the object from `source` (or any rank) that arrives first."""
         transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
         box = transport.objects[key]
         waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]
-        if waiting:  # somebody whose clock stands earlier may still send one that arrives before
+        if waiting:  # a rank whose clock is earlier may still send one that arrives before
             transport.wake(fibre, max(fibre.now, min(waiting)))
         what = "anyone" if source == ANY else source
         transport.listen(fibre, key, source, BlockReason(f"recv_obj(source={what}, tag={tag})"))
@@ -165,5 +164,5 @@ class SimComm(BaseComm):
         return pickle.loads(op.payload)
 
     def _poll(self, event) -> None:
-        """Spend the time of one look at `event`, and let every fibre whose clock stands earlier run first."""
+        """Let the time of one poll of `event` pass, and every fibre whose clock is earlier run first."""
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)

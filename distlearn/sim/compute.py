@@ -61,7 +61,7 @@ class Roofline:
         ----------
         card : str or Card
         share : float
-            Share of its peak and of its bandwidth that a program reaches, above 0 and up to 1.
+            Share of its peak and of its bandwidth that a program achieves, above 0 and up to 1.
 
         Examples
         --------
@@ -84,7 +84,7 @@ class Roofline:
 class Measured:
     """A span takes as long as its block really took here, times `scale`.
 
-    Honest because no other simulated rank runs meanwhile; not the same in every run.
+    The measurement is undisturbed, as no other simulated rank runs meanwhile; it differs from run to run.
     """
 
     scale: float = 1.0

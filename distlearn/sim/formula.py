@@ -1,6 +1,6 @@
-"""Collectives by the closed formula: the last rank to come computes everybody's result and when all have it.
+"""Collectives by a closed formula: the last rank to call computes the results of all ranks and when they are there.
 
-For large worlds: one collective costs the simulator one hand-over per rank, whatever its number of messages.
+For large worlds: one collective costs the simulator one switch per rank, whatever its number of messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FormulaComm(SimComm):
         self._n_calls = 0  # collectives so far: the n-th call of every rank is the same collective
 
     def _meet(self, call, payload, nbytes, finish) -> CollectiveCall:
-        """Join the next collective: the last to come computes `finish(payloads by rank) -> results by rank`."""
+        """Join the next collective: the last rank to call computes `finish(payloads by rank) -> results by rank`."""
         transport, fibre, seq = self._transport, self._fibre, self._n_calls
         self._n_calls += 1
         joined = transport.join(call, self.rank, self._members, self._context, seq)
@@ -111,7 +111,7 @@ class FormulaComm(SimComm):
         return type(self)(self._transport, self._fibre, ranks.index(self.rank), members, context, self.clock)
 
     def _groups(self, pairs):
-        """Decide who belongs together: (context, ranks in their new order) by rank."""
+        """Group the ranks by color: (context, ranks in their new order) by rank."""
         groups = defaultdict(list)
         for rank, (color, key) in enumerate(pairs):
             if color is not None:
@@ -126,7 +126,7 @@ class FormulaComm(SimComm):
 
 
 FORMULA_OF = {"broadcast_obj": "broadcast", "gather_obj": "gather", "split": "all_gather"}
-"""Collectives that cost what another one does."""
+"""Collectives that cost the same as another one."""
 
 
 def _reduce(arrays, op):

@@ -21,7 +21,7 @@ from .work import CollectiveWork
 class MessageComm(FormulaComm):
     """A simulated rank's `Communicator` whose collectives of arrays send messages.
 
-    Those of objects, and `split`, take the time of the formula.
+    Collectives of objects, and `split`, take the time of the formula.
     """
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
@@ -31,7 +31,7 @@ class MessageComm(FormulaComm):
         self._algorithms: dict[tuple, Callable] = {}  # by name of the collective and bytes
 
     def _join(self, call):
-        """Note that this rank has come to its next collective."""
+        """Register this rank's next collective call."""
         seq = self._n_calls
         self._n_calls += 1
         return self._transport.join(call, self.rank, self._members, self._context, seq)
@@ -52,7 +52,7 @@ class MessageComm(FormulaComm):
         return result
 
     def _choose(self, key):
-        """Return the function that sends the messages of a collective of so many bytes."""
+        """Return the function that sends the messages of a collective of this many bytes."""
         network = self._transport.network
         chosen = network.algorithm(*key, [member.rank for member in self._members])
         algorithm = getattr(collectives, chosen)
@@ -63,7 +63,7 @@ class MessageComm(FormulaComm):
         return self._algorithms[key]
 
     def _run(self, call, nbytes, *args):
-        """Perform a collective in the rank's own fibre, after those under way."""
+        """Perform a collective in the rank's own fibre, after those in progress."""
         joined = self._join(call)
         if self._latest is not None:
             self._finish_earlier()
@@ -123,7 +123,7 @@ class MessageComm(FormulaComm):
         self._run(call, 0)
 
     def _meet(self, call, payload, nbytes, finish):
-        """Join a collective that takes the time of the formula, after those under way."""
+        """Join a collective that takes the time of the formula, after those in progress."""
         if self._latest is not None:
             self._finish_earlier()
         return super()._meet(call, payload, nbytes, finish)

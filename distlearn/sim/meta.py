@@ -1,7 +1,7 @@
 """Arrays that have a size but no data: for simulating what real arrays of that size would cost.
 
-1,024 ranks with a gradient of 244 MB each would need 250 GB; a `Phantom` of it needs a few bytes, and its messages take
-the same virtual time and count the same bytes.
+1,024 ranks with a gradient of 244 MB each would need 250 GB; a `MetaArray` of it needs a few bytes, and its messages
+take the same virtual time and count the same bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
-class Phantom(NDArrayOperatorsMixin):
+class MetaArray(NDArrayOperatorsMixin):
     """An array without data: it has a shape and a dtype, can be cut, copied, reduced and sent, and holds nothing.
 
     The simulator's communicator and every collective take it where they take an array. It follows NumPy's protocols:
-    arithmetic on it gives a `Phantom` of the right shape and dtype; whatever would need its values raises TypeError.
+    arithmetic on it gives a `MetaArray` of the right shape and dtype; whatever would need its values raises TypeError.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class Phantom(NDArrayOperatorsMixin):
 
     Examples
     --------
-    >>> gradient = Phantom(61_100_840)
+    >>> gradient = MetaArray(61_100_840)
     >>> gradient.nbytes, gradient[:1000], gradient + np.float32(1)
-    (244403360, Phantom((1000,), float32), Phantom((61100840,), float32))
+    (244403360, MetaArray((1000,), float32), MetaArray((61100840,), float32))
     """
 
     __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
@@ -39,26 +39,26 @@ class Phantom(NDArrayOperatorsMixin):
     def __init__(self, shape, dtype=np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)
         if min(shape, default=0) < 0:
-            raise ValueError(f"Phantom: shape is {shape}, expected lengths of 0 or more")
+            raise ValueError(f"MetaArray: shape is {shape}, expected lengths of 0 or more")
         self.dtype = np.dtype(dtype)
         self.size, self.ndim = math.prod(shape), len(shape)
         self.nbytes = self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        return f"Phantom({self.shape}, {self.dtype})"
+        return f"MetaArray({self.shape}, {self.dtype})"
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len() of a Phantom without axes")
+            raise TypeError("len() of a MetaArray without axes")
         return self.shape[0]
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, key) -> Phantom:
+    def __getitem__(self, key) -> MetaArray:
         if isinstance(key, slice) and self.shape:
-            return Phantom((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
-        return Phantom(self._stand_in()[key].shape, self.dtype)
+            return MetaArray((len(range(*key.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
+        return MetaArray(self._stand_in()[key].shape, self.dtype)
 
     def __setitem__(self, key, value) -> None:
         if key is ... and getattr(value, "shape", ()) in ((), self.shape):
@@ -66,33 +66,33 @@ class Phantom(NDArrayOperatorsMixin):
         np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not fit
 
     @property
-    def T(self) -> Phantom:
+    def T(self) -> MetaArray:
         """Return it with its axes in the opposite order."""
-        return Phantom(self.shape[::-1], self.dtype)
+        return MetaArray(self.shape[::-1], self.dtype)
 
-    def swapaxes(self, first: int, second: int) -> Phantom:
+    def swapaxes(self, first: int, second: int) -> MetaArray:
         """Return it with two axes exchanged."""
         shape = list(self.shape)
         shape[first], shape[second] = shape[second], shape[first]
-        return Phantom(shape, self.dtype)
+        return MetaArray(shape, self.dtype)
 
-    def reshape(self, *shape) -> Phantom:
+    def reshape(self, *shape) -> MetaArray:
         """Return it in another shape of the same size."""
         return (
-            self if shape == (-1,) and self.ndim == 1 else Phantom(self._stand_in().reshape(*shape).shape, self.dtype)
+            self if shape == (-1,) and self.ndim == 1 else MetaArray(self._stand_in().reshape(*shape).shape, self.dtype)
         )
 
-    def ravel(self) -> Phantom:
+    def ravel(self) -> MetaArray:
         """Return it flat."""
         return self.reshape(-1)
 
-    def copy(self) -> Phantom:
+    def copy(self) -> MetaArray:
         """Return itself: there is nothing to copy."""
         return self
 
-    def astype(self, dtype, copy=True) -> Phantom:
+    def astype(self, dtype, copy=True) -> MetaArray:
         """Return one of another dtype."""
-        return Phantom(self.shape, dtype)
+        return MetaArray(self.shape, dtype)
 
     def fill(self, value) -> None:
         """Do nothing: there is nothing to fill."""
@@ -119,14 +119,14 @@ class Phantom(NDArrayOperatorsMixin):
         if out is not None:  # in place: the shapes decide nothing new, and this is what the collectives do
             return out[0]
         shape = np.broadcast_shapes(*(x.shape if hasattr(x, "shape") else np.shape(x) for x in inputs))
-        return Phantom(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])
+        return MetaArray(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])
 
     def __array_function__(self, function, types, args, kwargs):
         if function in (np.empty_like, np.zeros_like, np.ones_like, np.copy):
-            return Phantom(args[0].shape, kwargs.get("dtype") or args[0].dtype)
+            return MetaArray(args[0].shape, kwargs.get("dtype") or args[0].dtype)
         if function in (np.stack, np.concatenate):
             made = function([_stand_in(x) for x in args[0]], *args[1:], **kwargs)
-            return Phantom(made.shape, made.dtype)
+            return MetaArray(made.shape, made.dtype)
         if function in (np.shape, np.size, np.ndim):
             return function(self._stand_in(), *args[1:], **kwargs)
         return NotImplemented
@@ -136,22 +136,22 @@ class Phantom(NDArrayOperatorsMixin):
 
 
 class _Module:
-    """What `get_xp` gives for Phantoms: as much of an array module as communication needs."""
+    """What `get_xp` gives for MetaArrays: as much of an array module as communication needs."""
 
     __name__ = "distlearn.sim.meta"
     sqrt = np.sqrt
 
     @staticmethod
     def empty(shape, dtype=np.float32):
-        return Phantom(shape, dtype)
+        return MetaArray(shape, dtype)
 
     zeros = ones = empty
 
     @staticmethod
     def array(x, dtype=None, copy=True, order="C"):
-        return x if isinstance(x, Phantom) else np.array(x, dtype)  # a few numbers are still numbers
+        return x if isinstance(x, MetaArray) else np.array(x, dtype)  # a few numbers are still numbers
 
-    ascontiguousarray = array
+    ascontiguousarray = asarray = array
 
     @staticmethod
     def matmul(a, b, out=None):
@@ -159,11 +159,11 @@ class _Module:
         if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
             raise ValueError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
         shape = (*a.shape[:-1], *b.shape[:-2], *b.shape[-1:][: b.ndim - 1])
-        return Phantom(shape, np.result_type(a.dtype, b.dtype)) if out is None else out
+        return MetaArray(shape, np.result_type(a.dtype, b.dtype)) if out is None else out
 
     @staticmethod
     def empty_like(x):
-        return Phantom(x.shape, x.dtype)
+        return MetaArray(x.shape, x.dtype)
 
     zeros_like = empty_like
 
@@ -171,16 +171,16 @@ class _Module:
     def concatenate(arrays, axis=0):
         lengths, rest = [x.shape[axis] for x in arrays], list(arrays[0].shape)
         rest[axis] = sum(lengths)
-        return Phantom(rest, arrays[0].dtype)
+        return MetaArray(rest, arrays[0].dtype)
 
     @staticmethod
     def stack(arrays):
-        return Phantom((len(arrays), *arrays[0].shape), arrays[0].dtype)
+        return MetaArray((len(arrays), *arrays[0].shape), arrays[0].dtype)
 
 
 def _stand_in(x):
-    """A NumPy array of the shape of `x`, if that is a Phantom; else `x`."""
-    return x._stand_in() if isinstance(x, Phantom) else x
+    """A NumPy array of the shape of `x`, if that is a MetaArray; else `x`."""
+    return x._stand_in() if isinstance(x, MetaArray) else x
 
 
 def _kind(x):

@@ -1,13 +1,13 @@
-"""The simulator's engine: fibres that pass a baton, the one with the earliest virtual clock first.
+"""The simulator's scheduler: one fibre runs at a time, the one with the earliest virtual clock first.
 
-Every rank is a greenlet, so a rank's code is plain blocking Python and a hand-over costs about a microsecond. One
-rank runs at a time, until it blocks; then the ready rank with the smallest (time, rank) runs. A blocked rank is made
-ready by `wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs
-of the same program are the same, bit for bit.
+Every rank is a greenlet, so a rank's code is plain blocking Python and a switch costs about a microsecond. One rank
+runs at a time, until it blocks; then the ready rank with the smallest (time, rank) runs. A blocked rank is made ready
+by `wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs of the
+same program are identical, bit for bit.
 
 Ranks that do the same become ready one after another, nearly always in the order in which they will run. So the queue
-of those that are ready has two parts: whoever comes after the last in line joins the line, which costs one comparison,
-and all others go on a heap.
+of ready fibres has two parts: an entry that sorts after the last one of the line is appended to it, which costs one
+comparison, and all others go on a heap.
 
 The greenlet that called `run` is the hub: it starts ranks, and gets control back when one ends or when none is ready.
 """
@@ -28,7 +28,7 @@ from .timeline import CommTimeline
 
 
 class BlockReason:
-    """Something to be blocked on that is no event of the transport's: words that say what it is."""
+    """What a fibre is blocked on where it is not an event of the transport: a description in words."""
 
     __slots__ = ("_text",)
 
@@ -41,14 +41,14 @@ class BlockReason:
 
 
 class NetworkCard:
-    """A rank's network card, which puts one message after another on the wire.
+    """A rank's network card, which sends one message after another.
 
     Attributes
     ----------
     free : float
-        When it has put the last message on the wire [virtual s].
+        When it has sent the last message [virtual s].
     users : int
-        Fibres that use it beside the rank's own: collectives under way.
+        Fibres that use it besides the rank's own: collectives in progress.
     """
 
     __slots__ = ("free", "users")
@@ -69,7 +69,7 @@ class Fibre:
     now : float
         Virtual seconds.
     waits : event or None
-        What it is blocked on, whose `waiting(fibre)` says what it is; None while it runs.
+        What it is blocked on, described by its `waiting(fibre)`; None while it runs.
     call : CollectiveCall or None
         The collective that it performs.
     """
@@ -95,14 +95,14 @@ class Fibre:
         self.rank, self.order = rank, order
         self.now = 0.0
         self.card = NetworkCard()
-        self.timeline = CommTimeline()  # when there is room for a collective
+        self.timeline = CommTimeline()  # when the rank is busy with collectives
         self.waits = self.call = self.result = None
-        self.ticket = 0  # number of its newest entry in the queue; older ones are void
+        self.ticket = 0  # number of its newest entry in the queue; older ones are ignored
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
-        self.task: Callable[[Fibre], None] | None = None  # of a fibre that is no rank's own
+        self.task: Callable[[Fibre], None] | None = None  # what a helper fibre runs
         self.greenlet: greenlet | None = None
-        self.switch = None  # the greenlet's own `switch`
+        self.switch = None  # the greenlet's bound method `switch`, looked up once
 
 
 _ITS_TURN = BlockReason("its turn")
@@ -117,9 +117,9 @@ class Scheduler:
     size : int
         Number of fibres.
     measures : bool
-        Keep account of the wall time that each fibre really runs.
+        Record the wall time that each fibre really runs.
     monitor : callable, optional
-        `monitor(fibre)` runs on a fibre of its own that is no rank: it lets things happen at certain times.
+        `monitor(fibre)` runs on a separate fibre that is not a rank: it triggers events at given times.
     """
 
     def __init__(self, size: int, measures: bool = False, monitor: Callable[[Fibre], None] | None = None):
@@ -129,12 +129,12 @@ class Scheduler:
         self._helpers: list[Fibre] = []
         self._idle: list[Fibre] = []
         self._to_start: list[Fibre] = []
-        self._line: deque[tuple[float, int, int, Fibre]] = deque()  # (time, order, ticket, who) is ready, in order
-        self._heap: list[tuple[float, int, int, Fibre]] = []  # the same of those who were woken out of order
+        self._line: deque[tuple[float, int, int, Fibre]] = deque()  # ready fibres: (time, order, ticket, fibre), sorted
+        self._heap: list[tuple[float, int, int, Fibre]] = []  # those woken out of order
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
-        self._hub = Fibre(size, size)  # nobody wakes it: it gets the baton when there is nobody else
+        self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
     def run(self, main: Callable[[Fibre], object]) -> list:
@@ -147,7 +147,7 @@ class Scheduler:
         RankError
             If a rank raised.
         DeadlockError
-            If ranks are left that wait for each other.
+            If the remaining ranks wait for each other.
         """
         for fibre in self.fibres:
             self._start(fibre, main)
@@ -166,7 +166,7 @@ class Scheduler:
             self._unwind()
         if self._failure:
             rank, error = self._failure
-            if isinstance(error, KeyboardInterrupt):  # as a rule the user's, whichever rank it hit
+            if isinstance(error, KeyboardInterrupt):  # usually Ctrl-C, whichever rank was running
                 error.add_note(f"rank {rank} was running")
                 raise error
             text = str(error).removeprefix(f"rank {rank}: ")
@@ -209,11 +209,11 @@ class Scheduler:
         self.wake(owner, owner.now)
         if self._measures:
             owner.seconds_run += time.perf_counter() - owner.since
-        self._hub.greenlet.switch()  # which starts it, and goes on with whoever is next
+        self._hub.greenlet.switch()  # the hub starts it and continues with the next ready fibre
         owner.since = time.perf_counter()
 
     def _help(self, fibre: Fibre) -> None:
-        """Perform one task after another."""
+        """Run one task after another."""
         while True:
             fibre.task(fibre)
             fibre.card.users -= 1
@@ -231,7 +231,7 @@ class Scheduler:
             heappush(self._heap, entry)
 
     def block(self, fibre: Fibre, event) -> None:
-        """Give the baton away until somebody wakes `fibre`; its clock then stands at the time it was woken for."""
+        """Switch to other fibres until `fibre` is woken; its clock is then at the time it was woken for."""
         if self._stopping:
             raise GreenletExit
         fibre.waits = event
@@ -247,18 +247,18 @@ class Scheduler:
                     following.switch()
                 break
         else:
-            self._hub.greenlet.switch()  # nobody can run: the hub finds the deadlock and unwinds us
+            self._hub.greenlet.switch()  # no fibre is ready: the hub reports the deadlock and unwinds this one
         if self._measures:
             fibre.since = time.perf_counter()
         fibre.waits = None
 
     def yield_until(self, fibre: Fibre, when: float) -> None:
-        """Let everybody whose clock stands before `when` go first."""
+        """Let every fibre whose clock is before `when` run first."""
         self.wake(fibre, when)
         self.block(fibre, _ITS_TURN)
 
     def _unwind(self) -> None:
-        """End every fibre that still lives, so that nothing is left behind."""
+        """End every fibre that has not ended."""
         self._stopping = True
         for fibre in (*self.fibres, *self._helpers, *([] if self._monitor is None else [self._monitor])):
             for _ in range(100):  # code that swallows GreenletExit gets it again

@@ -1,4 +1,4 @@
-"""When a simulated rank is free for a collective: one at a time, whenever there is room."""
+"""When a simulated rank is free for a collective: it takes part in one at a time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from bisect import bisect_right, insort
 
 
 class CommTimeline:
-    """Stretches of time in which a rank is busy with collectives.
+    """Intervals of time in which a rank is busy with collectives.
 
     A collective is placed when its last rank has joined it, which on the simulator can come after a later one has been
-    placed: ranks run ahead of each other in virtual time. So there can be room before what is there already.
+    placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
     """
 
     __slots__ = ("_busy",)
@@ -18,7 +18,7 @@ class CommTimeline:
         self._busy: list[tuple[float, float]] = []  # disjoint, in order
 
     def next_free(self, start: float, seconds: float) -> float:
-        """Return the first moment from `start` on from which the rank is free for so long."""
+        """Return the first time, not before `start`, at which the rank is free for `seconds`."""
         i = bisect_right(self._busy, (start, float("inf"))) - 1
         for low, high in self._busy[max(i, 0) :]:
             if low >= start + seconds:
@@ -28,7 +28,7 @@ class CommTimeline:
         return start
 
     def last_end(self, moment: float) -> float:
-        """Return when the last stretch ends that begins before a moment; 0 if there is none."""
+        """Return the end of the last interval that begins before a given time; 0 if there is none."""
         i = bisect_right(self._busy, (moment,)) - 1
         return self._busy[i][1] if i >= 0 else 0.0
 
@@ -43,7 +43,7 @@ class CommTimeline:
 
 
 def first_common(timelines, start: float, seconds: float) -> float:
-    """Return the first moment from `start` on from which all timelines are free for so long."""
+    """Return the first time, not before `start`, at which all timelines are free for `seconds`."""
     while True:
         moved = start
         for timeline in timelines:

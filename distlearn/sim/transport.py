@@ -1,14 +1,14 @@
-"""What simulated ranks share during a run: messages under way, posted receives, collective calls.
+"""What simulated ranks share during a run: messages in flight, posted receives, collective calls.
 
-The rule of time: a message that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and*
-the receive has been posted; a synchronous send ends at that moment, too.
+Timing: a message that leaves at t arrives at t + alpha + n / beta, and is received when it has arrived *and* the
+receive has been posted; a synchronous send ends at that moment too.
 
 A send, a receive and a collective call are *events*: their attribute `when` is None until it is known at which virtual
-time they happen. A fibre that waits for an event is blocked until then, and woken by whoever finds that out.
+time they happen. A fibre that waits for an event is blocked until then, and woken by the fibre that sets `when`.
 
-This is the simulator's innermost loop. Of every message only one half becomes an object: whoever comes first leaves a
-`SendOp` or a `RecvOp` in the channel, and the other one, finding it there, computes when it happens and is done. So
-`send` and `receive` return the virtual time where it is known, and the event that will know it where it is not.
+This is the simulator's innermost loop. Of every message only one half becomes an object: the rank that calls first
+leaves a `SendOp` or a `RecvOp` in the channel, and the other one, finding it there, computes when the message is
+received. So `send` and `receive` return that virtual time if it is known, and otherwise the event to wait for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy import ndarray
 from ..comm.base import Call
 from ..comm.protocol import CommError
 from ..trace import Message
-from .meta import Phantom
+from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """What travels from one rank to another with one tag, in order: sends or receives that wait for their other half.
+    """The messages from one rank to another with one tag, in order: sends or receives that have not been matched.
 
     Attributes
     ----------
     source, dest : int
         Ranks of the communicator.
     sender, receiver : int
-        The same as ranks of the world.
+        The same two as ranks of the world.
     label : int
         The tag that the trace shows.
     """
@@ -60,18 +60,18 @@ COLLECTIVE_TAG = -1
 class Event:
     """Something that a rank can wait for.
 
-    Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` says in words what
-    a fibre waits for, for the report of a deadlock.
+    Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` describes what a
+    fibre waits for, for the report of a deadlock.
     """
 
     __slots__ = ()
 
     problem: str | None = None
-    """What was wrong with it, to be raised in whoever waits for it."""
+    """What was wrong with it, raised in the rank that waits for it."""
 
 
 class SendOp(Event):
-    """A message on its way; it happens when it is received."""
+    """A message in flight; it happens when it is received."""
 
     __slots__ = ("arrival", "channel", "fibre", "payload", "when")
 
@@ -93,7 +93,7 @@ class SendOp(Event):
 
 
 class ObjectSendOp(SendOp):
-    """A pickled object on its way."""
+    """A pickled object in flight."""
 
     __slots__ = ("seq",)
 
@@ -126,7 +126,7 @@ class RecvOp(Event):
 
 
 class CollectiveCall(Event):
-    """One collective call of all members of a communicator: who has come so far, and with what.
+    """One collective call of all members of a communicator: which ranks have called so far, and with what.
 
     `when`, `payloads` and `results` are those of a collective that is computed at once (`formula`).
     """
@@ -136,7 +136,7 @@ class CollectiveCall(Event):
     def __init__(self, members: list[Fibre], context: int):
         self.members, self.context = members, context
         self.calls: dict[int, Call] = {}  # by rank of the communicator
-        self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time, what it brought)
+        self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time of the call, its array or object)
         self.results = None  # by rank
         self.when = None
 
@@ -153,7 +153,7 @@ class Completion(Event):
     ----------
     call : CollectiveCall
     waiters : list of Fibre
-        Who may have to be woken: the rank's own fibre, and that of its next collective.
+        Fibres that may have to be woken: the rank's own, and that of its next collective.
     results : dict
         This rank's, by its number.
     """
@@ -175,7 +175,7 @@ def deliver(x, out) -> str | None:
         return None
     if x.dtype != out.dtype or x.size != out.size:
         return f"expected {out.size} {out.dtype}, but the message holds {x.size} {x.dtype}"
-    if isinstance(x, Phantom) or isinstance(out, Phantom):
+    if isinstance(x, MetaArray) or isinstance(out, MetaArray):
         if type(x) is type(out):
             return None
         return f"expected a {type(out).__name__}, but the message holds a {type(x).__name__}"
@@ -184,7 +184,7 @@ def deliver(x, out) -> str | None:
 
 
 class Transport:
-    """What the ranks of one run share: channels, objects under way, collective calls."""
+    """What the ranks of one run share: channels, objects in flight, collective calls."""
 
     call_class = CollectiveCall
     losses = ()
@@ -209,7 +209,7 @@ class Transport:
         self._dice: dict[int, np.random.Generator] = {}  # for the network's jitter, by sender
 
     def new_context(self) -> int:
-        """Number a new communicator: messages of different ones never meet."""
+        """Return a number for a new communicator: messages of different ones never match."""
         self.contexts += 1
         return self.contexts
 
@@ -230,9 +230,9 @@ class Transport:
 
     # -- the wire ----------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
-        """Put a message on the wire: the sender's network card sends one after another. Return when it arrives."""
+        """Send a message through the sender's network card, which sends one after another; return when it arrives."""
         card = fibre.card
-        if card.users or self.shared:  # the card and the links go to whoever comes first: let those before us come
+        if card.users or self.shared:  # first come, first served, in virtual time: let earlier fibres run first
             self.scheduler.yield_until(fibre, fibre.now)
         now = start = fibre.now
         if self.plain:
@@ -246,7 +246,7 @@ class Transport:
         return arrival
 
     def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
-        """Take a message through a network that is not the same for all: it says which links that takes."""
+        """Route a message through a network whose links are shared or differ: `Network.route` names them."""
         network = self.network
         latency, seconds, links = network.route(nbytes, channel.sender, channel.receiver)
         if network.jitter:
@@ -270,8 +270,8 @@ class Transport:
 
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
-        """Send `x`: return when it is received, or buffered, or the operation that will know."""
-        nbytes, card = x.nbytes, fibre.card  # as in `launch`, which would cost a call per message
+        """Send `x`: return when it is received or buffered, or the operation to wait for."""
+        nbytes, card = x.nbytes, fibre.card  # `launch` inlined, for speed
         if card.users or self.shared:
             self.scheduler.yield_until(fibre, fibre.now)
         now = start = fibre.now
@@ -298,7 +298,7 @@ class Transport:
         return fibre.now if eager else when
 
     def receive(self, fibre: Fibre, channel: Channel, out) -> float | RecvOp:
-        """Receive into `out`: return when the data is there, or the operation that will know."""
+        """Receive into `out`: return when the data is there, or the operation to wait for."""
         now, sends = fibre.now, channel.sends
         if not sends:
             op = RecvOp(fibre, channel, out)
@@ -313,13 +313,13 @@ class Transport:
         return when if problem is None else RecvOp(fibre, channel, out, when, problem)
 
     def complete(self, event, when: float, fibre: Fibre) -> None:
-        """Let `event` happen at `when`, and wake the fibre if it waits for that."""
+        """Set the time of `event`, and wake the fibre if it waits for it."""
         event.when = when
         if fibre.waits is event:
             self.wake(fibre, when if when > fibre.now else fibre.now)
 
     def wait_for(self, fibre: Fibre, event: Event | float) -> None:
-        """Block the fibre until `event` has happened; one whose moment is known can be given by that."""
+        """Block the fibre until `event` has happened; `event` may also be the time at which it happens."""
         if not isinstance(event, Event):
             if event > fibre.now:
                 fibre.now = event
@@ -373,7 +373,7 @@ class Transport:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def check_empty(self) -> None:
-        """Raise if a message was sent that nobody received, or work was started that nobody waited for."""
+        """Raise if a message was sent and never received, or work was started and never waited for."""
         left = [op for channel in self.channels.values() for op in channel.sends if channel.context >= 0]
         left += [op for box in self.objects.values() for op in box]
         if left:

@@ -17,7 +17,7 @@ import numpy as np
 from ..comm.network import Network
 from ..trace import Trace
 from .compute import ComputeModel, Free, Roofline
-from .failures import Failure, FailureSchedule, Fate, Loss
+from .failures import Failure, FailureSchedule, FailureTimeline, Loss
 from .formula import FormulaComm
 from .messages import MessageComm
 from .scheduler import Scheduler
@@ -186,8 +186,8 @@ class SimWorld:
         from .failures.scheduler import FaultyScheduler
         from .failures.transport import FaultyTransport
 
-        fates = [Fate(rank, self.failures, self.detection) for rank in range(self.size)]
-        scheduler = FaultyScheduler(fates, self.compute.measures)
+        timelines = [FailureTimeline(rank, self.failures, self.detection) for rank in range(self.size)]
+        scheduler = FaultyScheduler(timelines, self.compute.measures)
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from distlearn.comm import HierarchicalNetwork, Network, collectives
-from distlearn.sim import Phantom, SimWorld
+from distlearn.sim import MetaArray, SimWorld
 
 from . import load_note, quick, record, seconds
 
@@ -44,7 +44,7 @@ def records() -> list[dict]:
 
     def alexnet(algorithm, size):
         world = SimWorld(size, network)
-        return seconds(lambda: world.run(lambda comm: bool(algorithm(comm, Phantom(ALEXNET), 8).size)))
+        return seconds(lambda: world.run(lambda comm: bool(algorithm(comm, MetaArray(ALEXNET), 8).size)))
 
     name = "hierarchical all-reduce of AlexNet's gradients"
     return [

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from distlearn.nn.costs.strict import StrictArray
+from distlearn.nn.costs.strict import MockDeviceArray
 
 ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter",
           "ireduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
@@ -69,8 +69,8 @@ def on_strict(comm):
     """Let a communicator work on strict arrays, which share the memory of the caller's."""
     return Converted(
         comm,
-        lambda a, name: StrictArray(a) if isinstance(a, np.ndarray) else a,
-        lambda a: a._array if isinstance(a, StrictArray) else a,
+        lambda a, name: MockDeviceArray(a) if isinstance(a, np.ndarray) else a,
+        lambda a: a._array if isinstance(a, MockDeviceArray) else a,
     )
 
 
@@ -78,8 +78,8 @@ def off_strict(comm):
     """Let strict arrays pass through a communicator that knows NumPy's alone, as MPIComm passes a GPU's through."""
     return Converted(
         comm,
-        lambda a, name: a._array if isinstance(a, StrictArray) else a,
-        lambda a: StrictArray(a) if isinstance(a, np.ndarray) else a,
+        lambda a, name: a._array if isinstance(a, MockDeviceArray) else a,
+        lambda a: MockDeviceArray(a) if isinstance(a, np.ndarray) else a,
     )
 
 

@@ -5,7 +5,7 @@ import types
 
 from distlearn.comm.mpi import MPIComm, staging, world_comm
 from distlearn.comm.select_backend import select_backend
-from distlearn.nn.costs.strict import StrictArray, strict
+from distlearn.nn.costs.strict import MockDeviceArray, strict
 
 from . import mpi_checks
 from .contract import run_all
@@ -33,7 +33,7 @@ def direct(comm) -> list[str]:
     settled = []
     stream = types.SimpleNamespace(synchronize=lambda: settled.append(1))
     strict.cuda = types.SimpleNamespace(get_current_stream=lambda: stream)
-    StrictArray.__cuda_array_interface__ = property(
+    MockDeviceArray.__cuda_array_interface__ = property(
         lambda x: {
             "data": (x.data.ptr, not x.flags.writeable), "shape": x.shape, "typestr": x.dtype.str, "version": 3,
         }

@@ -277,7 +277,7 @@ def test_bad_calls_are_refused_before_anything_is_sent():
         (lambda comm: collectives.tree_all_reduce(comm, x.copy(), "mean"), "op='mean'"),
         (lambda comm: collectives.tree_broadcast(comm, x.copy(), root=3), "root=3"),
         (lambda comm: collectives.tree_scatter(comm, np.zeros((2, 4)), x.copy()), "one row per rank"),
-        (lambda comm: collectives.flat_scatter(comm, np.zeros((3, 5)), x.copy()), "deals rows of shape"),
+        (lambda comm: collectives.flat_scatter(comm, np.zeros((3, 5)), x.copy()), "sends rows of shape"),
         (lambda comm: collectives.bruck_all_gather(comm, [1]), "takes an array, got list"),
     ]:
         world = SimWorld(3)

@@ -9,7 +9,7 @@ import pytest
 from distlearn.comm.nccl import NCCLComm
 from distlearn.comm.nccl.stream import version
 from distlearn.comm.protocol import CommError, CommTimeoutError
-from distlearn.nn.costs.strict import StrictArray
+from distlearn.nn.costs.strict import MockDeviceArray
 from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 
@@ -50,15 +50,15 @@ def test_contract_on_the_host(name):
 
 def collectives(comm, dtype, n):
     """Every collective once."""
-    x = lambda: StrictArray(pattern(comm.rank, n, dtype))  # noqa: E731
+    x = lambda: MockDeviceArray(pattern(comm.rank, n, dtype))  # noqa: E731
     comm.all_reduce(x())
     comm.iall_reduce(x(), "prod").wait()
     comm.reduce_scatter(x())
     comm.all_gather(x())
     comm.broadcast(x(), 1)
-    comm.scatter(StrictArray(np.zeros((comm.size, n), dtype)) if comm.rank == 1 else None, x(), 1)
+    comm.scatter(MockDeviceArray(np.zeros((comm.size, n), dtype)) if comm.rank == 1 else None, x(), 1)
     comm.gather(x(), 1)
-    comm.all_to_all(StrictArray(np.zeros((comm.size, n), dtype)))
+    comm.all_to_all(MockDeviceArray(np.zeros((comm.size, n), dtype)))
 
 
 def test_every_collective_is_that_of_nccl():
@@ -80,8 +80,8 @@ def test_every_collective_is_that_of_nccl():
 
 def test_uneven_shares_are_reduced_where_they_go():
     def check(comm, cupy):
-        comm.reduce_scatter(StrictArray(pattern(comm.rank, 4, "f8")))
-        comm.reduce_scatter(StrictArray(pattern(comm.rank, 2, "c16")))
+        comm.reduce_scatter(MockDeviceArray(pattern(comm.rank, 4, "f8")))
+        comm.reduce_scatter(MockDeviceArray(pattern(comm.rank, 2, "c16")))
         return [(kind, count, root) for kind, count, _, _, root in cupy.calls]
 
     uneven = [("reduce", 2, 0), ("reduce", 1, 1), ("reduce", 1, 2)]
@@ -97,10 +97,10 @@ def test_dtypes(dtype):
         for op in ("sum", "prod", "min", "max"):
             if np.dtype(dtype).kind == "c" and op in ("min", "max"):
                 continue
-            x = StrictArray(pattern(comm.rank, 5, dtype))
+            x = MockDeviceArray(pattern(comm.rank, 5, dtype))
             assert comm.all_reduce(x, op) is x
             np.testing.assert_array_equal(x.get(), expected(comm.size, 5, dtype, op))
-        y = comm.all_gather(StrictArray(pattern(comm.rank, 5, dtype)))
+        y = comm.all_gather(MockDeviceArray(pattern(comm.rank, 5, dtype)))
         assert y.dtype == np.dtype(dtype)
         return len(cupy.calls)
 
@@ -124,7 +124,7 @@ def test_the_result_is_there_after_wait_and_not_before():
         if comm.rank == 0:
             comm.clock.sleep(1e-4)
         began = comm.clock.now()
-        xs = [StrictArray(np.full(n, comm.rank + 1.0)) for n in (3, 5)]
+        xs = [MockDeviceArray(np.full(n, comm.rank + 1.0)) for n in (3, 5)]
         works = [comm.iall_reduce(x) for x in xs]
         assert comm.clock.now() < began + 1e-5, "nobody has waited"
         early = [works[0].done(), xs[0].get()[0]]
@@ -136,7 +136,7 @@ def test_the_result_is_there_after_wait_and_not_before():
 
     def connected(comm, cupy):
         comm.barrier()
-        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.all_reduce(MockDeviceArray(np.ones(1)))
         return check(comm, cupy)
 
     _, (done, value) = run(2, connected)
@@ -145,9 +145,9 @@ def test_the_result_is_there_after_wait_and_not_before():
 
 def test_buffers_are_kept_until_the_card_is_done():
     def check(comm, cupy):
-        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.all_reduce(MockDeviceArray(np.ones(1)))
         comm.clock.sleep(1e-5 * comm.rank)
-        comm.iall_reduce(StrictArray(np.ones(4)))
+        comm.iall_reduce(MockDeviceArray(np.ones(4)))
         kept = len(comm._pending)
         comm.finish()
         return kept, len(comm._pending)
@@ -159,7 +159,7 @@ def test_spans_last_as_long_as_the_card_took():
     def check(comm, cupy):
         comm.clock.trace, comm.clock.rank = Trace(), comm.rank
         comm.clock.sleep(1.0)
-        x = StrictArray(np.ones(8, "f4"))
+        x = MockDeviceArray(np.ones(8, "f4"))
         comm.iall_reduce(x)
         comm.all_gather(x)
         comm.barrier()
@@ -177,9 +177,9 @@ def test_parts_have_connections_of_their_own():
     def check(comm, cupy):
         part = comm.split(comm.rank % 2)
         assert isinstance(part, NCCLComm)
-        x = StrictArray(np.array([float(comm.rank)]))
+        x = MockDeviceArray(np.array([float(comm.rank)]))
         part.all_reduce(x)
-        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.all_reduce(MockDeviceArray(np.ones(1)))
         return float(x[0])
 
     assert run(4, check) == [2.0, 4.0, 2.0, 4.0]
@@ -188,21 +188,21 @@ def test_parts_have_connections_of_their_own():
 def test_scatter_wants_both_arrays_in_one_place():
     def check(comm, cupy):
         with pytest.raises(TypeError, match="rank 0: scatter needs both arrays on the GPU, or neither"):
-            comm.scatter(np.zeros((1, 3)), StrictArray(np.zeros(3)))
+            comm.scatter(np.zeros((1, 3)), MockDeviceArray(np.zeros(3)))
 
     run(1, check)
 
 
 def test_failures_of_nccl_name_rank_and_operation():
     def check(comm, cupy):
-        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.all_reduce(MockDeviceArray(np.ones(1)))
 
         def fail(*args):
             raise NcclError("NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error")
 
         comm._connection.allReduce = fail
         with pytest.raises(CommError, match=f"rank {comm.rank}: all_reduce failed: NCCL_ERROR_UNHANDLED"):
-            comm.all_reduce(StrictArray(np.ones(1)))
+            comm.all_reduce(MockDeviceArray(np.ones(1)))
         assert cupy.cuda.nccl.depth == 0, "the group was closed"
 
     run(2, check)
@@ -210,11 +210,11 @@ def test_failures_of_nccl_name_rank_and_operation():
 
 def test_a_rank_that_does_not_come_is_noticed():
     def check(comm, cupy):
-        comm.all_reduce(StrictArray(np.ones(1)))
+        comm.all_reduce(MockDeviceArray(np.ones(1)))
         comm.barrier()
         if comm.rank == 0:
             comm.host.timeout = 0.05
-            work = comm.iall_reduce(StrictArray(np.ones(2)))
+            work = comm.iall_reduce(MockDeviceArray(np.ones(2)))
             with pytest.raises(
                 CommTimeoutError, match=r"rank 0: waited 0\.05 s for the GPU to finish all_reduce of 16"
             ):

@@ -5,7 +5,7 @@ import pytest
 
 from distlearn.comm import HierarchicalNetwork, Network, collectives
 from distlearn.comm.network import cost
-from distlearn.sim import Phantom, SimWorld
+from distlearn.sim import MetaArray, SimWorld
 
 FAST, SLOW = Network(1e-6, 1e9), Network(1e-4, 1e7)
 NODES = HierarchicalNetwork(FAST, SLOW, ranks_per_node=2)
@@ -68,7 +68,7 @@ def test_a_shared_link_serves_in_the_order_of_time(contention):
 def test_a_ring_on_a_bus_takes_p_times_as_long(p):
     def seconds(contention):
         world = SimWorld(p, Network(0.0, 1e6, contention=contention))
-        world.run(lambda comm: collectives.ring_all_reduce(comm, Phantom(100 * p)))
+        world.run(lambda comm: collectives.ring_all_reduce(comm, MetaArray(100 * p)))
         return world.makespan
 
     assert seconds("link") == pytest.approx(p * seconds("sender"))

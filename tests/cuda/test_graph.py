@@ -12,7 +12,7 @@ from distlearn import nn
 from distlearn.backend import gpu_matmul, has_gpu, to_device, to_numpy
 from distlearn.cuda.gpu.blas import WORKSPACE, Blas
 from distlearn.cuda.gpu.graph import capture
-from distlearn.nn.costs.strict import StrictArray, strict
+from distlearn.nn.costs.strict import MockDeviceArray, strict
 from tests.benchmarks.bench_gpu import device_step
 from tests.emulated import NEEDS_COMPILER, launched
 
@@ -73,11 +73,11 @@ def test_matrices_are_described_as_they_lie_in_memory(m, k, n, transposed, dtype
     )
     a, b = (x.T if t else x for x, t in zip((a, b), transposed, strict=True))
     out = strict.empty((m, n), dtype)
-    assert blas.matmul(StrictArray(a), StrictArray(b), out=out) is out
+    assert blas.matmul(MockDeviceArray(a), MockDeviceArray(b), out=out) is out
     np.testing.assert_allclose(out.get(), a @ b, rtol=1e-5, atol=1e-6)
     gaps = np.zeros((m, 2 * n), dtype)[:, ::2]
     np.testing.assert_allclose(
-        blas.matmul(StrictArray(a), StrictArray(b), out=StrictArray(gaps)).get(), a @ b, rtol=1e-5
+        blas.matmul(MockDeviceArray(a), MockDeviceArray(b), out=MockDeviceArray(gaps)).get(), a @ b, rtol=1e-5
     )
     np.testing.assert_allclose(gaps, a @ b, rtol=1e-5)
     if min(m, k, n) > 1:  # none was copied: what is stored by rows is the other's transpose
@@ -90,14 +90,14 @@ def test_vectors_and_views_and_what_is_refused():
     x = np.zeros((8, 9))
     x[::2, ::2][:, :] = 1
     for left, right in ((a[0], b), (a, b[:, 1]), (a[:, ::2], b[::2]), (a[::-1], b), (a[0], b[:, 1])):
-        np.testing.assert_allclose(blas.matmul(StrictArray(left), StrictArray(right)).get(), left @ right)
+        np.testing.assert_allclose(blas.matmul(MockDeviceArray(left), MockDeviceArray(right)).get(), left @ right)
     for left, right in ((a[None, None], b), (a.astype("float32"), b), (a.astype("int64"), b.astype("int64"))):
         with pytest.raises(NotImplementedError, match="a captured product needs matrices of float32 or float64, got"):
-            blas.matmul(StrictArray(left), StrictArray(right))
+            blas.matmul(MockDeviceArray(left), MockDeviceArray(right))
     with pytest.raises(ValueError, match=r"shapes \(4, 6\) and \(4, 6\) do not fit"):
-        blas.matmul(StrictArray(a), StrictArray(a))
+        blas.matmul(MockDeviceArray(a), MockDeviceArray(a))
     with pytest.raises(ValueError, match=r"out is float64 \(3, 4\), expected float64 \(4, 3\)"):
-        blas.matmul(StrictArray(a), StrictArray(b), out=StrictArray(np.zeros((3, 4))))
+        blas.matmul(MockDeviceArray(a), MockDeviceArray(b), out=MockDeviceArray(np.zeros((3, 4))))
 
 
 @pytest.mark.parametrize("out", [False, True])
@@ -115,11 +115,11 @@ def test_stacks_of_matrices(out):
     ]
     for left, right in pairs:
         wanted = left @ right
-        given = StrictArray(np.empty_like(wanted)) if out else None
-        found = blas.matmul(StrictArray(left), StrictArray(right), out=given)
+        given = MockDeviceArray(np.empty_like(wanted)) if out else None
+        found = blas.matmul(MockDeviceArray(left), MockDeviceArray(right), out=given)
         np.testing.assert_allclose(found.get(), wanted)
     with pytest.raises(ValueError, match=r"shapes \(5, 4, 6\) and \(4, 6, 3\) do not fit"):
-        blas.matmul(StrictArray(a), StrictArray(b[:4]))
+        blas.matmul(MockDeviceArray(a), MockDeviceArray(b[:4]))
 
 
 def test_cublas_gets_stream_and_work_memory_and_its_failures_are_told():
@@ -233,12 +233,12 @@ def nothing_leaves_the_device(monkeypatch):
     """What cannot be captured raises: a look at a value, a copy from the host, and a product that CuPy itself makes."""
     with monkeypatch.context() as patch:
         for name in ("__float__", "__int__", "__bool__", "__index__", "get"):
-            patch.setattr(StrictArray, name, refuse)
+            patch.setattr(MockDeviceArray, name, refuse)
         patch.setattr(strict, "asarray", refuse, raising=False)
         patch.setattr(strict, "array", refuse, raising=False)
         patch.setattr(strict, "matmul", refuse, raising=False)
         for name in ("__matmul__", "__rmatmul__"):
-            patch.setattr(StrictArray, name, refuse)
+            patch.setattr(MockDeviceArray, name, refuse)
         yield
 
 
@@ -248,9 +248,9 @@ def test_a_training_step_can_be_captured(cuda, launched, monkeypatch):
     rng = np.random.default_rng(0)
     x, y = rng.random((8, 784), dtype=np.float32), rng.integers(10, size=8)
     plain = nn.build("mlp")
-    there = nn.move(nn.build("mlp"), StrictArray)
+    there = nn.move(nn.build("mlp"), MockDeviceArray)
     cublas = Cublas()
-    step = device_step(there, StrictArray(x), StrictArray(y))
+    step = device_step(there, MockDeviceArray(x), MockDeviceArray(y))
     wanted = device_step(plain, x, y)
     with nothing_leaves_the_device(monkeypatch):
         captured = capture(step, warmup=1, cublas=cublas)
@@ -266,7 +266,7 @@ def test_a_training_step_can_be_captured(cuda, launched, monkeypatch):
 def test_other_models_can_be_captured(name, cuda, launched, monkeypatch):
     rng = np.random.default_rng(0)
     x, y = rng.random((2, 28, 28, 1), dtype=np.float32), rng.integers(10, size=2)
-    step = device_step(nn.move(nn.build(name), StrictArray), StrictArray(x), StrictArray(y))
+    step = device_step(nn.move(nn.build(name), MockDeviceArray), MockDeviceArray(x), MockDeviceArray(y))
 
     def guarded():
         if cuda.log[-1] != "begin":

@@ -12,14 +12,14 @@ from distlearn.nn import SoftmaxCrossEntropy, build
 from distlearn.nn.models import MODELS
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Int8, OneBit, TopK
-from distlearn.parallel.phantom import (
-    PhantomBatch,
-    PhantomCodec,
-    phantom_batch,
-    phantom_loss,
-    phantom_model,
+from distlearn.parallel.meta import (
+    MetaBatch,
+    MetaCodec,
+    meta_batch,
+    meta_loss,
+    meta_model,
 )
-from distlearn.sim import Phantom, Roofline, SimWorld
+from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
 CODECS = [FP16(), Int8(), OneBit(), TopK(0.05)]
@@ -28,18 +28,18 @@ CODECS = [FP16(), Int8(), OneBit(), TopK(0.05)]
 def one_step(comm, name, real, codec=None, n=10):
     """A training step of a small network, with numbers or without."""
     model = build(name, seed=0, dtype="float32")
-    batch = phantom_batch(n, MODELS[name].sample, comm.rank, comm.size)
+    batch = meta_batch(n, MODELS[name].sample, comm.rank, comm.size)
     if real:
         rng, mine = np.random.default_rng(comm.rank), len(batch.x)
-        batch = PhantomBatch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
+        batch = MetaBatch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
         strategy = DataParallel(
             comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), cap_bytes=1e5, compress=codec
         )
     else:
-        model = phantom_model(model)
-        codec = None if codec is None else PhantomCodec(codec)
+        model = meta_model(model)
+        codec = None if codec is None else MetaCodec(codec)
         optimizer = Optimizer(model.params, Momentum(), 0.1)
-        strategy = DataParallel(comm, model, phantom_loss, optimizer, cap_bytes=1e5, compress=codec)
+        strategy = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=1e5, compress=codec)
     strategy.step(batch)
 
 
@@ -56,17 +56,17 @@ def test_a_model_without_numbers_has_the_time_line_of_the_real_one(name, codec):
     assert len(lines[0].select(rank=0, lane="compute")) == 2 * len(build(name, seed=None).layers) + 1
 
 
-def test_phantom_models_keep_names_ties_and_frozen_parameters():
+def test_meta_models_keep_names_ties_and_frozen_parameters():
     model = build("gru", seed=None)
     model.params[1].frozen = True
-    phantom = phantom_model(model)
-    assert [(p.name, p.data.shape, p.frozen) for p in phantom.params] == [
+    meta = meta_model(model)
+    assert [(p.name, p.data.shape, p.frozen) for p in meta.params] == [
         (p.name, p.data.shape, p.frozen) for p in model.params
     ]
-    again = phantom_model(phantom)
+    again = meta_model(meta)
     assert [p.name for p in again.params] == [p.name for p in model.params]
-    assert all(a is not b for a, b in zip(again.params, phantom.params, strict=True)), "every rank has its own"
-    assert isinstance(again.params[0].grad, Phantom)
+    assert all(a is not b for a, b in zip(again.params, meta.params, strict=True)), "every rank has its own"
+    assert isinstance(again.params[0].grad, MetaArray)
 
 
 def test_nodes_may_come_in_any_order_and_mistakes_are_named():

@@ -7,14 +7,14 @@ import pytest
 
 from distlearn import nn
 from distlearn.backend import get_xp, has_gpu, to_device
-from distlearn.nn import StrictArray
+from distlearn.nn import MockDeviceArray
 
 from .cases import LAYERS, label
 
 
 def on(device, layer, x):
     """Copies of a layer and its input on a device."""
-    convert = StrictArray if device == "strict" else lambda a: to_device(a, "gpu")
+    convert = MockDeviceArray if device == "strict" else lambda a: to_device(a, "gpu")
     layer = copy.deepcopy(layer)
     for part in nn.walk(layer):
         for p in vars(part).values():  # also what `params` leaves out
@@ -116,10 +116,10 @@ class TestStrictArray:
     )
     def test_mixing_with_numpy_raises(self, mix):
         with pytest.raises(TypeError):
-            mix(StrictArray(np.ones((2, 2))), np.ones((2, 2)))
+            mix(MockDeviceArray(np.ones((2, 2))), np.ones((2, 2)))
 
     def test_it_computes_as_numpy_does(self):
-        s = StrictArray(np.arange(6.0).reshape(2, 3))
+        s = MockDeviceArray(np.arange(6.0).reshape(2, 3))
         assert float((s.T @ s)[1, 2]) == 1 * 2 + 4 * 5
         s[0] *= 2
         np.testing.assert_array_equal(s.get(), [[0, 2, 4], [3, 4, 5]])

@@ -9,14 +9,14 @@ import pytest
 from distlearn import nn
 from distlearn.backend import can_launch, has_gpu, to_device, to_numpy
 from distlearn.cuda.kernels import bias_relu, saxpy
-from distlearn.nn import StrictArray
+from distlearn.nn import MockDeviceArray
 from distlearn.nn.loss import softmax_cross_entropy_rows
 from distlearn.optim import SGD, Adam, AdamW, Momentum, Nesterov, Optimizer
 from tests.emulated import NEEDS_COMPILER, launched
 
 __all__ = ["launched"]  # a fixture
 
-EMULATED = pytest.param(StrictArray, id="emulated", marks=NEEDS_COMPILER)
+EMULATED = pytest.param(MockDeviceArray, id="emulated", marks=NEEDS_COMPILER)
 CARD = pytest.param(
     lambda a: to_device(a, "gpu"),
     id="gpu",
@@ -27,7 +27,7 @@ CLOSE = {"rtol": 2e-5, "atol": 2e-6}
 
 
 def values(x):
-    return x.get() if isinstance(x, StrictArray) else to_numpy(x)
+    return x.get() if isinstance(x, MockDeviceArray) else to_numpy(x)
 
 
 def moved(model, device):
@@ -90,7 +90,7 @@ def test_training_is_the_same(device, make, shape, rule, kernels, launched):
         np.testing.assert_allclose(values(p.data), q.data, **CLOSE)
         np.testing.assert_allclose(values(p.grad), q.grad, **CLOSE)
         assert (q.data != old).any()
-    if device is StrictArray:
+    if device is MockDeviceArray:
         assert set(launched()) == kernels
 
 
@@ -98,8 +98,8 @@ def test_training_is_the_same(device, make, shape, rule, kernels, launched):
 def test_double_precision_falls_back(launched):
     """Layers and loss have kernels for single precision only; updates have both."""
     model, (x, labels) = mlp("float64"), batch((6, 11), "float64")
-    there = moved(model, StrictArray)
-    losses = train(there, Adam(), StrictArray(x), StrictArray(labels))
+    there = moved(model, MockDeviceArray)
+    losses = train(there, Adam(), MockDeviceArray(x), MockDeviceArray(labels))
     np.testing.assert_allclose(losses, train(model, Adam(), x, labels), rtol=1e-12)
     for p, q in zip(there.params, model.params, strict=True):
         np.testing.assert_allclose(p.data.get(), q.data, rtol=1e-11, atol=1e-13)
@@ -112,10 +112,10 @@ def test_double_precision_falls_back(launched):
 def test_ten_steps_of_a_rule(rule, n, launched):
     rng = np.random.default_rng(n)
     w, grads = rng.normal(size=n).astype("float32"), rng.normal(size=(10, n)).astype("float32")
-    here, there = nn.Param(w.copy()), nn.Param(StrictArray(w.copy()))
+    here, there = nn.Param(w.copy()), nn.Param(MockDeviceArray(w.copy()))
     optimizers = [Optimizer([p], rule, lambda step: 0.1 / (step + 1)) for p in (here, there)]
     for g in grads:
-        here.grad[...], there.grad[...] = g, StrictArray(g)
+        here.grad[...], there.grad[...] = g, MockDeviceArray(g)
         for optimizer in optimizers:
             optimizer.step()
         np.testing.assert_array_equal(there.grad.get(), g)
@@ -134,11 +134,13 @@ def test_frozen_and_tied_parameters(launched):
             p.frozen = True
         return moved(model, device)
 
-    here, there = build(np.asarray), build(StrictArray)
+    here, there = build(np.asarray), build(MockDeviceArray)
     x, labels = batch((7, 6))
     frozen = here.params[2].data.copy()
     np.testing.assert_allclose(
-        train(there, Momentum(), StrictArray(x), StrictArray(labels)), train(here, Momentum(), x, labels), rtol=1e-5
+        train(there, Momentum(), MockDeviceArray(x), MockDeviceArray(labels)),
+        train(here, Momentum(), x, labels),
+        rtol=1e-5,
     )
     for p, q in zip(there.params, here.params, strict=True):
         np.testing.assert_allclose(p.data.get(), q.data, **CLOSE)
@@ -152,7 +154,7 @@ def test_views_into_a_bucket(launched):
     rng = np.random.default_rng(0)
     for offset in range(5):
         flat = rng.normal(size=64).astype("float32")
-        there, grad = StrictArray(flat.copy()), StrictArray(np.ones(64, "float32"))
+        there, grad = MockDeviceArray(flat.copy()), MockDeviceArray(np.ones(64, "float32"))
         part = slice(offset, offset + 32)
         SGD().update(there[part], grad[part], None, 0.5, 0)
         flat[part] -= 0.5
@@ -174,9 +176,9 @@ def test_vector_kernels_want_aligned_arrays():
 
 
 def test_which_arrays_can_be_launched_on(launched):
-    x = StrictArray(np.zeros((4, 6), "float32"))
+    x = MockDeviceArray(np.zeros((4, 6), "float32"))
     assert can_launch(x)
-    assert can_launch(x, StrictArray(np.zeros(6, "float32")))
+    assert can_launch(x, MockDeviceArray(np.zeros(6, "float32")))
     assert not can_launch(np.zeros(3, "float32")), "on a CPU"
     assert not can_launch(x, np.zeros(6, "float32")), "one on a CPU"
     assert not can_launch(x[:, 1:]), "with gaps"
@@ -188,30 +190,30 @@ def test_which_arrays_can_be_launched_on(launched):
 
 
 def test_without_kernels_nothing_is_launched():
-    assert not can_launch(StrictArray(np.zeros(3, "float32")))
+    assert not can_launch(MockDeviceArray(np.zeros(3, "float32")))
 
 
 @NEEDS_COMPILER
 def test_a_wide_input_with_gaps(launched):
     """The input of a layer may be a view; what the kernel works on is the layer's own product."""
     layer = nn.Sequential(nn.Linear(6, 4, 0), nn.ReLU())
-    there = moved(layer, StrictArray)
+    there = moved(layer, MockDeviceArray)
     x = np.random.default_rng(0).normal(size=(5, 2, 12)).astype("float32")
     y, saved = layer.forward(x[..., ::2])
-    z, kept = there.forward(StrictArray(x)[..., ::2])
+    z, kept = there.forward(MockDeviceArray(x)[..., ::2])
     np.testing.assert_allclose(z.get(), y, **CLOSE)
-    dx, dz = layer.backward(np.ones_like(y), saved), there.backward(StrictArray(np.ones_like(y)), kept)
+    dx, dz = layer.backward(np.ones_like(y), saved), there.backward(MockDeviceArray(np.ones_like(y)), kept)
     np.testing.assert_allclose(dz.get(), dx, **CLOSE)
     assert launched() == ["bias_relu4"]
-    assert there.forward(StrictArray(x)[:0, :, ::2])[0].shape == (0, 2, 4)
+    assert there.forward(MockDeviceArray(x)[:0, :, ::2])[0].shape == (0, 2, 4)
 
 
 @NEEDS_COMPILER
 def test_not_a_number_stays_visible(launched):
-    layer = moved(nn.Sequential(nn.Linear(3, 4, 0), nn.ReLU()), StrictArray)
+    layer = moved(nn.Sequential(nn.Linear(3, 4, 0), nn.ReLU()), MockDeviceArray)
     x = np.ones((2, 3), "float32")
     x[1, 0] = np.nan
-    y = layer.forward(StrictArray(x))[0].get()
+    y = layer.forward(MockDeviceArray(x))[0].get()
     assert launched() == ["bias_relu4"]
     assert np.isfinite(y[0]).all()
     assert np.isnan(y[1]).all()
@@ -225,7 +227,7 @@ def test_loss(shape, n, kind, launched):
     z, labels = 5 * rng.normal(size=shape).astype("float32"), rng.integers(shape[-1], size=shape[:-1]).astype(kind)
     loss = nn.SoftmaxCrossEntropy()
     want, dz = loss(z, labels, n)
-    found, dy = loss(StrictArray(z), StrictArray(labels), n)
+    found, dy = loss(MockDeviceArray(z), MockDeviceArray(labels), n)
     assert found == pytest.approx(want, rel=1e-6, abs=1e-7)
     assert (dy.shape, dy.dtype) == (dz.shape, dz.dtype)
     np.testing.assert_allclose(dy.get(), dz, rtol=1e-5, atol=1e-7)
@@ -237,8 +239,8 @@ def test_loss(shape, n, kind, launched):
 def test_a_label_that_is_no_class(label, launched):
     z, labels = np.zeros((2, 3), "float32"), np.array([1, label])
     with pytest.raises(ValueError, match=f"labels run from .*{label}.*, expected class indices from 0 to 2"):
-        nn.SoftmaxCrossEntropy()(StrictArray(z), StrictArray(labels))
-    losses, dz = softmax_cross_entropy_rows(StrictArray(z), StrictArray(labels), 2)
+        nn.SoftmaxCrossEntropy()(MockDeviceArray(z), MockDeviceArray(labels))
+    losses, dz = softmax_cross_entropy_rows(MockDeviceArray(z), MockDeviceArray(labels), 2)
     assert np.isnan(losses.get()).tolist() == [False, True]
     assert np.isfinite(dz.get()).all()
 
@@ -246,7 +248,7 @@ def test_a_label_that_is_no_class(label, launched):
 @NEEDS_COMPILER
 def test_a_loss_that_is_not_a_number_is_returned(launched):
     z = np.full((2, 3), np.nan, "float32")
-    assert np.isnan(nn.SoftmaxCrossEntropy()(StrictArray(z), StrictArray(np.array([0, 1])))[0])
+    assert np.isnan(nn.SoftmaxCrossEntropy()(MockDeviceArray(z), MockDeviceArray(np.array([0, 1])))[0])
 
 
 class Doubled(nn.Linear):
@@ -267,6 +269,6 @@ class Shifted(nn.ReLU):
                                     (nn.Linear(3, 4, 0), nn.Tanh()), (nn.ReLU(), nn.Linear(3, 4, 0))])  # fmt: skip
 def test_other_pairs_run_one_by_one(layers, launched):
     model, x = nn.Sequential(*copy.deepcopy(layers)), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
-    y = moved(model, StrictArray).forward(StrictArray(x))[0]
+    y = moved(model, MockDeviceArray).forward(MockDeviceArray(x))[0]
     np.testing.assert_allclose(y.get(), model.forward(x)[0], **CLOSE)
     assert launched() == []

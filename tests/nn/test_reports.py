@@ -59,7 +59,7 @@ def test_shared_and_overlapping_memory_counts_once():
     x = np.zeros((8, 10))
     assert nn.nbytes([x, x[2:], x.T, x[::-1], x.reshape(-1)]) == 640
     assert nn.nbytes([x[:4], x[2:6]]) == 6 * 80
-    assert nn.nbytes([nn.StrictArray(x), nn.StrictArray(x)]) == 640
+    assert nn.nbytes([nn.MockDeviceArray(x), nn.MockDeviceArray(x)]) == 640
     assert nn.nbytes([]) == nn.nbytes(np.zeros((0, 3))) == nn.nbytes((1, (2, 3), None)) == 0
 
 
@@ -128,7 +128,7 @@ def test_sweep_slices_only_the_layers_that_do_not_fit():
 
 
 def test_sweep_runs_on_the_device_of_the_model():
-    model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.StrictArray)
+    model = nn.move(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool(2)), nn.MockDeviceArray)
     (found,) = nn.profile_sweep(model, (6, 6, 1), (4,), repeats=1, memory=1e6)
     assert [t.name for t in found.layers] == ["0.Conv2d", "1.ReLU", "2.MaxPool"]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from distlearn.nn import Param, StrictArray
+from distlearn.nn import MockDeviceArray, Param
 from distlearn.optim import LARS, RULES, SGD, Adadelta, Adagrad, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
 
 LR, STEPS, START = 0.05, 100, np.array([[1.5, -2.0, 0.3], [0.1, 4.0, -0.7]])
@@ -159,7 +159,7 @@ def test_rules_leave_the_gradient_and_the_precision_and_run_on_device_arrays(nam
     history = ours(RULES[name](weight_decay=0.01), "float32")
     assert history[-1].dtype == np.float32
     assert not np.array_equal(history[0], history[-1])
-    strict = ours(RULES[name](weight_decay=0.01), "float32", lambda a: StrictArray(np.array(a)))
+    strict = ours(RULES[name](weight_decay=0.01), "float32", lambda a: MockDeviceArray(np.array(a)))
     np.testing.assert_array_equal(strict[-1].get(), history[-1])
     p = Param(START.copy())
     p.grad[...] = 2.0

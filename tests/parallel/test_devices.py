@@ -5,7 +5,7 @@ import pytest
 
 from distlearn.comm.local import LocalComm
 from distlearn.data import Batch
-from distlearn.nn import MLP, SoftmaxCrossEntropy, StrictArray
+from distlearn.nn import MLP, MockDeviceArray, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import DataParallel, LocalSGD, NaiveDataParallel, Serial, ZeRO, sharding, strategy
@@ -43,10 +43,10 @@ def train(make, convert):
 @pytest.mark.parametrize("name", MAKE)
 def test_strategies(name, monkeypatch):
     for module in (strategy, replicas, sharding):  # where copying to the host is meant
-        monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, StrictArray) else np.asarray(x))
+        monkeypatch.setattr(module, "to_numpy", lambda x: x.get() if isinstance(x, MockDeviceArray) else np.asarray(x))
     params, losses, output = train(MAKE["serial"], lambda a: a.copy())
-    there = train(MAKE[name], lambda a: StrictArray(a.copy()))
+    there = train(MAKE[name], lambda a: MockDeviceArray(a.copy()))
     assert_same_params(there[0], params)
     np.testing.assert_allclose(there[1], losses, atol=1e-12)
-    assert isinstance(there[2], StrictArray)
+    assert isinstance(there[2], MockDeviceArray)
     np.testing.assert_allclose(there[2].get(), output, atol=1e-12)

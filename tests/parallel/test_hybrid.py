@@ -11,7 +11,7 @@ from distlearn.comm.protocol import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK
-from distlearn.parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
+from distlearn.parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import Settings
@@ -81,15 +81,15 @@ def step_on_alexnet(way, size=4, batch=256):
     """Run one step on AlexNet without numbers; return what rank 0 gave to collectives, and the strategy's account."""
 
     def program(comm):
-        model = phantom_copy(outline)
-        strategy = way(comm, model, phantom_loss, Optimizer(model.params, Momentum(), 0.1))
-        hollow(strategy.model)
+        model = meta_copy(outline)
+        strategy = way(comm, model, meta_loss, Optimizer(model.params, Momentum(), 0.1))
+        drop_arithmetic(strategy.model)
         comm.barrier()
         began = comm.clock.now()
-        strategy.step(phantom_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
+        strategy.step(meta_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
         return began, strategy.account((batch, 227, 227, 3)) if way is OneWeirdTrick else None
 
-    outline = phantom_copy(nn.build("alexnet", seed=None))
+    outline = meta_copy(nn.build("alexnet", seed=None))
     world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e12))
     (began, told), *_ = world.run(program)
     calls = world.trace.window(began).select(rank=0, lane="comm")
@@ -123,7 +123,7 @@ def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
         model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
         OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
 
-    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used before and behind the first dense layer"):
+    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used both before and after the first dense layer"):
         SimWorld(2).run(program)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import RankError
 from distlearn.data import Batch
-from distlearn.nn import SoftmaxCrossEntropy, StrictArray
+from distlearn.nn import MockDeviceArray, SoftmaxCrossEntropy
 from distlearn.optim import Adam, Momentum, Optimizer
 from distlearn.parallel import OneBit
 from distlearn.parallel.checkpoint.state import capture, restore
@@ -156,6 +156,6 @@ def test_a_strategy_without_a_state_is_refused():
 def test_scattered_places_are_taken_where_the_array_lives():
     """CuPy takes no NumPy array as an index."""
     whole = np.arange(12.0).reshape(3, 4)
-    taken = ShardSpec((3, 4), Shard(1, np.array([0, 3]))).take(StrictArray(whole))
-    assert isinstance(taken, StrictArray)
+    taken = ShardSpec((3, 4), Shard(1, np.array([0, 3]))).take(MockDeviceArray(whole))
+    assert isinstance(taken, MockDeviceArray)
     np.testing.assert_array_equal(taken.get(), whole[:, [0, 3]])

@@ -18,7 +18,7 @@ from distlearn.comm import (
     RevokedError,
 )
 from distlearn.sim import Failure, FailureSchedule, Roofline, SimWorld
-from distlearn.sim.failures import Fate
+from distlearn.sim.failures import FailureTimeline
 
 NETWORK = Network(1e-3, 1e9)
 
@@ -350,7 +350,7 @@ def test_a_schedule_can_be_a_worlds_failures():
 )
 @settings(max_examples=60, deadline=None)
 def test_work_in_a_slowdown_takes_longer_but_not_more_than_all_of_it_slow(start, seconds, at, length, factor):
-    end = Fate(0, [Failure(0, at, "slow", at + length, factor)]).finish(start, seconds)
+    end = FailureTimeline(0, [Failure(0, at, "slow", at + length, factor)]).finish(start, seconds)
     assert start + seconds - 1e-9 <= end <= start + seconds + length + 1e-9
     assert end <= start + seconds * factor + 1e-9
 

@@ -5,13 +5,13 @@ import pytest
 
 from distlearn.comm import HierarchicalNetwork, Network, RankError, collectives
 from distlearn.comm.local import LocalComm
-from distlearn.sim import Phantom, SimWorld
+from distlearn.sim import MetaArray, SimWorld
 
 ALEXNET = 61_100_840  # parameters
 
 
 def test_it_looks_like_an_array():
-    x, y = Phantom((6, 4), "f8"), np.empty((6, 4))
+    x, y = MetaArray((6, 4), "f8"), np.empty((6, 4))
     assert (x.shape, x.dtype, x.size, x.ndim, x.nbytes, len(x)) == (y.shape, y.dtype, y.size, y.ndim, y.nbytes, len(y))
     for key in (slice(1, 3), slice(-2, None), slice(9, 2), 2, (slice(None), 1), (0, 0), ..., None):
         assert x[key].shape == y[key].shape
@@ -26,38 +26,38 @@ def test_it_looks_like_an_array():
         x[0] = np.zeros(3)
 
 
-def test_arithmetic_gives_phantoms_of_the_right_shape_and_dtype():
-    x = Phantom((3, 1), "f4")
-    assert repr(x + np.zeros(5)) == "Phantom((3, 5), float64)"
-    assert repr(2 * x) == "Phantom((3, 1), float32)"
-    assert repr(np.concatenate([x, x])) == "Phantom((6, 1), float32)"
-    assert repr(np.empty_like(x)) == "Phantom((3, 1), float32)"
+def test_arithmetic_gives_meta_arrays_of_the_right_shape_and_dtype():
+    x = MetaArray((3, 1), "f4")
+    assert repr(x + np.zeros(5)) == "MetaArray((3, 5), float64)"
+    assert repr(2 * x) == "MetaArray((3, 1), float32)"
+    assert repr(np.concatenate([x, x])) == "MetaArray((6, 1), float32)"
+    assert repr(np.empty_like(x)) == "MetaArray((3, 1), float32)"
     assert np.add(x, x, out=x) is x
 
 
 def test_products_have_the_shape_of_products():
-    x, y = Phantom((5, 3, 4)), Phantom((4, 7))
+    x, y = MetaArray((5, 3, 4)), MetaArray((4, 7))
     assert (x @ y).shape == (5, 3, 7)
     assert (np.ones(4, "f4") @ y).shape == (7,)
-    assert np.matmul(y.T, y, out=(out := Phantom((7, 7)))) is out
+    assert np.matmul(y.T, y, out=(out := MetaArray((7, 7)))) is out
     with pytest.raises(ValueError, match=r"shapes \(7, 4\) and \(7, 4\) do not fit"):
         y.T @ y.T
 
 
 def test_a_single_one_is_a_number_that_nobody_knows():
-    assert np.isnan(float(Phantom(1)))
+    assert np.isnan(float(MetaArray(1)))
     with pytest.raises(TypeError, match="not a single number"):
-        float(Phantom(2))
+        float(MetaArray(2))
 
 
 def test_its_values_cannot_be_read():
     for read in (np.asarray, lambda x: np.zeros(3) + np.array(x), lambda x: np.linalg.norm(x)):
         with pytest.raises(TypeError):
-            read(Phantom(3))
-    with pytest.raises(TypeError, match=r"Phantom\(\(3,\), float32\) has a size but no data"):
-        np.asarray(Phantom(3))
+            read(MetaArray(3))
+    with pytest.raises(TypeError, match=r"MetaArray\(\(3,\), float32\) has a size but no data"):
+        np.asarray(MetaArray(3))
     with pytest.raises(ValueError, match="expected lengths of 0 or more"):
-        Phantom(-1)
+        MetaArray(-1)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_every_collective_costs_what_it_costs_with_data(name, size):
         return None if result is None else (result.shape, result.dtype)
 
     made = {}
-    for make in (np.ones, Phantom):
+    for make in (np.ones, MetaArray):
         world = SimWorld(size, Network(1e-5, 1e6))
         made[make] = world.run(program, make), world.trace, world.makespan
-    assert made[np.ones] == made[Phantom]
+    assert made[np.ones] == made[MetaArray]
 
 
 def test_the_native_collectives_take_it():
@@ -97,20 +97,20 @@ def test_the_native_collectives_take_it():
         ]  # fmt: skip
         return [None if r is None else (r.shape, r.dtype) for r in results]
 
-    real, phantom = SimWorld(3, Network(1e-6, 1e9)), SimWorld(3, Network(1e-6, 1e9))
-    assert real.run(program, np.ones) == phantom.run(program, Phantom)
-    assert real.trace == phantom.trace
-    assert LocalComm().all_reduce(Phantom(3)).shape == (3,)
+    real, meta = SimWorld(3, Network(1e-6, 1e9)), SimWorld(3, Network(1e-6, 1e9))
+    assert real.run(program, np.ones) == meta.run(program, MetaArray)
+    assert real.trace == meta.trace
+    assert LocalComm().all_reduce(MetaArray(3)).shape == (3,)
 
 
 def test_it_does_not_mix_with_data():
     def program(comm):
         if comm.rank == 0:
-            comm.send(Phantom(3), 1)
+            comm.send(MetaArray(3), 1)
         else:
             comm.recv(np.zeros(3, "f4"), 0)
 
-    with pytest.raises(RankError, match="expected a ndarray, but the message holds a Phantom"):
+    with pytest.raises(RankError, match="expected a ndarray, but the message holds a MetaArray"):
         SimWorld(2).run(program)
 
 
@@ -118,6 +118,6 @@ def test_alexnets_gradients_on_1024_ranks():
     """Sixteen terabytes in all, in a few megabytes."""
     network = HierarchicalNetwork(Network(1e-6, 300e9), Network(5e-6, 25e9), ranks_per_node=8)
     world = SimWorld(1024, network)
-    world.run(lambda comm: collectives.hierarchical_all_reduce(comm, Phantom(ALEXNET), 8) and None)
+    world.run(lambda comm: collectives.hierarchical_all_reduce(comm, MetaArray(ALEXNET), 8) and None)
     assert world.trace.bytes_sent == 2 * 4 * ALEXNET * 1023
     assert len(world.trace.messages) == 2 * (1024 - 128) + 2 * 128 * 127

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn import nn, optim, viz
-from distlearn.parallel import Memory, model_state_bytes
+from distlearn.parallel import ZeROMemory, model_state_bytes
 
 OF = {"parameter": 2, "gradient": 2, "optimizer": 12}
 STAGES = {f"stage {s}" if s else "data parallel": model_state_bytes(7.5e9, 64, s, **OF) for s in range(4)}
@@ -22,7 +22,7 @@ def test_bars_add_up_and_the_title_says_what_is_saved():
 
 
 def test_peaks_are_marked_where_they_were_measured():
-    ax = viz.plot_memory({"a": Memory(1e6, 1e6, 2e6, peak=6e6), "b": Memory(1e3, 0, 0, peak=1e3)}, title="what")
+    ax = viz.plot_memory({"a": ZeROMemory(1e6, 1e6, 2e6, peak=6e6), "b": ZeROMemory(1e3, 0, 0, peak=1e3)}, title="what")
     (lines,) = ax.collections
     np.testing.assert_allclose([segment[0][0] for segment in lines.get_segments()], [6.0])
     assert ax.get_title("left") == "what"

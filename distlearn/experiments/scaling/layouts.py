@@ -8,7 +8,7 @@ from ...comm import Network
 from ...optim import Momentum, Optimizer
 from ...parallel.data.data_parallel import DataParallel
 from ...parallel.hybrid import Hybrid
-from ...parallel.phantom import hollow, phantom_batch, phantom_copy, phantom_loss
+from ...parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from ...parallel.pipeline.strategy import Pipeline
 from ...parallel.planning import Layout, Plan, plan
 from ...parallel.planning.named import compute_of, model_and_sample
@@ -49,15 +49,15 @@ def simulate_layout(
     step : Step
     """
     model, sample = model_and_sample(model, input_shape)
-    outline, shape = phantom_copy(model), (batch_size, *sample)
+    outline, shape = meta_copy(model), (batch_size, *sample)
     world = SimWorld(layout.size, Network.of(network), compute_of(compute), collectives="formula")
 
     def program(comm):
-        own = phantom_copy(outline)
+        own = meta_copy(outline)
         strategy, models = _strategy(comm, layout, own, shape, cap_bytes, n_microbatches)
         for part in models:
-            hollow(part)
-        batch = phantom_batch(batch_size, sample, strategy.rank, strategy.size)
+            drop_arithmetic(part)
+        batch = meta_batch(batch_size, sample, strategy.rank, strategy.size)
         comm.barrier()
         began = comm.clock.now()
         strategy.step(batch)
@@ -72,19 +72,19 @@ def _strategy(comm, layout: Layout, model, shape, cap_bytes, m):
     """Make the strategy of a layout, and list the models in it that compute."""
     optimizer = Optimizer(model.params, Momentum(), 0.01)
     if layout.trick:
-        strategy = OneWeirdTrick(comm, model, phantom_loss, optimizer, cap_bytes=cap_bytes)
+        strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
         return strategy, [strategy.model]
     if layout.size == layout.dp:
-        return DataParallel(comm, model, phantom_loss, optimizer, cap_bytes=cap_bytes), [model]
+        return DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes), [model]
     if layout.size == layout.tp:
-        strategy = TensorParallel(comm, model, phantom_loss, optimizer)
+        strategy = TensorParallel(comm, model, meta_loss, optimizer)
         return strategy, [strategy.model]
     options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": (-(-shape[0] // layout.dp), *shape[1:])}
     if layout.size == layout.pp:
-        strategy = Pipeline(comm, model, phantom_loss, optimizer, **options)
+        strategy = Pipeline(comm, model, meta_loss, optimizer, **options)
         return strategy, list(strategy.stages.values())
     axes = {"dp": layout.dp, "pp": layout.pp, "tp": layout.tp}
-    strategy = Hybrid(comm, model, phantom_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
+    strategy = Hybrid(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
     return strategy, list(strategy.pipeline.stages.values())
 
 

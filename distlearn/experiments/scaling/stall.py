@@ -1,7 +1,7 @@
 """Where scaling stalls: a training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
 
 A point of a curve is a step of `DataParallel` on so many simulated nodes of one card each: the time line is that of its
-buckets and its overlap, on a model without numbers (`distlearn.parallel.phantom`). So AlexNet at its real size runs on
+buckets and its overlap, on a model without numbers (`distlearn.parallel.meta`). So AlexNet at its real size runs on
 1,024 nodes in a few seconds, and on 4,096 in some ten.
 """
 
@@ -16,7 +16,7 @@ from ...nn.layer import Layer
 from ...optim import Momentum, Optimizer
 from ...parallel.data.codecs import Codec
 from ...parallel.data.data_parallel import DataParallel
-from ...parallel.phantom import PhantomCodec, phantom_batch, phantom_loss, phantom_model
+from ...parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
 from ...parallel.planning.named import compute_of, model_and_sample, name_of
 from ...sim import SimWorld
 from ...trace import union
@@ -76,15 +76,13 @@ def simulate_step(
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
     world = SimWorld(nodes, Network.of(network), compute_of(compute), collectives="formula")
-    outline, codec = phantom_model(model), None if codec is None else PhantomCodec(codec)
+    outline, codec = meta_model(model), None if codec is None else MetaCodec(codec)
 
     def program(comm):
-        own = phantom_model(outline)
+        own = meta_model(outline)
         optimizer = Optimizer(own.params, Momentum(), 0.01)
-        strategy = DataParallel(
-            comm, own, phantom_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec
-        )
-        part = phantom_batch(batch, sample, comm.rank, comm.size)
+        strategy = DataParallel(comm, own, meta_loss, optimizer, cap_bytes=cap_bytes, overlap=overlap, compress=codec)
+        part = meta_batch(batch, sample, comm.rank, comm.size)
         comm.barrier()
         began = comm.clock.now()
         strategy.step(part)

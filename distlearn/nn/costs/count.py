@@ -103,13 +103,13 @@ def count_operations(function, *arrays) -> Counted:
 
     A layer's weights must be strict arrays, too:
 
-    >>> from distlearn.nn import Linear, StrictArray, move
-    >>> count_operations(move(Linear(4, 3), StrictArray).forward, np.ones((2, 4), "float32"))
+    >>> from distlearn.nn import Linear, MockDeviceArray, move
+    >>> count_operations(move(Linear(4, 3), MockDeviceArray).forward, np.ones((2, 4), "float32"))
     Counted(multiply_adds=24, transforms=0, others=6, depth=4)
     """
-    from .strict import StrictArray  # which needs this module
+    from .strict import MockDeviceArray  # which needs this module
 
     with counting() as counter:
-        result = function(*(StrictArray(np.array(a)) for a in arrays))
+        result = function(*(MockDeviceArray(np.array(a)) for a in arrays))
     first = result[0] if isinstance(result, tuple) else result
     return Counted(counter["multiply_adds"], counter["transforms"], counter["others"], first._chain[0])

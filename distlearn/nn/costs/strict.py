@@ -1,6 +1,6 @@
 """An array that behaves like a GPU's without a GPU.
 
-CuPy refuses to mix its arrays with NumPy's, and so does `StrictArray`: whatever would copy between host and device
+CuPy refuses to mix its arrays with NumPy's, and so does `MockDeviceArray`: whatever would copy between host and device
 without saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
 operation passes through one place, operations can be counted there: `count_operations`.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from .count import record
 
 
-class StrictArray:
+class MockDeviceArray:
     """A NumPy array in disguise: no implicit conversion to or from NumPy.
 
     Parameters
@@ -25,7 +25,7 @@ class StrictArray:
 
     Examples
     --------
-    >>> x = StrictArray(np.ones(3))
+    >>> x = MockDeviceArray(np.ones(3))
     >>> float((x + x).sum())
     6.0
     >>> np.asarray(x)
@@ -58,10 +58,10 @@ class StrictArray:
 
     def __getattr__(self, name):
         if name.startswith("__"):  # protocols by which NumPy would take the values without asking
-            raise AttributeError(f"StrictArray has no attribute {name!r}")
+            raise AttributeError(f"MockDeviceArray has no attribute {name!r}")
         value = getattr(self._array, name)
         if isinstance(value, np.ndarray):
-            return StrictArray(value, self._chain)
+            return MockDeviceArray(value, self._chain)
         if callable(value):
             return _wrap(value, name, owner=self)
         return value
@@ -69,7 +69,7 @@ class StrictArray:
     def __getitem__(self, index):
         part = self._array[_bare_index(index)]
         shares = isinstance(part, np.ndarray) and np.may_share_memory(part, self._array)
-        return StrictArray(np.asarray(part), self._chain if shares else list(self._chain))
+        return MockDeviceArray(np.asarray(part), self._chain if shares else list(self._chain))
 
     def __setitem__(self, index, value):
         self._array[_bare_index(index)] = _bare(value)
@@ -94,7 +94,7 @@ class StrictArray:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self):
-        return f"StrictArray({self._array!r})"
+        return f"MockDeviceArray({self._array!r})"
 
 
 def _bare_index(index):
@@ -104,11 +104,11 @@ def _bare_index(index):
 
 def _bare(x):
     """Take the NumPy array out, refuse one that was never on the device."""
-    if isinstance(x, StrictArray):
+    if isinstance(x, MockDeviceArray):
         return x._array
     if isinstance(x, np.ndarray) and x.ndim:
         raise TypeError(f"a NumPy array of shape {x.shape} was mixed with a device array; copy it over explicitly")
-    if isinstance(x, (list, tuple)) and any(isinstance(v, (StrictArray, np.ndarray)) for v in x):
+    if isinstance(x, (list, tuple)) and any(isinstance(v, (MockDeviceArray, np.ndarray)) for v in x):
         return type(x)(_bare(v) for v in x)
     return x
 
@@ -118,8 +118,8 @@ def _lengthen(out, inputs, steps):
     longest = 0
     for x in inputs:
         if isinstance(x, (list, tuple)):
-            longest = max([longest, *(v._chain[0] for v in x if isinstance(v, StrictArray))])
-        elif isinstance(x, StrictArray):
+            longest = max([longest, *(v._chain[0] for v in x if isinstance(v, MockDeviceArray))])
+        elif isinstance(x, MockDeviceArray):
             longest = max(longest, x._chain[0])
     out._chain[0] = max(out._chain[0], longest + steps)
 
@@ -133,7 +133,7 @@ def _wrap(function, name, owner=None):
     def call(*args, **kwargs):
         bare = list if name in _EXPLICIT else _bare
         arrays = args if name in _EXPLICIT else [bare(a) for a in args]
-        arrays = [a._array if isinstance(a, StrictArray) else a for a in arrays]
+        arrays = [a._array if isinstance(a, MockDeviceArray) else a for a in arrays]
         result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
         inputs = [*args, *([owner] if owner is not None else [])]
         steps = record(name, [_as_array(a) for a in inputs], result, kwargs.get("axes", ()))
@@ -150,7 +150,7 @@ def _wrap(function, name, owner=None):
 
 
 def _as_array(x):
-    return x._array if isinstance(x, StrictArray) else x
+    return x._array if isinstance(x, MockDeviceArray) else x
 
 
 def _pack(result, inputs, steps):
@@ -163,9 +163,9 @@ def _pack(result, inputs, steps):
         result = np.asarray(result)
     if not isinstance(result, np.ndarray):
         return result
-    owners = [x for x in inputs if isinstance(x, StrictArray)]
+    owners = [x for x in inputs if isinstance(x, MockDeviceArray)]
     views = [x for x in owners if np.may_share_memory(x._array, result)]
-    packed = StrictArray(result, views[0]._chain if views else None)
+    packed = MockDeviceArray(result, views[0]._chain if views else None)
     _lengthen(packed, inputs, steps)
     return packed
 
@@ -217,9 +217,9 @@ for _symbol, _ufunc in {
     "rshift": np.right_shift,
     "lshift": np.left_shift,
 }.items():
-    setattr(StrictArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
-    setattr(StrictArray, f"__r{_symbol}__", _operator(_ufunc, _ufunc.__name__, reverse=True))
-    setattr(StrictArray, f"__i{_symbol}__", _operator(_ufunc, _ufunc.__name__, inplace=True))
+    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+    setattr(MockDeviceArray, f"__r{_symbol}__", _operator(_ufunc, _ufunc.__name__, reverse=True))
+    setattr(MockDeviceArray, f"__i{_symbol}__", _operator(_ufunc, _ufunc.__name__, inplace=True))
 for _symbol, _ufunc in {
     "lt": np.less,
     "le": np.less_equal,
@@ -231,4 +231,4 @@ for _symbol, _ufunc in {
     "abs": np.absolute,
     "invert": np.invert,
 }.items():
-    setattr(StrictArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))

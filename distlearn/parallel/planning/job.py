@@ -1,4 +1,4 @@
-"""What is to be trained, and what a training step of it costs."""
+"""What is trained, and what a training step costs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .work import Rates
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained: the same for all layouts.
+    """What is trained: the same for all layouts.
 
     Parameters
     ----------
     model : Sequential
-        Of phantoms.
+        Of meta arrays.
     shape : tuple of int
         Of a whole batch.
     rates : Rates
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training step takes in one layout, by the model of costs.
+    """Cost of a training step in one layout, by the cost model.
 
     Attributes
     ----------

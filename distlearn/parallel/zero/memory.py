@@ -1,4 +1,4 @@
-"""How much memory training takes beside the activations, and how much of it ZeRO leaves on a rank."""
+"""How much memory training takes besides activations, and how much of it is left on a rank with ZeRO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Memory:
+class ZeROMemory:
     """Bytes that one rank keeps for the model, activations left out."""
 
     parameters: float
@@ -24,7 +24,7 @@ class Memory:
 
 def model_state_bytes(
     n_params: float, size: int, stage: int, *, parameter: float = 4, gradient: float = 4, optimizer: float = 8
-) -> Memory:
+) -> ZeROMemory:
     r"""Return the bytes that a rank keeps at a stage of ZeRO, by the paper's formulas.
 
     ======  =============================================  =========================
@@ -53,8 +53,8 @@ def model_state_bytes(
 
     Returns
     -------
-    memory : Memory
-        `peak` is the sum: what is gathered for a while depends on buckets and layers.
+    memory : ZeROMemory
+        `peak` is the sum: what is gathered temporarily depends on buckets and layers.
 
     References
     ----------
@@ -75,7 +75,7 @@ def model_state_bytes(
         each * n_params / (size if stage >= first else 1)
         for each, first in ((parameter, 3), (gradient, 2), (optimizer, 1))
     ]
-    return Memory(*parts, peak=sum(parts))
+    return ZeROMemory(*parts, peak=sum(parts))
 
 
 class Ledger:
@@ -85,10 +85,10 @@ class Ledger:
         self.now = self.peak = 0
 
     def take(self, nbytes: int) -> None:
-        """Note that so many bytes came into being."""
+        """Count bytes as allocated."""
         self.now += nbytes
         self.peak = max(self.peak, self.now)
 
     def drop(self, nbytes: int) -> None:
-        """Note that so many bytes went away."""
+        """Count bytes as freed."""
         self.now -= nbytes

@@ -1,5 +1,5 @@
 """Failures as parameters of a simulated world, and the parts of the simulator that let them happen."""
 
-from .schedule import Failure, FailureSchedule, Fate, Loss
+from .schedule import Failure, FailureSchedule, FailureTimeline, Loss
 
-__all__ = ["Failure", "FailureSchedule", "Fate", "Loss"]
+__all__ = ["Failure", "FailureSchedule", "FailureTimeline", "Loss"]

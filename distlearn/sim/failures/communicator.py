@@ -29,7 +29,7 @@ class FaultyClock(SimClock):
         self._transport.scheduler.apply_failures(self._fibre)
 
     def _end(self, start, seconds):
-        return self._transport.fates[self._fibre.rank].finish(start, seconds)
+        return self._transport.timelines[self._fibre.rank].finish(start, seconds)
 
 
 class FaultyComm(FormulaComm):
@@ -45,13 +45,13 @@ class FaultyComm(FormulaComm):
     @property
     def lost(self) -> tuple[int, ...]:
         """Ranks of this communicator that are known to be lost."""
-        now, fates = self._fibre.now, self._transport.fates
-        return tuple(r for r, member in enumerate(self._members) if fates[member.rank].noticed_at <= now)
+        now, timelines = self._fibre.now, self._transport.timelines
+        return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
 
     def report(self, step, total, **values):
         """Hand on the progress of the lowest rank that is left."""
         transport, fibre = self._transport, self._fibre
-        first = next(r for r, fate in enumerate(transport.fates) if fate.noticed_at > fibre.now)
+        first = next(r for r, timeline in enumerate(transport.timelines) if timeline.noticed_at > fibre.now)
         if fibre.rank == first and transport.world.report:
             transport.world.report(step, total, **values)
 

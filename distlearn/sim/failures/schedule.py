@@ -167,7 +167,7 @@ class FailureSchedule:
             now = until
 
 
-class Fate:
+class FailureTimeline:
     """All that will go wrong on one rank, as times.
 
     Parameters

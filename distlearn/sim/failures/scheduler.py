@@ -1,11 +1,11 @@
-"""The simulator's engine in a world where ranks fail: fibres end or hang when their fate says so."""
+"""The simulator's engine in a world where ranks fail: fibres end or hang when their timeline says so."""
 
 from __future__ import annotations
 
 import math
 
 from ..scheduler import Fibre, GreenletExit, Scheduler
-from .schedule import Fate
+from .schedule import FailureTimeline
 
 
 class FaultyScheduler(Scheduler):
@@ -13,26 +13,26 @@ class FaultyScheduler(Scheduler):
 
     Parameters
     ----------
-    fates : list of Fate
+    timelines : list of FailureTimeline
         By rank.
     measures : bool
         As for `Scheduler`.
     """
 
-    def __init__(self, fates: list[Fate], measures: bool = False):
-        super().__init__(len(fates), measures, self._watch)
-        self.fates = fates
+    def __init__(self, timelines: list[FailureTimeline], measures: bool = False):
+        super().__init__(len(timelines), measures, self._watch)
+        self.timelines = timelines
         self.notify = None  # called with the time after every event
 
     def _watch(self, monitor: Fibre) -> None:
         """Wake ranks at the moments at which they end, and everybody when a loss is noticed."""
-        moments = {t for fate in self.fates for t in (fate.ends_at, fate.noticed_at) if t < math.inf}
+        moments = {t for timeline in self.timelines for t in (timeline.ends_at, timeline.noticed_at) if t < math.inf}
         for when in sorted(moments):
             self.yield_until(monitor, when)
             if all(fibre.greenlet.dead for fibre in self.fibres):
                 return
-            for fibre, fate in zip(self.fibres, self.fates, strict=True):
-                if fate.ends_at <= when and fibre.waits is not None:
+            for fibre, timeline in zip(self.fibres, self.timelines, strict=True):
+                if timeline.ends_at <= when and fibre.waits is not None:
                     self.wake(fibre, when)
             self.notify(when)
 
@@ -53,12 +53,12 @@ class FaultyScheduler(Scheduler):
 
     def apply_failures(self, fibre: Fibre) -> None:
         """End the fibre if its rank has been killed by now; move its clock on to the end of a hang."""
-        if fibre.rank >= len(self.fates):
+        if fibre.rank >= len(self.timelines):
             return
-        fate = self.fates[fibre.rank]
-        if fibre.now >= fate.ends_at:
-            fibre.now = fate.ends_at
+        timeline = self.timelines[fibre.rank]
+        if fibre.now >= timeline.ends_at:
+            fibre.now = timeline.ends_at
             raise GreenletExit
-        for start, end in fate.pauses:
+        for start, end in timeline.pauses:
             if start <= fibre.now < end:
                 fibre.now = end

@@ -37,7 +37,7 @@ class Survivors:
     def _close(self, gathering: Gathering, now: float) -> None:
         """End a gathering if nobody is missing who is not known to be lost."""
         now = max(now, *(t for t, _ in gathering.came.values()))
-        left = [m for m in gathering.members if self.fates[m.rank].noticed_at > now]
+        left = [m for m in gathering.members if self.timelines[m.rank].noticed_at > now]
         if gathering.when is not None or any(m.rank not in gathering.came for m in left):
             return
         ranks = [m.rank for m in left]

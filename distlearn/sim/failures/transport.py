@@ -1,7 +1,7 @@
 """The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
 
-Everything follows from the ranks' fates, which are known from the start. A message that its sender could not send any
-more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
+Everything follows from the ranks' timelines, which are known from the start. A message that its sender could not send
+any more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
 failure detector's patience is over, and raises `PeerLostError`. A collective that a rank is lost in the middle of
 succeeds on some of the others and fails on the rest (by a seeded coin): so it is on real networks, and recovery must
 not rely on anything better.
@@ -30,7 +30,7 @@ class FaultyTransport(Survivors, Transport):
 
     def __init__(self, world, scheduler: FaultyScheduler):
         super().__init__(world, scheduler)
-        self.fates = scheduler.fates
+        self.timelines = scheduler.timelines
         self.plain = False  # every message asks whether it gets through
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
@@ -44,12 +44,12 @@ class FaultyTransport(Survivors, Transport):
     def losses(self) -> list[Loss]:
         """Ranks that were lost before the run ended, in the order of time."""
         end = max(fibre.now for fibre in self.scheduler.fibres)
-        return sorted((f.loss for f in self.fates if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
+        return sorted((f.loss for f in self.timelines if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
 
     def check_empty(self) -> None:
         """Complain of messages that were never received only if no rank was lost."""
-        ranks = zip(self.fates, self.scheduler.fibres, strict=True)
-        if not self.revoked and not any(fate.lost_at <= fibre.now for fate, fibre in ranks):
+        ranks = zip(self.timelines, self.scheduler.fibres, strict=True)
+        if not self.revoked and not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
@@ -62,11 +62,11 @@ class FaultyTransport(Survivors, Transport):
             If it never will.
         """
         arrival = super()._travel(fibre, channel, nbytes)
-        fates = self.fates[channel.sender], self.fates[channel.receiver]
-        for start, end in fates[0].cuts + fates[1].cuts:
+        timelines = self.timelines[channel.sender], self.timelines[channel.receiver]
+        for start, end in timelines[0].cuts + timelines[1].cuts:
             if start <= arrival and fibre.now < end < math.inf:  # the network tries again until the link is back
                 arrival = max(arrival, end + arrival - fibre.now)
-        if arrival >= fates[1].lost_at or fibre.now >= fates[0].lost_at:
+        if arrival >= timelines[1].lost_at or fibre.now >= timelines[0].lost_at:
             raise Vanished
         return arrival
 
@@ -95,7 +95,7 @@ class FaultyTransport(Survivors, Transport):
 
     def _failed_ranks(self, call: FaultyCollectiveCall, when: float) -> set[int]:
         """Return the ranks on which a collective that would end at `when` fails."""
-        lost = {member.rank for member in call.members if self.fates[member.rank].lost_at < when}
+        lost = {member.rank for member in call.members if self.timelines[member.rank].lost_at < when}
         if not lost:
             return lost
         self._n_partial += 1
@@ -113,9 +113,9 @@ class FaultyTransport(Survivors, Transport):
     def _reach(self, fibre: Fibre) -> None:
         """Raise if the rank is cut off; nothing gets through at once, but it takes patience to be sure of that."""
         self.scheduler.apply_failures(fibre)
-        fate = self.fates[fibre.rank]
-        if fate.lost_at <= fibre.now < fate.noticed_at:
-            self.scheduler.yield_until(fibre, fate.noticed_at)
+        timeline = self.timelines[fibre.rank]
+        if timeline.lost_at <= fibre.now < timeline.noticed_at:
+            self.scheduler.yield_until(fibre, timeline.noticed_at)
         problem = self._cut_off(fibre)
         if problem is not None:
             raise problem
@@ -206,10 +206,10 @@ class FaultyTransport(Survivors, Transport):
         return set()
 
     def _cut_off(self, fibre: Fibre) -> CutOffError | None:
-        fate = self.fates[fibre.rank]
-        if fibre.now < fate.noticed_at:
+        timeline = self.timelines[fibre.rank]
+        if fibre.now < timeline.noticed_at:
             return None
-        return CutOffError(f"{fate.loss}: the others have gone on without it since {fate.noticed_at:.6g} s")
+        return CutOffError(f"{timeline.loss}: the others have gone on without it since {timeline.noticed_at:.6g} s")
 
     def _revoked(self, fibre: Fibre, context: int) -> RevokedError | None:
         if fibre.now < self.revoked.get(context, math.inf):
@@ -220,10 +220,10 @@ class FaultyTransport(Survivors, Transport):
 
     def _peer_lost(self, fibre: Fibre, context: int, needed, told_of=frozenset()) -> PeerLostError | None:
         members = self.members[context]
-        lost = [r for r, m in enumerate(members) if self.fates[m.rank].noticed_at <= fibre.now and r not in told_of]
+        lost = [r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in told_of]
         if not any(members[r] in needed for r in lost):
             return None
-        stories = "; ".join(str(self.fates[members[r].rank].loss) for r in lost)
+        stories = "; ".join(str(self.timelines[members[r].rank].loss) for r in lost)
         return PeerLostError(lost, f"rank {self._rank(fibre, context)} has lost its peers: {stories}")
 
     def _rank(self, fibre: Fibre, context: int) -> int:
@@ -231,13 +231,13 @@ class FaultyTransport(Survivors, Transport):
 
     def _notify(self, when: float) -> None:
         """Wake whoever waits for what a loss, noticed at `when`, has made impossible."""
-        for fate in self.fates:
-            if fate.noticed_at == when:
-                self.trace.spans.append(Span(fate.rank, "failure", fate.loss.kind, fate.lost_at, when))
+        for timeline in self.timelines:
+            if timeline.noticed_at == when:
+                self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
         for fibre, event in list(self.blocked.values()):
             if event.__class__ is Gathering:
                 self._close(event, when)
-                if self.fates[fibre.rank].noticed_at == when:  # the others go on without it: it must hear of that
+                if self.timelines[fibre.rank].noticed_at == when:  # the others go on without it: it must hear of that
                     self.scheduler.wake(fibre, max(fibre.now, when))
             elif self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)

@@ -12,13 +12,13 @@ from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
 from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
-from distlearn.parallel.phantom import PhantomBatch, hollow, phantom_copy, phantom_loss
+from distlearn.parallel.meta import MetaBatch, drop_arithmetic, meta_copy, meta_loss
 from distlearn.parallel.pipeline.schedule import make_schedule, simulate
 from distlearn.parallel.pipeline.schedule.play import play
 from distlearn.parallel.planning import layouts
 from distlearn.parallel.planning.memory import activation_bytes
 from distlearn.parallel.planning.work import WIRE
-from distlearn.sim import Phantom, Roofline, SimWorld
+from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(2e12, 2e11)
 CLUSTER = HierarchicalNetwork(Network(2e-6, 2e11), Network(10e-6, 2e9), ranks_per_node=4)
@@ -96,8 +96,8 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
 
     def program(comm, kind, real):
         model = build("lenet", seed=0)
-        model = model if real else phantom_copy(model)
-        loss, optimizer = SoftmaxCrossEntropy() if real else phantom_loss, Optimizer(model.params, Momentum(), 0.1)
+        model = model if real else meta_copy(model)
+        loss, optimizer = SoftmaxCrossEntropy() if real else meta_loss, Optimizer(model.params, Momentum(), 0.1)
         if kind == "hybrid":
             strategy = Hybrid(comm, model, loss, optimizer, dp=2, pp=2, tp=2, shape=(6, 784), n_microbatches=3)
             models = list(strategy.pipeline.stages.values())
@@ -105,11 +105,11 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
             strategy = {"tensor": TensorParallel, "trick": OneWeirdTrick}[kind](comm, model, loss, optimizer)
             models = [strategy.model]
         rows = slice(strategy.rank * 6, strategy.rank * 6 + 12 // strategy.size)
-        batch = PhantomBatch(x[rows], y[rows], 12)
+        batch = MetaBatch(x[rows], y[rows], 12)
         if not real:
-            batch = PhantomBatch(Phantom(batch.x.shape), Phantom(batch.y.shape, np.int64), 12)
+            batch = MetaBatch(MetaArray(batch.x.shape), MetaArray(batch.y.shape, np.int64), 12)
             for part in models:
-                hollow(part)
+                drop_arithmetic(part)
         strategy.step(batch)
 
     for kind, size in (("hybrid", 8), ("tensor", 3), ("trick", 4)):
@@ -261,4 +261,4 @@ def test_mistakes_are_named():
     with pytest.raises(KeyError, match="no layout tensor 5, there are "):
         plan("lenet", NETWORK, 4, batch_size=8)["tensor 5"]
     assert all(np.all(p.data == 0) for p in SMALL.params), "the model is only looked at"
-    assert not isinstance(SMALL.params[0].data, Phantom)
+    assert not isinstance(SMALL.params[0].data, MetaArray)

@@ -11,7 +11,7 @@ from distlearn import nn
 from distlearn.backend import to_numpy
 from distlearn.comm import Network
 from distlearn.comm.protocol import RankError
-from distlearn.nn import StrictArray
+from distlearn.nn import MockDeviceArray
 from distlearn.nn.layer import move
 from distlearn.parallel import parallelize
 from distlearn.parallel.tensor import (
@@ -248,7 +248,7 @@ REFUSED = {
     "cannot tell the shape of its input": lambda comm: PathParallel.of(nn.Parallel(*[nn.ReLU()] * 4), comm),
     "two branches cannot be assigned to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
     "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
-    "does not go on top of": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
+    "cannot be stacked on": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
     "n_blocks is 0": lambda comm: StackParallel.of(grus(4), comm, n_blocks=0),
     r"6 values are sharded over 4 ranks, expected the 7 inputs": lambda comm: RowParallelLinear.of(
         linear(), comm, sharding=AxisSharding.even(6, 4)
@@ -286,20 +286,20 @@ class Staged:
         self.comm, self.rank, self.size, self.clock = comm, comm.rank, comm.size, comm.clock
 
     def all_reduce(self, x, op="sum"):
-        x[...] = StrictArray(self.comm.all_reduce(x.get(), op))
+        x[...] = MockDeviceArray(self.comm.all_reduce(x.get(), op))
         return x
 
     def iall_reduce(self, x, op="sum"):
         return SimpleNamespace(wait=lambda: self.all_reduce(x, op))
 
     def all_gather(self, x):
-        return StrictArray(self.comm.all_gather(x.get()))
+        return MockDeviceArray(self.comm.all_gather(x.get()))
 
     def reduce_scatter(self, x):
-        return StrictArray(self.comm.reduce_scatter(x.get()))
+        return MockDeviceArray(self.comm.reduce_scatter(x.get()))
 
     def broadcast(self, x, root=0):
-        x[...] = StrictArray(self.comm.broadcast(x.get(), root))
+        x[...] = MockDeviceArray(self.comm.broadcast(x.get(), root))
         return x
 
     def isend(self, x, dest, tag=0):
@@ -310,7 +310,7 @@ class Staged:
         work = self.comm.irecv(host, source, tag)
 
         def wait():
-            out[...] = StrictArray(work.wait())
+            out[...] = MockDeviceArray(work.wait())
             return out
 
         return SimpleNamespace(wait=wait)
@@ -341,5 +341,5 @@ def test_runs_on_arrays_that_behave_like_a_gpus(kind):
         return y
 
     want = program(None, np.copy)
-    got = SimWorld(2).run(program, lambda array: StrictArray(to_numpy(array).copy()))
+    got = SimWorld(2).run(program, lambda array: MockDeviceArray(to_numpy(array).copy()))
     np.testing.assert_allclose(got[0].get(), want, atol=1e-12)

@@ -14,7 +14,7 @@ from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import LARS, SGD, Momentum, Optimizer
 from distlearn.parallel import OneWeirdTrick, TensorParallel, parallelize
-from distlearn.parallel.phantom import phantom_copy
+from distlearn.parallel.meta import meta_copy
 from distlearn.parallel.tensor import account, gather_params
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
@@ -114,11 +114,11 @@ def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
     """Convolutions 4 and 5 look at what lies on the same rank; only 1, 2 and 3 need the channels of the other."""
 
     def program(comm):
-        model = parallelize(phantom_copy(outline), comm)
+        model = parallelize(meta_copy(outline), comm)
         shapes = [p.data.shape for p in model.params]
         return [type(layer).__name__ for layer in model.layers], shapes, account(model, (1, 227, 227, 3))
 
-    outline = phantom_copy(nn.build("alexnet", seed=None))
+    outline = meta_copy(nn.build("alexnet", seed=None))
     (kinds, shapes, told), _ = SimWorld(2).run(program)
     after_third = kinds[kinds.index("FilterParallelConv2d", 1) :]
     assert "Gather" not in after_third

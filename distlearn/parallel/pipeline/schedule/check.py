@@ -1,4 +1,4 @@
-"""Is a schedule right? Everything that is wrong with it, in words, with the place."""
+"""Check a schedule: everything that is wrong with it, and where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED = 6
 """So many of the actions that are missing are named."""
 
 
-class Finding(NamedTuple):
+class ScheduleError(NamedTuple):
     """One thing that is wrong with a schedule."""
 
     problem: str
@@ -40,19 +40,19 @@ class Report:
     Attributes
     ----------
     schedule : Schedule
-    findings : list of Finding
+    findings : list of ScheduleError
         Empty if the schedule is right.
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
     """
 
     schedule: Schedule
-    findings: list[Finding]
+    findings: list[ScheduleError]
     in_flight: list[int]
 
     @cached_property
     def blocking(self) -> Deadlock | None:
-        """Who would wait for whom if every send blocked until it is received; None if nobody would wait for ever."""
+        """Who would wait for whom if every send blocked until it is received; None if there is no deadlock."""
         return (
             None if any(f.problem in INCOMPLETE for f in self.findings) else play(self.schedule, blocking=True).deadlock
         )
@@ -63,7 +63,7 @@ class Report:
         return not self.findings
 
     def require(self) -> Schedule:
-        """Return the schedule, or raise ValueError with all that is wrong."""
+        """Return the schedule, or raise ValueError with all findings."""
         if self.findings:
             raise ValueError(str(self))
         return self.schedule
@@ -76,7 +76,7 @@ class Report:
         sends = "also with blocking sends" if self.blocking is None else "but not with blocking sends"
         return f"right ({head}), {sends}; in flight by rank: {', '.join(map(str, self.in_flight))}"
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__  # shown in a notebook
 
 
 def check_schedule(
@@ -91,8 +91,8 @@ def check_schedule(
     """Look for everything that is wrong with a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first; every stage must be on one rank;
-    and there must be an order in which all ranks can do what they have to: activations come from the stage before,
-    gradients from the stage behind, and two ranks that wait for each other wait for ever.
+    and there must be an order in which all ranks can run their actions: activations come from the stage before,
+    gradients from the stage after, and two ranks that wait for each other are deadlocked.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def check_schedule(
     max_in_flight : int or list of int, optional
         Micro-batches whose activations a rank has room for (per rank, if they differ).
     blocking : bool
-        Also require that plain blocking calls would do: receive, compute, send, where a send returns when it is
+        Also require that plain blocking calls work: receive, compute, send, where a send returns when it is
         received. 1F1B fails this (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
     **options
         Go to the generator: `n_virtual=3`.
@@ -123,7 +123,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
     """
     made = make_schedule(schedule, n_ranks, n_microbatches, **options)
     findings = [*_placement(made), *_counts(made)]
-    if not findings:  # else every rank would wait for what is missing, and say so
+    if not findings:  # else every rank would report that it waits for what is missing
         findings += _order(made)
         deadlock = play(made).deadlock
         if deadlock is not None and not findings:
@@ -137,12 +137,12 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
     return Report(made, findings, in_flight)
 
 
-def _deadlock(what: str, deadlock: Deadlock) -> Finding:
-    """A deadlock, told from the ranks that wait in a circle; the others wait for those."""
+def _deadlock(what: str, deadlock: Deadlock) -> ScheduleError:
+    """A deadlock, described by the ranks in the cycle; the others wait for those."""
     told = [w for w in deadlock.waiting if w.rank in deadlock.cycle] or deadlock.waiting
     first = told[0]
     message = f"{what}: " + "; ".join(w.what for w in told)
-    return Finding("deadlock", message, first.rank, first.position, first.action)
+    return ScheduleError("deadlock", message, first.rank, first.position, first.action)
 
 
 def _placement(schedule: Schedule):
@@ -151,14 +151,18 @@ def _placement(schedule: Schedule):
     for stage, ranks in schedule.ranks_of.items():
         if stage - before > 1:
             which = f"stages {before + 1} to {stage - 1} are" if stage - before > 2 else f"stage {stage - 1} is"
-            yield Finding("placement", f"{which} on no rank, expected {'each' if stage - before > 2 else 'it'} on one")
+            yield ScheduleError(
+                "placement", f"{which} on no rank, expected {'each' if stage - before > 2 else 'it'} on one"
+            )
         if len(ranks) > 1:
-            yield Finding("placement", f"stage {stage} is on ranks {', '.join(map(str, ranks))}, expected it on one")
+            yield ScheduleError(
+                "placement", f"stage {stage} is on ranks {', '.join(map(str, ranks))}, expected it on one"
+            )
         before = stage
     for rank, order in enumerate(schedule.orders):
         if not order and rank in schedule.ranks_of:
             home = schedule.rank_of(rank)
-            yield Finding("placement", f"rank {rank} has no actions, and stage {rank} is on rank {home}", rank)
+            yield ScheduleError("placement", f"rank {rank} has no actions, and stage {rank} is on rank {home}", rank)
 
 
 def _counts(schedule: Schedule):
@@ -171,12 +175,12 @@ def _counts(schedule: Schedule):
             shown = schedule.short(action)
             if action.microbatch >= schedule.n_microbatches:
                 message = f"there are micro-batches 0 to {schedule.n_microbatches - 1}"
-                yield Finding(
+                yield ScheduleError(
                     "unknown", f"rank {rank}, position {found[0]} ({shown}): {message}", rank, found[0], action
                 )
             if len(found) > 1:
-                message = f"rank {rank}, position {found[1]} ({shown}): was there at position {found[0]} already"
-                yield Finding("twice", message, rank, found[1], action)
+                message = f"rank {rank}, position {found[1]} ({shown}): is already at position {found[0]}"
+                yield ScheduleError("twice", message, rank, found[1], action)
         stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
         for stage, kind in product(stages, ("F", "B")):
             there = sum(a.stage == stage and a.kind == kind and a.microbatch < schedule.n_microbatches for a in places)
@@ -185,7 +189,7 @@ def _counts(schedule: Schedule):
                 absent = list(islice((schedule.short(a) for a in wanted if a not in places), NAMED))
                 more = schedule.n_microbatches - there - len(absent)
                 names = ", ".join(map(str, absent)) + (f" and {more} more" if more else "")
-                yield Finding("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
+                yield ScheduleError("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
 
 
 def _order(schedule: Schedule):
@@ -199,7 +203,7 @@ def _order(schedule: Schedule):
                     f"rank {rank}, position {position} ({schedule.short(action)}): backward before forward, "
                     f"{schedule.short(forward)} is at position {place[forward]}"
                 )
-                yield Finding("order", message, rank, position, action)
+                yield ScheduleError("order", message, rank, position, action)
 
 
 def _memory(schedule: Schedule, in_flight: list[int], limit):
@@ -216,4 +220,4 @@ def _memory(schedule: Schedule, in_flight: list[int], limit):
                 f"rank {rank}, position {position} ({schedule.short(action)}): {held[position]} micro-batches in "
                 f"flight, there is room for {room} (the most is {most})"
             )
-            yield Finding("in flight", message, rank, position, action)
+            yield ScheduleError("in flight", message, rank, position, action)
