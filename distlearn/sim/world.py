@@ -1,8 +1,9 @@
 """The simulator: any number of ranks in this process, under virtual time, the same in every run.
 
 A message of n bytes that leaves at t arrives at t + alpha + n / beta. `send` is *synchronous* unless the message is
-small enough for `eager_limit`: it returns when the message has been received. Code that is correct here is correct on every
-MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says which ranks wait for which.
+small enough for `eager_limit`: it returns when the message has been received. A program that is correct here
+is correct on every MPI, and one that relies on buffering fails at any message size with a `DeadlockError` that says
+which ranks wait for which.
 
 Overview: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
 worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a `FormulaComm`.
