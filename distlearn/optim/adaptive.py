@@ -18,7 +18,7 @@ class Adagrad:
     ----------
     eps : float
     weight_decay : float
-        lambda; g stands for g + lambda w.
+        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -33,11 +33,11 @@ class Adagrad:
         check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Make a sum of squares of zeros."""
+        """Return a zero sum of squares."""
         return get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Add the square, divide by its root."""
+        """Add the square to the sum, divide by the root of the sum."""
         grad = decayed(grad, data, self.weight_decay)
         state += grad * grad
         root = get_xp(data).sqrt(state)
@@ -54,10 +54,10 @@ class RMSprop:
     Parameters
     ----------
     rho : float
-        How much of the mean is kept, from 0 to below 1.
+        Decay rate of the mean, in [0, 1).
     eps : float
     weight_decay : float
-        lambda; g stands for g + lambda w.
+        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -73,11 +73,11 @@ class RMSprop:
         check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Make a mean of squares of zeros."""
+        """Return a zero mean of squares."""
         return get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Move the mean of squares, divide by its root."""
+        """Update the mean of squares, divide by its root."""
         grad = decayed(grad, data, self.weight_decay)
         state *= self.rho
         state += (1 - self.rho) * (grad * grad)
@@ -97,11 +97,11 @@ class Adadelta:
     Parameters
     ----------
     rho : float
-        How much of the means is kept, from 0 to below 1.
+        Decay rate of the means, in [0, 1).
     eps : float
-        Also what gets the first step off zero.
+        Also what makes the first step nonzero.
     weight_decay : float
-        lambda; g stands for g + lambda w.
+        lambda; g is replaced by g + lambda w.
 
     Notes
     -----
@@ -121,11 +121,11 @@ class Adadelta:
         check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Make means of squares of zeros, of gradients and of steps."""
+        """Return zero means of the squares of gradients and of steps."""
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Move both means, step by the ratio of their roots."""
+        """Update both means, step by the ratio of their roots."""
         xp, (squares, steps) = get_xp(data), state
         grad = decayed(grad, data, self.weight_decay)
         squares *= self.rho
@@ -138,7 +138,7 @@ class Adadelta:
 
 @dataclass(frozen=True)
 class Adam:
-    r"""Momentum and RMSprop in one, both corrected for having begun at zero.
+    r"""Momentum and RMSprop in one, both corrected for starting at zero.
 
     .. math:: m &\leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2 \\
               w &\leftarrow w - \eta \, \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}
@@ -148,10 +148,10 @@ class Adam:
     Parameters
     ----------
     beta1, beta2 : float
-        How much of the means of gradients and squares is kept, from 0 to below 1.
+        Decay rates of the means of gradients and of squares, in [0, 1).
     eps : float
     weight_decay : float
-        lambda; g stands for g + lambda w.
+        lambda; g is replaced by g + lambda w.
 
     References
     ----------
@@ -168,11 +168,11 @@ class Adam:
         check_not_negative(self, eps=self.eps, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Make means of gradients and squares of zeros."""
+        """Return zero means of gradients and of their squares."""
         return get_xp(data).zeros_like(data), get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
-        """Move both means, step by their corrected ratio."""
+        """Update both means, step by their corrected ratio."""
         self._step(data, decayed(grad, data, self.weight_decay), state, lr, step)
 
     def _step(self, data, grad, state, lr, step):

@@ -11,16 +11,16 @@ from ..nn.layer import Param
 
 
 def global_norm(params: Iterable[Param]) -> float:
-    """Length of all gradients as one vector, summed in float64."""
+    """Norm of all gradients as one vector, summed in float64."""
     return sum(float((p.grad * p.grad).sum(dtype=np.float64)) for p in params) ** 0.5
 
 
 def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[Param]], float] = global_norm) -> float:
-    r"""Shorten the gradients, all by the same factor, to a length of at most `max_norm`.
+    r"""Scale the gradients, all by the same factor, to a norm of at most `max_norm`.
 
     .. math:: g \leftarrow g \cdot \min\left(1, \frac{c}{\lVert g \rVert}\right)
 
-    The direction stays. On several ranks, clip after the gradients have been summed: then all ranks clip alike.
+    The direction is kept. On several ranks, clip after the gradients have been summed: then all ranks clip alike.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
     max_norm : float
         c.
     norm : callable
-        `norm(params) -> float`: the length before; of the gradients of all ranks, where each has a part.
+        `norm(params) -> float`: the norm before clipping; over all ranks, where each has a part.
 
     Returns
     -------
     norm : float
-        The length before.
+        The norm before clipping.
 
     References
     ----------
@@ -50,7 +50,7 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
 
 
 def clip_by_value(params: Iterable[Param], limit: float) -> None:
-    """Cut every element of the gradients to between -`limit` and `limit`; this may turn the direction.
+    """Clip every element of the gradients to [-`limit`, `limit`]; this may change the direction.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ class MixedPrecision(Optimizer):
 
     Half precision has 11 bits and ends at 6e-8: small updates of a weight are rounded away, and small gradients
     become zero. So the rule runs on a float32 copy of every weight, and the loss (hence every gradient) is multiplied
-    by a scale that is taken off again before the update. A scale that is too large overflows: then the step is left
-    out and the scale halved; after `growth_interval` good steps it is doubled.
+    by a scale that is divided out before the update. If the scale is too large, gradients overflow: the step is
+    skipped and the scale halved; after `growth_interval` good steps it is doubled.
 
     Parameters
     ----------
@@ -38,22 +38,22 @@ class MixedPrecision(Optimizer):
     growth_interval : int
         Good steps before the scale is doubled.
     clip_norm : float, optional
-        Shorten the (unscaled) gradients to this length.
+        Clip the (unscaled) gradients to this norm.
 
     Attributes
     ----------
     scale : float
     skipped : int
-        Steps left out so far.
+        Steps skipped so far.
     master : list of Param
         The float32 weights, with their gradients.
 
     Notes
     -----
     `Serial` and the data-parallel strategies scale the loss themselves; in a loop of your own, train with
-    `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and its gradient; what
-    is saved is the activations' half. On several ranks the summed gradients are the same everywhere, and a value that
-    is not finite stays so in a sum: so all ranks skip the same steps.
+    `scaled(loss)`. Memory: 2 + 2 bytes a weight for weights and gradients, and 8 for the master and its gradient;
+    what is saved is half of the activations. On several ranks the summed gradients are the same everywhere, and a
+    value that is not finite stays so in a sum: so all ranks skip the same steps.
 
     References
     ----------
@@ -94,7 +94,7 @@ class MixedPrecision(Optimizer):
         self.states = [g.rule.init(m.data) for g, m in zip(self._group_of_each(), self.master, strict=True)]
         self.scale, self.growth_interval = 1.0 if dtype == BFLOAT16 else scale, growth_interval
         self.skipped = self._good = 0
-        self._scales = False  # whether anybody trains with the scaled loss
+        self._scales = False  # whether training uses the scaled loss
         self._publish()
 
     def _group_of_each(self):
@@ -146,7 +146,7 @@ class MixedPrecision(Optimizer):
     def cost(self) -> tuple[int, int]:
         """Return what a step computes and moves: (flops, bytes).
 
-        The rule's; and gradients are widened and scaled, weights rounded.
+        The rule's cost, plus widening and scaling the gradients and rounding the weights.
         """
         flops, nbytes = super().cost()
         for m, p in zip(self.master, self.params, strict=True):

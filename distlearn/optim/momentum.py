@@ -55,7 +55,7 @@ class Momentum:
     Parameters
     ----------
     momentum : float
-        mu, from 0 to below 1.
+        mu, in [0, 1).
     weight_decay : float
         lambda.
 
@@ -73,7 +73,7 @@ class Momentum:
         check_not_negative(self, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Make a velocity of zeros."""
+        """Return a velocity of zeros."""
         return get_xp(data).zeros_like(data)
 
     def update(self, data, grad, state, lr, step):
@@ -94,12 +94,12 @@ class Nesterov(Momentum):
 
     .. math:: v \leftarrow \mu v + g + \lambda w, \qquad w \leftarrow w - \eta \, (g + \lambda w + \mu v)
 
-    The form of Sutskever et al. in which g is taken at the weights that are stored, which are the looked-ahead ones.
+    The form of Sutskever et al.: the stored weights are the look-ahead ones, and g is the gradient there.
 
     Parameters
     ----------
     momentum : float
-        mu, from 0 to below 1.
+        mu, in [0, 1).
     weight_decay : float
         lambda.
 
@@ -121,7 +121,7 @@ class Nesterov(Momentum):
 
 @dataclass(frozen=True)
 class LARS(Momentum):
-    r"""Layer-wise adaptive rate scaling: no layer's step is large against its weights, so very large batches train.
+    r"""Layer-wise adaptive rate scaling: no layer's step is large relative to its weights, so large batches train.
 
     .. math:: \lambda_l = \frac{\kappa \, \lVert w \rVert}{\lVert g \rVert + \lambda \lVert w \rVert}, \qquad
               v \leftarrow \mu v + \eta \lambda_l \, (g + \lambda w), \qquad w \leftarrow w - v
@@ -131,7 +131,7 @@ class LARS(Momentum):
     Parameters
     ----------
     momentum : float
-        mu, from 0 to below 1.
+        mu, in [0, 1).
     weight_decay : float
         lambda; vectors are not decayed.
     trust : float
@@ -168,5 +168,4 @@ class LARS(Momentum):
 
 
 def _norm(x) -> float:
-    """Length of an array as one vector."""
     return float((x * x).sum(dtype=np.float64)) ** 0.5

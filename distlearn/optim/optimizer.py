@@ -31,13 +31,13 @@ class Optimizer:
     Parameters
     ----------
     params : iterable of Param, or list of dict
-        Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. What else
-        it may hold is "rule", and the hyperparameters of the rule; what it leaves out is as for all groups.
+        Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. It may
+        also hold "rule" and hyperparameters of the rule; what it leaves out is as for all groups.
     rule : Rule
     lr : float or callable
         Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
-        Shorten the gradients, all groups as one vector, to this length before every step (see `clip_by_norm`).
+        Clip the gradients, all groups as one vector, to this norm before every step (see `clip_by_norm`).
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class Optimizer:
     params : list of Param
         Those of all groups, one after another.
     weights : list of Param
-        What the rules work on: `params`, or full-precision copies of them.
+        What the rules update: `params`, or full-precision copies of them.
     states : list
-        What `rule.init` made for each of `params`: the only place for a subclass to keep memory of its own.
+        What `rule.init` returned for each of `params`: the only place for a subclass to keep memory of its own.
     steps : int
         Steps done.
     scope : {"element", "parameter", "model"}, optional
@@ -55,7 +55,7 @@ class Optimizer:
         element by itself, it runs where a rank has parts of parameters (`TensorParallel`, `ZeRO`); if every parameter
         by itself, where a rank has some of them (`Pipeline`). One that does not say runs where ranks have all of them.
     norm : callable
-        `norm(params) -> float`: the length of all gradients; a strategy whose ranks have parts of them replaces it.
+        `norm(params) -> float`: the norm of all gradients; a strategy whose ranks have parts of them replaces it.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Optimizer:
         what = type(self).__name__
         check_rule(what, rule)
         if clip_norm is not None and not clip_norm > 0:
-            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a length above 0")
+            raise ValueError(f"{what}: clip_norm is {clip_norm!r}, expected a norm above 0")
         self.rule, self.lr, self.clip_norm = rule, as_schedule(lr, what), clip_norm
         self.groups = _groups(params, rule, self.lr, what)
         self.params = [p for group in self.groups for p in group.params]
@@ -116,7 +116,7 @@ class Optimizer:
         self.steps += 1
 
     def scaled(self, loss):
-        """Return the loss to train with; here the loss as it is (`MixedPrecision` scales it)."""
+        """Return the loss to train with; here the unchanged loss (`MixedPrecision` scales it)."""
         return loss
 
     def rebind(self, params_of_groups: list[list[Param]]) -> Optimizer:
@@ -125,7 +125,7 @@ class Optimizer:
         Parameters
         ----------
         params_of_groups : list of list of Param
-            By group. Of parameters that are this optimizer's, the states are shared; for others they are made anew.
+            By group. States of this optimizer's own parameters are shared; for others they are initialized.
         """
         state_of = {id(p): state for p, state in zip(self.params, self.states, strict=True)}
         made = copy.copy(self)
@@ -161,10 +161,10 @@ class Optimizer:
 
 
 def _groups(params, rule: Rule, lr, what: str) -> list[ParamGroup]:
-    """Make groups of what a user gives; a plain list is one group."""
+    """Turn the user's `params` into groups; a plain list is one group."""
     params = list(params)
     if not params:
-        raise ValueError(f"{what}: the list of parameters is empty, so that nothing would be trained")
+        raise ValueError(f"{what}: the list of parameters is empty, so nothing would be trained")
     if not any(isinstance(entry, dict) for entry in params):
         params = [{"params": params}]
     if not all(isinstance(entry, dict) for entry in params):

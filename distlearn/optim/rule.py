@@ -10,7 +10,7 @@ import numpy as np
 PIECE = 1 << 16
 """Elements that are updated at a time: a rule's arrays then stay in the cache from one operation to the next."""
 SETTLE = 64
-"""Updates from one search of the state for almost nothing to the next."""
+"""Updates between two searches of the state for subnormal values."""
 
 
 class Rule(Protocol):
@@ -34,16 +34,16 @@ def check_rule(what: str, rule) -> None:
 
 def needs_whole(rule: Rule) -> bool:
     """Say whether a rule must see whole parameters."""
-    return getattr(rule, "whole", False)  # a rule that a user wrote need not say that it does not
+    return getattr(rule, "whole", False)  # a user's rule may omit the attribute
 
 
 def memory_of(state) -> tuple:
-    """Return the arrays of a rule's memory of one parameter: none, one, or several."""
+    """Return the arrays of a rule's state for one parameter: none, one, or several."""
     return state if isinstance(state, tuple) else () if state is None else (state,)
 
 
 def pieces(rule, data, grad, state):
-    """Yield (data, grad, state) piece by piece, as views; large arrays on a CPU are cut, others come whole.
+    """Yield (data, grad, state) piece by piece, as views; large arrays on a CPU are split, others are not.
 
     A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     """
@@ -67,7 +67,7 @@ def apply(rule, data, grad, state, lr: float, step: int) -> None:
     data, grad : array
         `data` changes in place.
     state : object
-        What `rule.init` made.
+        What `rule.init` returned.
     lr : float
     step : int
         From 0.
@@ -79,11 +79,12 @@ def apply(rule, data, grad, state, lr: float, step: int) -> None:
 
 
 def settle(state) -> None:
-    """Make zero, in place, of values so small that their products are subnormal numbers.
+    """Set to zero, in place, values so small that their products are subnormal numbers.
 
-    The velocity of a weight whose gradient stays zero halves every few steps; at 1e-45 rounding keeps it from zero for
-    ever. Processors compute with subnormal numbers a hundred times as slowly: after 1,000 steps on MNIST, a network's
-    updates took five times as long as at first. In half precision, which is computed in single, nothing is that small.
+    The velocity of a weight whose gradient stays zero halves every few steps; at 1e-45 rounding keeps it above zero
+    forever. Processors compute with subnormal numbers a hundred times as slowly: after 1,000 steps on MNIST, a
+    network's updates took five times as long as at first. In half precision, which is
+    computed in single, nothing is that small.
     """
     for s in memory_of(state):
         if s.dtype in (np.float32, np.float64):

@@ -21,13 +21,13 @@ def _check_steps(schedule, **values):
 
 
 def as_schedule(lr, what: str):
-    """Return a learning rate as a schedule: a schedule as it is, a number as a constant one.
+    """Return a schedule for a learning rate: a schedule is returned as it is, a number becomes a constant one.
 
     Parameters
     ----------
     lr : float or callable
     what : str
-        Begins the message of the error for what is neither.
+        Prefix of the error message.
     """
     if callable(lr):
         return lr
@@ -90,7 +90,7 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class Cosine:
-    r"""Let the learning rate fall along half a cosine, and stay at its end.
+    r"""Decrease the learning rate along half a cosine, then keep its last value.
 
     .. math:: \eta_t = \eta_{\min} + \tfrac12 (\eta - \eta_{\min}) \left(1 + \cos \frac{\pi t}{T}\right)
 
@@ -177,7 +177,7 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
     Parameters
     ----------
     lr : float
-        What is right for a batch of `reference`.
+        Learning rate for a batch of `reference` samples.
     batch_size : int
         Size of the global batch.
     reference : int

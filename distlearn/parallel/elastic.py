@@ -1,9 +1,9 @@
-"""Elastic data parallelism: ranks are lost, the others notice, name them, and go on without a lost step.
+"""Elastic data parallelism: when ranks are lost, the others detect and name them, and continue without losing a step.
 
     step fails --> revoke, agree, shrink --> state of the rank that is furthest --> batches sharded anew --> step again
 
-Every rank holds the whole model, so that any survivor can give its state to all others. Gradients are summed over the
-global batch however it is sharded, so the result is that of an undisturbed run, up to rounding.
+Every rank holds the whole model, so any survivor can send its state to all others. Gradients are summed over the
+global batch however it is sharded, so the result is that of a run without failures, up to rounding.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ LOST = (PeerLostError, RevokedError)
 
 @dataclass
 class Recovery:
-    """One time that training went on without some of its ranks.
+    """One recovery: training went on without some of its ranks.
 
     Attributes
     ----------
     lost : list of int
         Ranks of the first communicator that were lost.
     size : int
-        Ranks that are left.
+        Number of remaining ranks.
     step : int
-        Steps that were done by then.
+        Steps done by then.
     began, noticed, resumed : float
-        When the interrupted step began, when this rank was told, when training could go on [s].
+        When the interrupted step began, when this rank was notified, when training could continue [s].
     redone : int
         Samples of the interrupted step that had to be trained on again; 0 if some rank had finished it.
     """
@@ -51,7 +51,7 @@ class Recovery:
 
     @property
     def seconds_lost(self) -> float:
-        """Time from the beginning of the interrupted step until training went on [s]."""
+        """Time from the beginning of the interrupted step until training continued [s]."""
         return self.resumed - self.began
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Recovery:
 class ElasticDataParallel(Strategy):
     """Synchronous data parallelism that survives the loss of ranks, down to a single one.
 
-    Each rank is given whole batches, and takes its part by the number of ranks that are left.
+    Each rank is given whole batches, and takes its part according to the number of remaining ranks.
 
     Parameters
     ----------
@@ -75,18 +75,18 @@ class ElasticDataParallel(Strategy):
     Attributes
     ----------
     comm : Communicator
-        Of the ranks that are left.
+        Of the remaining ranks.
     members : list of int
         Their ranks in the first communicator.
     recoveries : list of Recovery
 
     Notes
     -----
-    Messages and bytes of a step are those of `DataParallel`; nothing is sent to be prepared. A recovery costs an
+    Messages and bytes of a step are those of `DataParallel`; preparing for failures sends nothing. A recovery costs an
     agreement, a shrink, one number from each rank, and a broadcast of model and optimizer. It needs no more memory than
-    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too, spoils
-    nothing. A rank that was cut off or hung, and is alive after all, gets `CutOffError`: it must not go on by
-    itself. What compressed gradients have left out is lost when ranks are, once; checkpoints hold it.
+    `DataParallel`, except while it recovers: then two copies of the state, so that a broadcast that fails, too,
+    corrupts nothing. A rank that was declared lost but is alive gets `CutOffError`: it must not continue by itself.
+    The residuals of compressed gradients are lost when ranks are lost; checkpoints hold them.
 
     References
     ----------
@@ -123,12 +123,11 @@ class ElasticDataParallel(Strategy):
         self.retry_until_agreed(self._deal)
 
     def _deal(self) -> None:
-        """Share the work out among the ranks that are left."""
         self._inner = DataParallel(self.comm, self.model, self.loss, self.optimizer, **self._options)
 
     # -- a strategy ----------------------------------------------------------------------------------------------------
     def step(self, batch) -> float:
-        """Train on a whole batch, again and again until that has succeeded; return its loss."""
+        """Train on a whole batch, repeated until it succeeds; return its loss."""
         target = self._done + 1
         self._began = self.clock.now()
         while self._done < target:
@@ -146,11 +145,11 @@ class ElasticDataParallel(Strategy):
         return self._last_loss
 
     def gather_params(self):
-        """Return the parameters on the first rank that is left."""
+        """Return the parameters on the first remaining rank."""
         return params_on_root(self.model, self.comm.rank)
 
     def finish(self) -> None:
-        """Leave together: a rank that has done its last step may still be needed by one that has not."""
+        """Finish together: a rank that has done its last step may still be needed by one that has not."""
         self.retry_until_agreed(lambda: None)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ class ElasticDataParallel(Strategy):
 
     # -- surviving -----------------------------------------------------------------------------------------------------
     def retry_until_agreed(self, action):
-        """Call `action()` on all ranks until it has succeeded on every one that is left; return its result.
+        """Call `action()` on all ranks until it has succeeded on every remaining one; return its result.
 
         Parameters
         ----------
@@ -192,10 +191,10 @@ class ElasticDataParallel(Strategy):
         return self.comm.agree(flag) if isinstance(self.comm, FaultTolerant) else flag
 
     def _recover(self, agreed: bool = False) -> None:
-        """Find out who is left, and bring all of them to the same state.
+        """Find the remaining ranks, and bring all of them to the same state.
 
-        On each communicator every rank calls `agree` as often as any other, and `shrink` once an answer was no: that is
-        what keeps those in step that saw a failure and those that did not.
+        On each communicator every rank calls `agree` equally often, and `shrink` once an answer was no: so ranks that
+        saw a failure and ranks that did not stay synchronized.
         """
         noticed, members = self.clock.now(), self.members
         with self.clock.span("recover", lane="failure"):
@@ -215,7 +214,7 @@ class ElasticDataParallel(Strategy):
         self.recoveries.append(Recovery(lost, self.comm.size, self._done, self._began, noticed, now))
 
     def _take_state_of_the_furthest(self) -> None:
-        """Broadcast the state of a rank that has done most steps; take it over only when all of it is there."""
+        """Broadcast the state of a rank that has done the most steps; load it only when all of it has arrived."""
         comm = self.comm
         everyone = comm.all_gather(np.array([self._me, self._done]))
         root = int(everyone[:, 1].argmax())
@@ -235,13 +234,12 @@ class ElasticDataParallel(Strategy):
         self._deal()
 
     def _side_effects(self) -> list:
-        """Remember what a forward pass changes beside gradients: running statistics, random number generators."""
+        """Save what a forward pass changes besides gradients: running statistics, random number generators."""
         frozen = [(p.data, p.data.copy()) for p in self.model.params if p.frozen]
         return [frozen, [(g.bit_generator, g.bit_generator.state) for g in generators(self.model)]]
 
     @staticmethod
     def _undo(before) -> None:
-        """Put that back."""
         frozen, states = before
         for data, old in frozen:
             data[...] = old

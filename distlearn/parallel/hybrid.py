@@ -1,7 +1,7 @@
 """Hybrid parallelism: data x pipeline x tensor parallelism on one mesh of ranks.
 
-mesh(comm, dp=2, pp=2, tp=2)               tp: the ranks that hold one stage's layers together
-                                           pp: the stages, one behind the other
+mesh(comm, dp=2, pp=2, tp=2)               tp: the ranks that shard one stage's layers
+                                           pp: the stages, one after the other
     batch, first half      second half     dp: the copies of all that, each with its part of the batch
 pp 0   [ 0 | 1 ]             [ 4 | 5 ]
           |                     |          rank 0 sums the gradients of its parameters with rank 4, 1 with 5, ...
@@ -41,14 +41,14 @@ class Hybrid(Strategy):
     ----------
     comm : Communicator
     model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast. It gives its layers away: do not
-        train it any more.
+        The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
+        it afterwards.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     optimizer : Optimizer
         Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     dp, pp, tp : int
-        Lengths of the axes; their product is the number of ranks, and one of them may be -1: what is left.
+        Lengths of the axes; their product is the number of ranks, and one of them may be -1: computed from the others.
     schedule : str, callable, list or Schedule
         Of the pipeline, see `Pipeline`.
     n_microbatches : int, optional
@@ -72,8 +72,8 @@ class Hybrid(Strategy):
     Notes
     -----
     Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
-    the activations and gradients at both ends of a stage (where a cut lies between sharded layers, the rank's part of
-    them alone); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
+    the activations and gradients at both ends of a stage (where a cut is between sharded layers, only the rank's part
+    of them); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
     (pp tp) of parameters, gradients and optimizer state.
 
     References
@@ -132,11 +132,11 @@ class Hybrid(Strategy):
 
     @property
     def model(self):
-        """What this rank holds, for looking at: its stages, one after another."""
+        """What this rank holds, for inspection: its stages, one after another."""
         return self.pipeline.model
 
     def _costs(self, model, shape) -> list[float]:
-        """Return the cost of every layer: that of the rank along tp that has most to do, so that all cut alike."""
+        """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""
         costs = [sum(p.size for p in layer.params) for layer in model.layers]
         if shape is not None:
             costs = layer_costs(model, shape)
@@ -144,9 +144,9 @@ class Hybrid(Strategy):
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
 
     def _held_by(self, param):
-        """Return who holds a parameter: a code depends on all that is in it, so what ranks share is encoded apart.
+        """Return which ranks hold a parameter: shared parameters are compressed separately.
 
-        Neighbours along tp have the same ones of their stage, stages the same ones that they are tied by.
+        A code depends on all values in it. Ranks along tp share some of their stage's parameters, stages the tied ones.
         """
         return param.name in self._specs, self.pipeline.ranks_with(param)
 
@@ -155,7 +155,7 @@ class Hybrid(Strategy):
         reducer, held_back = self.reducer, []
         reducer.clear()
 
-        def on_grad(p):  # the last bucket waits for the loss, which the pipeline knows when all is done
+        def on_grad(p):  # the last bucket waits for the loss, which is known when the pipeline has finished
             held_back.append(p) if reducer.waits_for_loss(p) else reducer.on_grad(p)
 
         reducer.loss[0] += self.pipeline.accumulate(batch, on_grad)

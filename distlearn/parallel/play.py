@@ -1,13 +1,13 @@
-"""Play tasks in virtual time: every queue runs its tasks in order, each as soon as what it needs has ended.
+"""Play tasks in virtual time: every queue runs its tasks in order, each as soon as its dependencies have ended.
 
-A queue is whatever does one thing at a time: a rank that computes, a network card that sends, the collectives of a
-communicator. The order in each queue is given beforehand, so nothing is decided while it plays, and a list of tasks is
-all it takes. Pipeline schedules are checked, timed, drawn and planned with it (`pipeline.schedule.play`), and so is the
-overlap of gradient buckets with backward (`planning.buckets`).
+A queue is anything that does one thing at a time: a rank that computes, a network card that sends, the collectives of a
+communicator. The order in each queue is given beforehand, so nothing is decided during the simulation, and a list of
+tasks is its only input. Pipeline schedules are checked, timed, drawn and planned with it (`pipeline.schedule.play`),
+and so is the overlap of gradient buckets with backward (`planning.buckets`).
 
 Two other simulations remain, which answer questions that fixed orders cannot. `SimWorld` runs the strategies' own code.
-Under a parameter server's policy, the arrivals themselves decide which step begins when (`param_server.simulation`);
-a test holds the start and end times of BSP and SSP, where the order is known, against this function.
+Under a parameter server's policy, the arrivals determine which step begins when (`param_server.simulation`);
+a test compares the start and end times of BSP and SSP, where the order is known, with this function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def play_queues(
     seconds: Callable[[Hashable], float],
     needs: Callable[[Hashable], Iterable[tuple[Hashable, float]]] = lambda task: (),
 ) -> Played:
-    """Run the tasks of all queues, each as soon as its queues are free and what it needs has ended.
+    """Run the tasks of all queues, each as soon as its queues are free and its dependencies have ended.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ def play_queues(
     seconds : callable
         How long a task takes.
     needs : callable
-        `needs(task)` yields (task before, delay): the earliest start is so many seconds after the end of the other.
+        `needs(task)` yields (task before, delay): the task starts at the earliest `delay` seconds after the end of the
+        other.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def play_queues(
             task = queues[i][at[i]]
             mine = queues_of[task]
             if len(mine) > 1 and any(queues[j][at[j] : at[j] + 1] != [task] for j in mine):
-                break  # whichever of its queues comes to it last runs it
+                break  # the last of its queues to reach it runs it
             start = max([free[j] for j in mine])
             missing = None
             for before, delay in needs(task):

@@ -1,7 +1,7 @@
-"""How an array lies on ranks: what a rank holds of it, and how the whole is put together again.
+"""How an array is sharded over ranks: what a rank holds of it, and how the whole is reassembled.
 
 Replicate()       every rank has all of it
-Shard(0, 3:6)     a rank has some places along an axis (or of the flattened array)
+Shard(0, 3:6)     a rank has some indices along an axis (or of the flattened array)
 Partial()         ranks hold summands; the whole is their sum (or their weighted mean)
 """
 
@@ -23,14 +23,14 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """Some places along an axis.
+    """Some indices along an axis.
 
     Parameters
     ----------
     axis : int or None
         None: of the array as one vector.
     index : slice or array of int
-        This rank's places.
+        This rank's indices.
     """
 
     axis: int | None
@@ -60,9 +60,9 @@ class ShardSpec:
         Of the whole.
     placement : Replicate or Shard
     partial : Partial, optional
-        What the rank holds of these places is a summand.
+        What the rank holds there is a summand.
     counts : bool
-        Whether this rank's part is used when the whole is put together: of equal parts, one is.
+        Whether this rank's part is used when the whole is reassembled: one of several equal parts is.
     """
 
     shape: tuple[int, ...]
@@ -72,7 +72,7 @@ class ShardSpec:
 
     @property
     def is_sharded(self) -> bool:
-        """Whether the rank holds some places only."""
+        """Whether the rank holds only part of the array."""
         return isinstance(self.placement, Shard)
 
     def take(self, whole):
@@ -98,12 +98,12 @@ class ShardSpec:
 
     def _key(self, xp=np):
         axis, index = self.placement.axis or 0, self.placement.index
-        index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy takes no NumPy array as an index
+        index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy rejects a NumPy index
         return (slice(None),) * axis + (index,)
 
 
 class Sharded(NamedTuple):
-    """What a rank holds of an array, and what that is of the whole."""
+    """What a rank holds of an array, with its spec."""
 
     array: Any
     spec: ShardSpec
@@ -122,13 +122,13 @@ def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
 
 
 def load_into(state: dict[str, Sharded], arrays: dict) -> None:
-    """Write this rank's parts of whole arrays into the arrays of a state, which they fit.
+    """Write this rank's parts of whole arrays into the arrays of a state.
 
     Parameters
     ----------
     state : dict of str to Sharded
     arrays : dict of str to array
-        By the same names; others are left alone.
+        By the same names; others are ignored.
     """
     for name, (array, spec) in state.items():
         if name in arrays:
@@ -136,7 +136,7 @@ def load_into(state: dict[str, Sharded], arrays: dict) -> None:
 
 
 def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
-    """Put arrays together on rank 0; every rank must call.
+    """Reassemble arrays on rank 0; every rank must call.
 
     Parameters
     ----------
@@ -148,19 +148,19 @@ def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
     -------
     arrays : dict of str to array or None
         NumPy arrays; None on the other ranks. One gather of what counts; where ranks hold different replicas
-        (`Partial(weight)`) and these are not equal, each is there, too, as "ranks/0/...".
+        (`Partial(weight)`) and these are not equal, each replica is included, too, as "ranks/0/...".
     """
     everybody = comm.gather_obj(counting(state))
     return None if everybody is None else assemble(everybody)
 
 
 def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
-    """Return what of this rank's state counts, copied into the host's memory."""
+    """Return the parts of this rank's state that count, copied to host memory."""
     return {name: Sharded(to_numpy(a).copy(), spec) for name, (a, spec) in state.items() if spec.counts}
 
 
 def assemble(everybody: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
-    """Put arrays together out of what counts of every rank's, by rank; see `unshard`."""
+    """Reassemble arrays from every rank's parts that count; see `unshard`."""
     parts: dict[str, list] = {}
     for rank, theirs in enumerate(everybody):
         for name, (array, spec) in theirs.items():
@@ -193,7 +193,7 @@ def of_rank(rank: int, name: str) -> str:
 
 
 def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:
-    """Return which part of a rank's piece of a flat array is one array's, and what it is of that array.
+    """Return which part of a rank's piece of a flat array belongs to one array, and its spec.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What a way to train is: a `Strategy` takes one step at a time.
+"""The interface of all ways to train: a `Strategy` takes one step at a time.
 
     batch --> forward --> loss --> backward --> (communicate) --> update --> loss of the global batch
 
-`fit` drives any of them; what differs is who holds which part of the model and of the batch.
+`fit` runs any of them; they differ in which rank holds which part of the model and of the batch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Strategy(Protocol):
     world : Communicator
         Of all ranks.
     rank, size : int
-        Which part of the *data* this rank takes: where ranks share the work on one batch, all of them are rank 0 of 1.
+        Which part of the *data* this rank takes: where ranks work on the same batch, all of them are rank 0 of 1.
     clock : Clock
     model : Layer
         What this rank holds of the model.
@@ -47,11 +47,11 @@ class Strategy(Protocol):
     state_layout : StateLayout
         Names, shapes and dtypes of the serial model's state.
     layout : str
-        Which rank has which layers: two runs with one layout and size have the same generators.
+        Which rank has which layers: two runs with the same layout and size have the same generators.
     generators : list of Generator
         Those of the strategy's own random numbers.
     recoveries : list of Recovery
-        Times that ranks were lost and training went on.
+        Times when ranks were lost and training continued.
     checkpointable : bool
         Whether the run's state can be saved and resumed.
     """
@@ -82,10 +82,10 @@ class Strategy(Protocol):
         return self.comm.all_reduce(values) if self.size > 1 else values
 
     def finish(self) -> None:
-        """Do what is left after the last step; `fit` calls it on every rank."""
+        """Finish after the last step; `fit` calls it on every rank."""
 
     def retry_until_agreed(self, action):
-        """Return `action()`, again where ranks are lost meanwhile, until all that are left have done it."""
+        """Return `action()`, repeated if ranks are lost meanwhile, until all remaining ranks have done it."""
         return action()
 
     @property
@@ -113,7 +113,7 @@ class Strategy(Protocol):
         return replicated(named_arrays(self.model.params, self.optimizer), counts=self.world.rank == 0)
 
     def own_state(self) -> dict:
-        """Return the arrays that this rank has alone, for as many ranks to go on bit for bit."""
+        """Return the arrays that only this rank has, so that the same number of ranks continues bit for bit."""
         return {}
 
     def load_state_dict(self, arrays: dict) -> None:
@@ -122,7 +122,7 @@ class Strategy(Protocol):
         Raises
         ------
         ValueError
-            If it is that of another model or optimizer; nothing has been changed then.
+            If it is that of another model or optimizer; nothing has been changed in that case.
         """
         serial = serial_part(arrays)
         self.state_layout.check(serial)
@@ -143,14 +143,14 @@ def params_on_root(model, rank: int) -> dict | None:
 
 
 def share_params(comm, model) -> None:
-    """Give every rank rank 0's parameters, so that they are equal beyond doubt; every rank must call.
+    """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call.
 
     One small object, and one broadcast for each parameter.
 
     Raises
     ------
     ValueError
-        On a rank whose model is not that of rank 0: real networks would mix the two up without a word. Or if two
+        On a rank whose model is not that of rank 0: real networks would silently mix the two up. Or if two
         parameters of the model have one name.
     """
     check_unique_names(model)
@@ -170,7 +170,7 @@ def adopt(strategy, model, loss, optimizer) -> None:
     what = type(strategy).__name__
     if not isinstance(optimizer, Optimizer):
         raise TypeError(
-            f"{what}: optimizer is {optimizer!r}, expected one, such as Optimizer(model.params, Momentum(), 0.1)"
+            f"{what}: optimizer is {optimizer!r}, expected for example Optimizer(model.params, Momentum(), 0.1)"
         )
     known = {id(p) for p in model.params}
     for p in optimizer.params:
@@ -187,7 +187,7 @@ def refuse_masters(what: str, optimizer) -> None:
     """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
     if optimizer.weights is not optimizer.params:
         raise TypeError(
-            f"{what} works on the parameters themselves, but {type(optimizer).__name__} keeps masters of its own; "
+            f"{what} works on the parameters themselves, but {type(optimizer).__name__} keeps its own master copies; "
             "use an Optimizer, or DataParallel"
         )
 
@@ -201,7 +201,7 @@ def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
         The strategy.
     optimizer : Optimizer
     scope : {"element", "parameter", "model"}
-        What a rank can let it see.
+        What it can see on one rank.
     held : str
         What the rank holds, for the message.
     """
@@ -232,7 +232,7 @@ def summed_norm(params: list, comms, like) -> float:
     comms : list of Communicator
         Over which the squares are summed, one after another.
     like : array
-        Where the numbers live while they travel.
+        An array on the device where the sum is computed.
     """
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
     for comm in comms:
@@ -247,7 +247,7 @@ class Replicated(Strategy):
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast, so that they are equal beyond doubt.
+        The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
     optimizer : Optimizer

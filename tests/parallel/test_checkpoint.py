@@ -77,7 +77,7 @@ def test_what_is_read_is_what_was_written(tmp_path):
 def test_a_torn_file_is_refused_by_name(tmp_path_factory, length):
     path = tmp_path_factory.mktemp("torn") / "step-0000000007.safetensors"
     path.write_bytes(WHOLE[:length])
-    with pytest.raises(CheckpointError, match="is torn") as caught:
+    with pytest.raises(CheckpointError, match="is truncated") as caught:
         file.read(path)
     assert str(path) in str(caught.value)
 
@@ -89,7 +89,7 @@ def test_a_single_turned_bit_is_found_wherever_it_is(tmp_path_factory, where):
     damaged[where // 8] ^= 1 << where % 8
     path = tmp_path_factory.mktemp("bit") / "x.safetensors"
     path.write_bytes(damaged)
-    with pytest.raises(CheckpointError, match=r"is damaged|is torn|is no checkpoint"):
+    with pytest.raises(CheckpointError, match=r"is damaged|is truncated|is not a checkpoint"):
         file.read(path)
 
 
@@ -110,7 +110,7 @@ def test_other_versions_and_other_files_are_refused_by_name(tmp_path, monkeypatc
     monkeypatch.undo()
     for content, words in (
         (newer, "has format version 3, this library reads version 2"),
-        (b"PK\x03\x04 some zip file, and long enough", "is no checkpoint"),
+        (b"PK\x03\x04 some zip file, and long enough", "is not a checkpoint"),
         (WHOLE + b"x", f"is damaged: it has {len(WHOLE) + 1} bytes of {len(WHOLE)}"),
     ):
         path.write_bytes(content)
@@ -148,7 +148,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path):
         found = store.latest()
     assert found.step == 20
     texts = [str(w.message) for w in caught]
-    assert "step-0000000040.safetensors: is torn: 100 bytes" in texts[0]
+    assert "step-0000000040.safetensors: is truncated: 100 bytes" in texts[0]
     assert "step-0000000030.safetensors: is damaged" in texts[1]
     store.path(20).write_bytes(b"")
     all_bad = pytest.raises(CheckpointError, match=r"none of the 3 can be used.*choose another folder")
@@ -234,7 +234,7 @@ def test_every_bit_of_a_small_checkpoint_counts(tmp_path):
             store.load(2)
     for length in range(len(whole)):
         store.path(2).write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match=r"torn|no checkpoint"):
+        with pytest.raises(CheckpointError, match=r"truncated|not a checkpoint"):
             store.load(2)
 
 
@@ -298,7 +298,7 @@ def test_a_header_that_lies_about_its_length_is_refused(tmp_path):
     lying = bytearray(WHOLE)
     struct.pack_into("<Q", lying, 0, 2**60)
     (tmp_path / "x.safetensors").write_bytes(lying)
-    with pytest.raises(CheckpointError, match=f"is torn: {len(WHOLE)} bytes, and its header alone has"):
+    with pytest.raises(CheckpointError, match=f"is truncated: {len(WHOLE)} bytes, and its header alone has"):
         file.read(tmp_path / "x.safetensors")
 
 
@@ -400,7 +400,7 @@ def test_a_run_can_be_interrupted_again_and_again_and_from_a_damaged_checkpoint(
     interrupted(2, tmp_path, 9, resume=True)
     store = CheckpointStore(tmp_path)
     store.path(8).write_bytes(b"\x89DLCKPT\n")
-    with pytest.warns(CheckpointWarning, match="is torn"):
+    with pytest.warns(CheckpointWarning, match="is truncated"):
         got = SimWorld(2).run(train, tmp_path, resume=True)[0][1]
     assert_same_params(got, want, tol=0)
 

@@ -254,7 +254,7 @@ def test_mixed_precision_on_several_ranks(strategy):
 
 @pytest.mark.parametrize("strategy", [TensorParallel, Pipeline, LocalSGD])
 def test_masters_are_refused_where_parameters_are_dealt(strategy):
-    with pytest.raises(RankError, match="MixedPrecision keeps masters of its own"):
+    with pytest.raises(RankError, match="MixedPrecision keeps its own master copies"):
         SimWorld(2).run(in_half_precision, strategy)
 
 

@@ -123,7 +123,7 @@ def test_trick_refuses_a_layer_on_both_sides_of_the_seam():
         model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GlobalAvgPool(), nn.Residual(shared), shared)
         OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
 
-    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used before and behind the first dense layer"):
+    with pytest.raises(RankError, match=r"2\.0\.W, 2\.0\.b is used both before and after the first dense layer"):
         SimWorld(2).run(program)
 
 

@@ -1,11 +1,11 @@
-r"""Elastic averaging: workers train by themselves, held to a common centre by springs.
+r"""Elastic averaging: workers train independently, each pulled towards a common centre.
 
-Each worker w has its own parameters x. Every so many steps it and the centre c pull at one another:
+Each worker w has its own parameters x. Every `period` steps it and the centre c move towards each other:
 
 .. math:: d = \alpha (x - c), \qquad x \leftarrow x - d, \qquad c \leftarrow c + d
 
-It is the parameter server of `param_server` with another payload: parameters up, the centre down, and nobody's gradient
-is ever stale, because it is applied where it was computed. Workers talk once in `period` steps.
+It is the parameter server of `param_server` with another payload: parameters up, the centre down, and no gradient is
+ever stale, because it is applied where it was computed. Workers communicate once in `period` steps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Centre:
         self.alpha = alpha
 
     def init(self, data):
-        """Return None: a spring has no memory."""
+        """Return None: this rule has no memory."""
 
     def update(self, data, grad, state, lr, step):
         """Move by alpha times the distance."""
@@ -42,7 +42,7 @@ class _Centre:
 
 
 class _Elastic(ASP):
-    """Asynchronous by name."""
+    """ASP under another name."""
 
     name = "EASGD"
 
@@ -57,7 +57,7 @@ class EASGD:
         The same on every rank; rank 0's parameters are broadcast.
     loss : callable
     rule : Rule
-        The workers' own formula: `SGD()` for EASGD, `Nesterov(mu)` for EAMSGD. Its memory lives with each worker.
+        The workers' own formula: `SGD()` for EASGD, `Nesterov(mu)` for EAMSGD. Each worker keeps its memory.
     lr : float or callable
         Learning rate of a worker's step, or a schedule: a function of the worker's step (from 0).
     period : int
@@ -67,7 +67,7 @@ class EASGD:
     pace : callable, optional
         `pace(worker, step) -> seconds` that a step takes longer.
     every : int
-        Keep the centre every so many exchanges, for the curve; 0 for never.
+        Copy the centre every so many exchanges, for the curve; 0 for never.
 
     Notes
     -----
@@ -95,7 +95,7 @@ class EASGD:
         comm.broadcast(self.flat.data)
 
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
-        """Train; return what happened to the centre on rank 0, and None elsewhere. Every rank calls it.
+        """Train; return the centre's run on rank 0, and None elsewhere. Every rank calls it.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class EASGD:
         return make_run(coordinator, self.flat, [(shard.share.copy(), shard.snapshots)], dataset, self.loss, probe)
 
     def _serve(self, shard: ParamShard, coordinator: Coordinator) -> None:
-        """Be the centre until every worker has left: answer with the centre as it was, then move it."""
+        """Serve the centre until every worker has left: reply with the centre as it was, then move it."""
         server_comm = ServerComm(self.comm, 1, shard)
         while coordinator.policy_state.active:
             message = self.comm.recv_obj(ANY)
@@ -136,7 +136,7 @@ class EASGD:
         server_comm.finish()
 
     def _work(self, batches) -> None:
-        """Train, and meet the centre every `period` steps, until it allows no other step."""
+        """Train, exchanging with the centre every `period` steps, until it allows no more steps."""
         flat, reply = self.flat, Reply(self.flat.data.size, self.flat.data.dtype)
         state, losses, rows, version = self.rule.init(flat.data), 0.0, 0, 0
         for step, batch in enumerate(batches):
@@ -154,7 +154,7 @@ class EASGD:
                     return
 
     def _meet(self, push: Push, reply: Reply) -> None:
-        """Send the parameters to the centre, get it back, and follow its pull."""
+        """Send the parameters to the centre, receive it, and move towards it."""
         comm, data = self.comm, self.flat.data
         with comm.clock.span("exchange", lane="comm"):
             received, sent = comm.irecv(reply.buffer, 0), comm.isend(data, 0)

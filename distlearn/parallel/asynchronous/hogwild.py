@@ -27,7 +27,7 @@ from .param_server.worker import FlatModel, endless_batches
 def share_array(comm, n: int, dtype) -> np.ndarray:
     """Return an array of n zeros in memory that all ranks of the communicator share. Every rank calls it.
 
-    It goes when the last rank lets go of it: nothing is left behind, however the ranks end.
+    It is freed when the last rank releases it: nothing is left behind, however the ranks end.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def share_array(comm, n: int, dtype) -> np.ndarray:
     ValueError
         If ranks run on different machines.
     OSError
-        If there is no room.
+        If there is not enough space.
     """
     nodes = comm.broadcast_obj(comm.gather_obj(platform.node()))
     if len(set(nodes)) > 1:
@@ -52,18 +52,18 @@ def share_array(comm, n: int, dtype) -> np.ndarray:
     array = np.memmap(path, dtype, "r+", shape=(n,))
     comm.barrier()
     if comm.rank == 0:
-        with contextlib.suppress(OSError):  # Windows keeps the name while somebody uses the file
+        with contextlib.suppress(OSError):  # Windows keeps the name while the file is in use
             os.unlink(path)
     return array
 
 
 def _reserve(nbytes: int) -> str:
-    """Make a file of zeros for which there is room: in memory, or if that is small (as in containers), on a disk."""
+    """Make a file of zeros where there is room: in memory, or if that is small (as in containers), on a disk."""
     folders = [folder for folder in ("/dev/shm", tempfile.gettempdir()) if os.path.isdir(folder)]
     for folder in folders:
         handle, path = tempfile.mkstemp(prefix="distlearn-hogwild-", dir=folder)
         try:
-            if hasattr(os, "posix_fallocate"):  # else the first write for which there is no room kills the process
+            if hasattr(os, "posix_fallocate"):  # else the first write beyond the free space kills the process
                 os.posix_fallocate(handle, 0, nbytes)
             else:
                 os.truncate(handle, nbytes)
@@ -94,11 +94,11 @@ class Hogwild:
     pace : callable, optional
         `pace(rank, step) -> seconds` between reading and writing: a straggler, with an old gradient.
     every : int
-        Rank 0 copies the parameters every so many of its steps, and in the end, for the curve; 0 for never.
+        Rank 0 copies the parameters every so many of its steps, and at the end, for the curve; 0 for never.
 
     Notes
     -----
-    No messages. Other rules than plain SGD would have to share their memory, too, and race on it.
+    No messages. Rules other than plain SGD would have to share their memory, too, with races on it.
 
     References
     ----------
@@ -121,14 +121,14 @@ class Hogwild:
         comm.barrier()
 
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
-        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it.
+        """Train; return the run on rank 0, and None elsewhere. Every rank calls it.
 
         Parameters
         ----------
         dataset, batch_size, seconds, seed, probe
             See `ParameterServer.train`.
         steps : int, optional
-            Gradients that each rank computes, on average: quick ones compute more.
+            Gradients that each rank computes, on average: faster ranks compute more.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class Hogwild:
         """
         check_end("Hogwild.train", steps, seconds)
         snapshots = [Snapshot(0, 0.0, self.flat.data.copy())] if self.every else []
-        self.comm.barrier()  # before the first snapshot is there, nobody may write
+        self.comm.barrier()  # no rank may write before the first snapshot is taken
         began, total_steps = self.clock.now(), math.inf if steps is None else steps * self.size
         rows: list[tuple] = []
         for step, batch in enumerate(endless_batches(dataset, batch_size, self.rank, self.size, seed)):
@@ -155,7 +155,7 @@ class Hogwild:
         flat, used = self.flat, int(self._done.sum())
         with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
             loss = flat.gradient(batch.x, batch.y, self.loss)
-            # even for no time: on simulated ranks this is where the others read and write in between
+            # even for 0 s: on simulated ranks, the others read and write here
             self.clock.sleep(0.0 if self.pace is None else self.pace(self.rank, step))
         staleness = int(self._done.sum()) - used
         self._write(self.lr(step))
@@ -164,7 +164,7 @@ class Hogwild:
         return (self.rank, step, used, used + staleness + 1, staleness, len(batch.x), now, now, loss, 1.0)
 
     def _write(self, lr: float) -> None:
-        """Subtract the gradient from what all share."""
+        """Subtract the gradient from the shared parameters."""
         data, grad = self.flat.data, self.flat.grad
         if not self.sparse:
             data -= data.dtype.type(lr) * grad
@@ -173,7 +173,7 @@ class Hogwild:
         data[touched] -= data.dtype.type(lr) * grad[touched]
 
     def _run(self, rows, snapshots, dataset, probe) -> Run | None:
-        """Collect everybody's record on rank 0."""
+        """Gather all ranks' records on rank 0."""
         found = self.comm.gather_obj(rows)
         if found is None:
             return None
@@ -186,7 +186,7 @@ class Hogwild:
         if self.every:
             if snapshots[-1].version < len(gradients):  # the others may have gone on after rank 0's last step
                 snapshots.append(Snapshot(len(gradients), seconds, self.flat.data.copy()))
-            self.flat.rebind(self.flat.data.copy())  # measuring must not disturb what is shared
+            self.flat.rebind(self.flat.data.copy())  # measuring must not change the shared array
             curve = measure_curve(self.flat, snapshots, dataset, self.loss, probe)
         return Run(
             policy="Hogwild, sparse" if self.sparse else "Hogwild",
@@ -200,7 +200,7 @@ class Hogwild:
 
 
 class Sparsity(NamedTuple):
-    """How much gradients get in one another's way: the smaller, the better Hogwild works."""
+    """How often gradients collide: the smaller, the better Hogwild works."""
 
     omega: int
     """Most numbers that one gradient touches."""

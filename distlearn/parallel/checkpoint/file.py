@@ -1,14 +1,14 @@
-"""One checkpoint as one file, which says by itself whether it is whole: safetensors with checksums.
+"""One checkpoint as one file that shows whether it is intact: safetensors with checksums.
 
 Any tool that reads safetensors reads the arrays. The metadata hold, as text,
 
     format, version    "distlearn checkpoint", "2"
     step               steps done
-    meta               JSON: what else there is to know
+    meta               JSON: all other information
     arrays             JSON: name and CRC-32 of every array, in order
-    sha256             of the whole file, with zeros in the place of this checksum
+    sha256             of the whole file, with zeros in place of this checksum
 
-So a file that was cut off, or in which a bit has turned, is refused, and the message says which array is hit.
+So a file that was cut off, or in which a bit has flipped, is refused, and the message names the damaged array.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class CheckpointError(RuntimeError):
 
 @dataclass
 class Checkpoint:
-    """All that a training run needs to go on as if nothing had happened.
+    """All that a training run needs to continue as if it had not been interrupted.
 
     Parameters
     ----------
     step : int
         Steps that have been done.
     arrays : dict of str to array
-        Parameters and optimizer state in the shapes of the serial model, so that any number of ranks can go on.
+        Parameters and optimizer state in the shapes of the serial model, so that any number of ranks can continue.
     meta : dict
         What JSON can hold: the run's settings, its history, the states of random number generators.
     """
@@ -70,7 +70,7 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
     Raises
     ------
     TypeError
-        For a step that is no whole number, arrays that are not of numbers, and `meta` that JSON cannot hold.
+        For a step that is not a whole number, arrays that are not numeric, and `meta` that JSON cannot hold.
     """
     from safetensors.numpy import save
 
@@ -94,7 +94,7 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def from_bytes(data: bytes, path) -> Checkpoint:
-    """Make a checkpoint of the contents of a file, and make sure of every byte.
+    """Make a checkpoint from the contents of a file, and verify every byte.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def from_bytes(data: bytes, path) -> Checkpoint:
     Raises
     ------
     CheckpointError
-        If the file is torn, damaged, of another format version, or no checkpoint.
+        If the file is truncated, damaged, of another format version, or not a checkpoint.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -113,9 +113,9 @@ def from_bytes(data: bytes, path) -> Checkpoint:
     header, total = _header(data, path)
     metadata = header.get("__metadata__", {})
     if metadata.get("format") != FORMAT:
-        raise CheckpointError(path, "is no checkpoint: its header does not say so")
+        raise CheckpointError(path, "is not a checkpoint: its header does not say so")
     if len(data) != total:
-        what = "torn" if len(data) < total else "damaged"
+        what = "truncated" if len(data) < total else "damaged"
         raise CheckpointError(path, f"is {what}: it has {len(data)} bytes of {total}")
     digest = metadata.get("sha256", "").encode()
     zeroed = data.replace(digest, _ZEROS.encode(), 1) if digest else b""
@@ -125,11 +125,11 @@ def from_bytes(data: bytes, path) -> Checkpoint:
         if hashlib.sha256(zeroed).hexdigest().encode() != digest:
             bad = [name for name, crc in order if zlib.crc32(arrays[name].tobytes()) != crc]
             where = f" in array {', '.join(map(repr, bad))}" if bad else " in its header"
-            raise CheckpointError(path, f"is damaged{where}: its checksum does not fit")
+            raise CheckpointError(path, f"is damaged{where}: its checksum does not match")
         version, step, meta = metadata["version"], int(metadata["step"]), json.loads(metadata["meta"])
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise CheckpointError(path, f"is damaged in its header: {error}") from None
-    if version != VERSION:  # trusted only now that no bit has turned
+    if version != VERSION:  # trusted only now that the checksum has been verified
         raise CheckpointError(path, f"has format version {version}, this library reads version {VERSION}")
     return Checkpoint(step, {name: arrays[name] for name, _ in order}, meta)
 
@@ -137,13 +137,13 @@ def from_bytes(data: bytes, path) -> Checkpoint:
 def _header(data: bytes, path) -> tuple[dict, int]:
     """Return the header of a safetensors file, and how many bytes the file should have."""
     if len(data) < _LENGTH.size:
-        raise CheckpointError(path, f"is torn: {len(data)} bytes are not even its beginning")
+        raise CheckpointError(path, f"is truncated: {len(data)} bytes are less than a header")
     (n,) = _LENGTH.unpack_from(data)
     start = _LENGTH.size + n
     if data[_LENGTH.size : _LENGTH.size + 1] not in (b"{", b""):
-        raise CheckpointError(path, f"is no checkpoint (it begins with {data[:9]!r})")
+        raise CheckpointError(path, f"is not a checkpoint (it begins with {data[:9]!r})")
     if len(data) < start:
-        raise CheckpointError(path, f"is torn: {len(data)} bytes, and its header alone has {n}")
+        raise CheckpointError(path, f"is truncated: {len(data)} bytes, and its header alone has {n}")
     try:
         header = json.loads(data[_LENGTH.size : start])
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
@@ -153,5 +153,5 @@ def _header(data: bytes, path) -> tuple[dict, int]:
 
 
 def read(path) -> Checkpoint:
-    """Read a checkpoint, and make sure of every byte; see `from_bytes`."""
+    """Read a checkpoint, and verify every byte; see `from_bytes`."""
     return from_bytes(Path(path).read_bytes(), path)

@@ -1,4 +1,4 @@
-"""What decides a run, whatever the strategy and the world: saved with a checkpoint, compared when resuming."""
+"""What determines a run, whatever the strategy and the world: saved with a checkpoint, compared when resuming."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
 
 
 def differences(saved: dict, now: dict) -> list[str]:
-    """Say in what two fingerprints differ, one line for each: "clip_norm 1.0 (now None)".
+    """Say where two fingerprints differ, one line for each place: "clip_norm 1.0 (now None)".
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _short(value) -> str:
 
 
 def describe(thing) -> str:
-    """Name a rule, a loss or a function so that the same one has the same name in another process.
+    """Describe a rule, a loss or a function by a name that is the same in every process.
 
     Parameters
     ----------
@@ -141,6 +141,6 @@ def describe_schedule(lr) -> str | dict:
     for step in STEPS:
         try:
             rates[str(step)] = float(lr(step))
-        except (LookupError, ValueError, ArithmeticError):  # a table that ends before
+        except (LookupError, ValueError, ArithmeticError):  # a table that ends earlier
             break
     return {"function": describe(lr), "at step": rates}

@@ -24,7 +24,7 @@ def check_times(what: str, **values) -> None:
 
 
 def system_mtbf(node_mtbf: float, nodes: int) -> float:
-    """Return the mean time between failures of n nodes, of which each fails on its own [s].
+    """Return the mean time between failures of n nodes that fail independently [s].
 
     Parameters
     ----------
@@ -93,11 +93,11 @@ def daly_interval(cost: float, mtbf: float) -> float:
 
 
 def expected_time(work: float, interval, cost: float, restart: float, mtbf: float):
-    r"""Return how long a run takes on average when failures come at random [s].
+    r"""Return how long a run takes on average when failures are random [s].
 
     .. math:: T = M e^{R/M} \left(e^{(\tau + C)/M} - 1\right) \frac{W}{\tau}
 
-    Exact for exponential failures, which can also strike during a checkpoint and during a restart.
+    Exact for exponential failures, which can also occur during a checkpoint and during a restart.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def expected_time(work: float, interval, cost: float, restart: float, mtbf: floa
     interval : float or array
         tau: work between two checkpoints [s].
     cost, restart : float
-        C and R: how long a checkpoint takes, and how long it takes to be training again after a failure [s].
+        C and R: how long a checkpoint takes, and how long it takes to resume training after a failure [s].
     mtbf : float
         M: mean time between failures of the whole machine [s].
 

@@ -1,6 +1,6 @@
-"""Runs with checkpoints and failing nodes, simulated in virtual time: do the formulas of `interval` hold?
+"""Runs with checkpoints and failing nodes, simulated in virtual time, to test the formulas of `interval`.
 
-Nothing here runs side by side, and random failures decide what comes next, so this is a loop over all runs at once
+Nothing here runs concurrently, and random failures decide what comes next, so this is a loop over all runs at once
 rather than an order of tasks for `parallel.play`.
 """
 
@@ -30,7 +30,7 @@ def simulate_run(
     """Simulate runs with checkpoints and failing nodes, in virtual time; return how long each took [s].
 
     Every node has its own failures; when one fails, the work since the last checkpoint is lost, and after `restart`
-    seconds, in which nodes can fail, too, the run goes on from there. A node that failed is replaced by a new one.
+    seconds, in which nodes can fail, too, the run continues from there. A node that failed is replaced by a new one.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class IntervalStudy:
     def best(self) -> float:
         """The best interval by the simulation [s]: the lowest point of a parabola in log(interval) through the means.
 
-        The means near the minimum are nearly equal, so the smallest one alone would be a matter of luck.
+        The means near the minimum are nearly equal, so the smallest one alone would be determined by noise.
         """
         mean = self.seconds.mean(axis=1)
         x = np.log(self.intervals)
@@ -144,14 +144,14 @@ def study_intervals(
     work, cost, restart, node_mtbf, nodes, runs, seed, shape
         As in `simulate_run`.
     span : float
-        From Daly's interval divided by this to Daly's times this.
+        Intervals range from Daly's divided by this to Daly's times this.
     points : int
         Number of intervals.
 
     Returns
     -------
     study : IntervalStudy
-        For `distlearn.viz.plot_checkpoint_intervals`. Only of intervals shorter than the work.
+        For `distlearn.viz.plot_checkpoint_intervals`. It has only intervals shorter than the work.
     """
     mtbf = system_mtbf(node_mtbf, nodes)
     intervals = daly_interval(cost, mtbf) * np.geomspace(1 / span, span, points)

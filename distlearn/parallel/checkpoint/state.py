@@ -1,16 +1,17 @@
-"""The state of a training run: what has to be written down so that another process can go on from there.
+"""The state of a training run: what has to be saved so that another process can continue from there.
 
 Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
 optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
-ranks can go on, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them together, and
-`load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the epoch.
+ranks can continue, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them together,
+and `load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the
+epoch.
 
     param/0.W   optimizer/0.W/0   master/0.W      of the serial model
     residual/0.W                                  what compression has left out of the gradients so far
     ranks/2/...                                   what rank 2 has alone
 
 Some strategies keep what differs from rank to rank: replicas between two averages, what compressed gradients have left
-out. As many ranks take that, and go on bit for bit; others take what it comes to for all.
+out. The same number of ranks takes that, and continues bit for bit; other numbers take the combined state.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class StateLayout:
         missing, extra = sorted(set(self.arrays) - set(arrays)), sorted(set(arrays) - set(self.arrays))
         if missing or extra:
             raise ValueError(
-                f"the state is of another model or optimizer: it lacks {missing[:3]}, and has {extra[:3]} more"
+                f"the state is of another model or optimizer: it lacks {missing[:3]}, and has unexpected {extra[:3]}"
             )
         for name, (shape, dtype) in self.arrays.items():
             if arrays[name].shape != shape or arrays[name].dtype != dtype:
@@ -84,12 +85,12 @@ class StateLayout:
 
 
 def serial_part(arrays: dict) -> dict:
-    """Return what the serial model has of a state: without what ranks have alone, and what gradients lack."""
+    """Return what the serial model has of a state: without what single ranks have, and without the residuals."""
     return {name: array for name, array in arrays.items() if not name.startswith((_RANKS, RESIDUAL))}
 
 
 def part_of_rank(arrays: dict, rank: int) -> dict:
-    """Return what one rank had alone, by the names that it gave; nothing if there was no such rank."""
+    """Return what only one rank had, by the names that it gave; nothing if there was no such rank."""
     mine = of_rank(rank, "")
     return {name.removeprefix(mine): array for name, array in arrays.items() if name.startswith(mine)}
 
@@ -98,7 +99,7 @@ def part_of_rank(arrays: dict, rank: int) -> dict:
 
 
 def check_checkpointable(strategy) -> None:
-    """Raise unless the state of the whole run can be had from the strategy."""
+    """Raise unless the strategy can give the state of the whole run."""
     if not strategy.checkpointable:
         raise TypeError(
             f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
@@ -134,12 +135,12 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
 def restore(strategy, arrays: dict, scalars: dict) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays.
 
-    Where there are as many ranks, with the same layers, each takes its generators; else they are made anew.
+    With the same number of ranks and the same layers, each takes its generators; else new ones are made.
 
     Raises
     ------
     ValueError
-        If it is that of another model or optimizer; nothing has been changed then.
+        If it is that of another model or optimizer; nothing has been changed in that case.
     """
     strategy.load_state_dict(arrays)
     set_counters(strategy.optimizer, scalars["optimizer"])

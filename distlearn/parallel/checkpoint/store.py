@@ -1,7 +1,7 @@
 """A folder of checkpoints: written so that a crash at any moment costs at most the newest one.
 
-A checkpoint is written under another name, forced to the disk, and then renamed: whoever looks sees the whole file or
-none. One that was damaged later is refused by name, and the one before it is used.
+A checkpoint is written under another name, forced to the disk, and then renamed: a reader sees the whole file or none.
+One that was damaged later is rejected by name, and the one before it is used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _NAME = re.compile(r"step-(\d{10})\.safetensors")
 _TEMPORARY = re.compile(r"\.step-\d{10}\.safetensors\.(.*)\.(\d+)\.tmp")
 _LARGEST = 10**10 - 1
 _FORGOTTEN = 3600.0
-"""A half-written file that nobody has touched for so long is nobody's any more [s]."""
+"""Age after which an unfinished file counts as abandoned [s]."""
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be used, or not be written; training goes on."""
+    """A checkpoint could not be used, or could not be written; training continues."""
 
 
 class CheckpointStore:
@@ -35,8 +35,9 @@ class CheckpointStore:
     folder : path
         Made when the first checkpoint is saved.
     keep : int
-        So many are kept, the newest; more than one, because the newest may turn out damaged. Those of later steps than
-        the one that is saved (damaged, or training would have gone on from them) do not count, and stay.
+        Number of the newest checkpoints to keep; more than one, because the newest may turn out damaged. Those of
+        later steps than the one that is saved (damaged, or training would have continued from them) do not count, and
+        stay.
 
     Raises
     ------
@@ -65,7 +66,7 @@ class CheckpointStore:
 
     @property
     def steps(self) -> list[int]:
-        """Steps of which there is a checkpoint, rising."""
+        """Steps that have a checkpoint, ascending."""
         if not self.folder.is_dir():
             return []
         return sorted(int(found[1]) for p in self.folder.iterdir() if (found := _NAME.fullmatch(p.name)))
@@ -75,14 +76,14 @@ class CheckpointStore:
         return self.folder / f"step-{step:010d}.safetensors"
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Save a checkpoint, durably and all or nothing; remove those that are too many.
+        """Save a checkpoint, durably and atomically; remove those beyond `keep`.
 
         Raises
         ------
         ValueError
-            If the step is no whole number, 0 or more.
+            If the step is not a whole number, 0 or more.
         OSError
-            If there is no room, or the folder cannot be written; what was saved before is as it was.
+            If there is no room, or the folder cannot be written; what was saved before is unchanged.
         """
         step = checkpoint.step
         if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
@@ -114,7 +115,7 @@ class CheckpointStore:
         Raises
         ------
         CheckpointError
-            If it is torn, damaged, or there is none.
+            If it is truncated, damaged, or missing.
         """
         path = self.path(step)
         if not path.exists():
@@ -125,12 +126,12 @@ class CheckpointStore:
         return checkpoint
 
     def latest(self) -> Checkpoint | None:
-        """Read the newest checkpoint that is whole; warn of those that are not. None if there is none at all.
+        """Read the newest intact checkpoint; warn of those that are not. None if there is none at all.
 
         Raises
         ------
         CheckpointError
-            If there are checkpoints, and none of them can be used: starting from nothing in silence would lose a run.
+            If there are checkpoints, and none of them can be used: silently starting from scratch would lose a run.
         """
         problems, steps = [], self.steps
         for step in reversed(steps):
@@ -142,12 +143,12 @@ class CheckpointStore:
                 warnings.warn(f"{error}; {instead}", CheckpointWarning, stacklevel=2)
         if problems:
             found = f"none of the {len(problems)} can be used; the newest {problems[0]}"
-            raise CheckpointError(self.folder, f"{found}; to begin anew, choose another folder")
+            raise CheckpointError(self.folder, f"{found}; to start from scratch, choose another folder")
         return None
 
 
 def _is_left(temporary: Path) -> bool:
-    """Say whether whoever wrote a temporary file died over it, as far as this machine can see; it may still write."""
+    """Say whether the writer of a temporary file has died, as far as this machine can tell; it may still be writing."""
     import psutil
 
     found = _TEMPORARY.fullmatch(temporary.name)

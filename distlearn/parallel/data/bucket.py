@@ -1,8 +1,8 @@
 """Buckets: gradients as views into a few flat arrays, so that one call moves many of them; and their all-reduces.
 
 A message costs alpha seconds however small it is, and a model has many small parameters; a single call for everything
-could not start before the last gradient is there. Buckets of `cap_bytes` lie between: few calls, and the first one
-starts while backward still runs. Parameters go into buckets in reverse order, in which backward completes them.
+could not start before the last gradient is complete. Buckets of `cap_bytes` are in between: few calls, and the first
+one starts while backward still runs. Parameters go into buckets in reverse order, in which backward completes them.
 
     backward completes a gradient --> its bucket is full --> all-reduce starts --> ... --> wait for all --> update
 """
@@ -30,7 +30,7 @@ class Bucket:
     params : list of Param
         Same dtype; their `grad` is replaced by views, so nothing is ever packed or unpacked.
     extra : int
-        So many free elements at the end, for small numbers that ride along.
+        Number of free elements at the end, for small numbers that are sent along.
 
     Attributes
     ----------
@@ -52,14 +52,14 @@ class Bucket:
             offset += p.size
 
     def clear(self) -> None:
-        """Clear all gradients, and wait for all of them again; `settle` writes the zeros that are needed."""
+        """Clear all gradients, and expect all of them again; `settle` writes the zeros that are needed."""
         for p in self.params:
             p.zero_grad()
         self.extra[...] = 0
         self.pending = len(self.params)
 
     def settle(self) -> None:
-        """Make `flat` whole before it is read: a gradient to which nothing was added becomes zero now."""
+        """Complete `flat` before it is read: a gradient to which nothing was added becomes zero now."""
         for p in self.params:
             _ = p.grad
 
@@ -135,8 +135,8 @@ class GradientReducer:
 
     Notes
     -----
-    The loss rides along in the last bucket; beside codes and in half precision, which would spoil it, it goes by
-    itself, as 8 bytes.
+    The loss is sent in the last bucket; with compression and in half precision, which would round it, it is sent alone,
+    as 8 bytes.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class GradientReducer:
         self.loss[...] = 0
 
     def on_grad(self, param: Param) -> None:
-        """Count down the parameter's bucket, whose gradient is complete, and send it off when it is full."""
+        """Count down the bucket of a parameter whose gradient is complete; start its all-reduce when it is full."""
         bucket = self._bucket_of.get(id(param))
         if bucket is None or not self.overlap:  # a frozen parameter is in no bucket
             return

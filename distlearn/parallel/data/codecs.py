@@ -1,7 +1,7 @@
-r"""Gradient compression: fewer bytes on the wire, and what keeps training right in spite of it.
+r"""Gradient compression: fewer bytes on the wire, and how training stays correct.
 
 A `Codec` turns an array into bytes and back; `compress.CompressedAllReduce` sums arrays over ranks by sending nothing
-but such bytes. What rounding loses is not lost if error feedback keeps it: each rank adds the error of its last message
+but such bytes. Error feedback makes up for what rounding loses: each rank adds the error of its last message
 to its next one.
 
 =========  =======================  ==================================  =========================================
@@ -10,7 +10,7 @@ codec      bytes for n values       what arrives                        all-redu
 `FP16`     2 n                      half precision                      two phases, 2 (p - 1) / p of the bytes
 `Int8`     4 + n                    one of 255 levels, at random        two phases
 `OneBit`   8 + n / 8                the mean of its sign                two phases
-`TopK`     k (4 + size of a value)  the k largest, zero for the others  everybody's to everybody, (p - 1) times
+`TopK`     k (4 + size of a value)  the k largest, zero for the others  all to all, (p - 1) times
 =========  =======================  ==================================  =========================================
 """
 
@@ -29,7 +29,7 @@ class Codec(Protocol):
     """Turns an array into bytes and back."""
 
     sparse: bool
-    """Whether sums of what arrives are no longer small: then everybody sends to everybody."""
+    """Whether sums of codes are no longer small: then every rank sends to all others."""
     error_feedback: bool
 
     def nbytes(self, n: int, dtype) -> int:
@@ -39,7 +39,7 @@ class Codec(Protocol):
         """Return the (nbytes,) bytes of the flat array `x`."""
 
     def decode(self, code, out) -> None:
-        """Write what `code` says into the flat array `out`."""
+        """Decode `code` into the flat array `out`."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FP16:
         return 2 * n
 
     def encode(self, x, rng):
-        """Round; what is too large becomes the largest."""
+        """Round; values that are too large become the largest."""
         xp = get_xp(x)
         return xp.clip(x, -65504.0, 65504.0).astype(np.float16).view(np.uint8)
 
@@ -107,7 +107,7 @@ class Int8:
         code = xp.zeros(4 + x.size, np.uint8)
         scale = np.float32(abs(x).max())
         code[:4].view(np.float32)[0] = scale
-        if 0 < scale < math.inf:  # else: all zero, or broken, which the scale tells the receiver
+        if 0 < scale < math.inf:  # else: all zero, or not finite, which the scale tells the receiver
             levels = xp.floor(x * (127.0 / float(scale)) + xp.asarray(rng.random(x.size)))
             code[4:].view(np.int8)[...] = xp.clip(levels, -127, 127)
         return code
@@ -158,7 +158,7 @@ class OneBit:
         return code
 
     def decode(self, code, out):
-        """Put the means back."""
+        """Replace each sign by its mean."""
         if out.size:
             xp = get_xp(out)
             means = code[:8].view(np.float32)
@@ -167,7 +167,7 @@ class OneBit:
 
 @dataclass(frozen=True)
 class TopK:
-    """The largest values and where they are; the rest waits in the error feedback until it has grown.
+    """The largest values and where they are; the rest accumulates in the error feedback.
 
     Parameters
     ----------

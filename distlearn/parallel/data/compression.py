@@ -1,4 +1,4 @@
-"""Sums of gradients over ranks that send nothing but codes: what a trace counts is what was sent."""
+"""Sums of gradients over ranks that send only codes: the bytes in a trace are those that were sent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .codecs import Codec
 
 
 class CompressedAllReduce:
-    r"""Sums one array over ranks again and again, sending codes alone; keeps the errors in between.
+    r"""Sums an array over ranks repeatedly, sending codes only; keeps the errors in between.
 
-    Dense codecs take two phases, like a ring: rank r gets everybody's code of share r, sums, and sends everybody the
-    code of the sum. Every rank sends 2 (p - 1) messages and about 2 (p - 1) / p of a code. With error feedback both
-    errors are kept: that of what a rank gives, and that of the sums it hands out. A sparse codec takes one: every rank
-    sends its code of the whole to everybody, p - 1 messages of a code each.
+    Dense codecs take two phases, like a ring: rank r gets every rank's code of share r, sums, and sends the code of the
+    sum to all. Every rank sends 2 (p - 1) messages and about 2 (p - 1) / p of a code. With error feedback both
+    errors are kept: that of what a rank contributes, and that of the sums it sends. A sparse codec takes one: every
+    rank sends its code of the whole array to all others, p - 1 messages of a code each.
 
     .. math:: c_t = C(x_t + e_t), \qquad e_{t+1} = x_t + e_t - C^{-1}(c_t)
 
@@ -46,7 +46,7 @@ class CompressedAllReduce:
         self.errors = {}  # "given" and "summed": what the last messages left out
 
     def start(self, x) -> CompressedWork:
-        """Send this rank's codes off; the sum is in `x` after `wait`. Every rank must start in the same order."""
+        """Start sending this rank's codes; the sum is in `x` after `wait`. Every rank must start in the same order."""
         if x.size != self.parts[-1].stop or x.dtype != self.dtype or x.ndim != 1:
             wanted = f"({self.parts[-1].stop},) {self.dtype}"
             raise ValueError(f"rank {self.comm.rank}: CompressedAllReduce of {wanted} got {x.shape} {x.dtype}")
@@ -68,7 +68,7 @@ class CompressedAllReduce:
         return codes
 
     def encode(self, which: str, x):
-        """Encode `x` with the error of the last time added; keep the error of this time."""
+        """Encode `x` plus the last call's error; keep the error of this call."""
         if not self.codec.error_feedback:
             return self.codec.encode(x, self.rng)
         if which in self.errors:
@@ -90,7 +90,7 @@ class CompressedAllReduce:
 
 
 class CompressedWork:
-    """A compressed all-reduce under way."""
+    """A compressed all-reduce in progress."""
 
     def __init__(self, reducer: CompressedAllReduce, x):
         self._reducer, self._x = reducer, x
@@ -105,7 +105,7 @@ class CompressedWork:
         return all(work.done() for work in self._works)
 
     def wait(self):
-        """Sum what came, hand the sums out; return the array."""
+        """Sum what has arrived, send the sums; return the array."""
         if self._works is None:
             return self._x
         for work in self._works:
@@ -123,11 +123,11 @@ class CompressedWork:
         for work in works:
             work.wait()
         for rank, part in enumerate(reducer.parts):
-            codec.decode(came[rank], x[part])  # our own, too: so that all ranks hold the same bits
+            codec.decode(came[rank], x[part])  # our own, too, so that all ranks hold the same bits
         return x
 
     def _sum(self):
-        """Add up the codes of all ranks, in their order."""
+        """Add up the codes of all ranks, in rank order."""
         xp = get_xp(self._x)
         total, one = xp.zeros(self._n_mine, self._x.dtype), xp.empty(self._n_mine, self._x.dtype)
         for rank in range(self._reducer.comm.size):

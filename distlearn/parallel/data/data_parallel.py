@@ -21,13 +21,13 @@ class DataParallel(Replicated):
     r"""Synchronous data parallelism with bucketed all-reduces that overlap with backward.
 
     Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
-    :math:`g = \sum_r g_r` is exactly the serial gradient, however unequal the parts are.
+    :math:`g = \sum_r g_r` is exactly the serial gradient, however unequal the parts.
 
     Parameters
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast, so that they are equal beyond doubt.
+        The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     optimizer : Optimizer
@@ -38,18 +38,17 @@ class DataParallel(Replicated):
     compress : Codec, optional
         Send gradients as codes: `FP16()`, `Int8()`, `OneBit()`, `TopK(ratio)`.
     accumulate : int
-        Micro-batches that a rank's part goes through in, one after another: their gradients add up, and all-reduces
-        start in the last. Needs the memory of one micro-batch's activations, and gives the same numbers; only what
-        looks at a batch as a whole (`BatchNorm`, `Dropout`'s random numbers) sees smaller ones.
+        Number of micro-batches that a rank's part is cut into, run one after another: their gradients add up, and
+        all-reduces start in the last. Needs the memory of one micro-batch's activations, and gives the same results;
+        only layers that use the batch as a whole (`BatchNorm`, `Dropout`'s random numbers) see smaller ones.
     check_every : int, optional
         Compare parameters and the optimizer's memory of all ranks every so many steps (see `check_replicas`).
 
     Notes
     -----
-    Per step and rank one all-reduce per bucket, of all parameters' bytes in sum; on a ring 2 (p - 1) messages each.
-    The loss rides along in the last bucket; beside codes and in half precision, which would spoil it, it goes by
-    itself, as 8 bytes. Saves what the model
-    saves. Accumulation sends no more than that.
+    Per step and rank one all-reduce per bucket, of all parameters' bytes in total; on a ring 2 (p - 1) messages each.
+    The loss is sent in the last bucket; with compression and in half precision, which would round it, it is sent alone,
+    as 8 bytes. Saves what the model saves. Accumulation sends no more than that.
 
     References
     ----------

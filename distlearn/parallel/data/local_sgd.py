@@ -1,4 +1,4 @@
-"""Local SGD: ranks train by themselves and average their parameters now and then.
+"""Local SGD: ranks train independently and average their parameters every so many steps.
 
 rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
             H steps of its own   |       H steps of its own   |
@@ -21,7 +21,7 @@ _SINCE = "since_average"
 
 
 class LocalSGD(Replicated):
-    r"""Averages parameters every H steps instead of gradients at every one: an H-th of the messages and of the bytes.
+    r"""Averages parameters every H steps instead of gradients at every step: 1 / H of the messages and of the bytes.
 
     .. math:: w_r \leftarrow w_r - \eta \, \frac{1}{|B_r|} \sum_{i \in B_r} \nabla \ell_i(w_r), \qquad
               \text{every } H \text{ steps: } w_r \leftarrow \sum_q \frac{m_q}{m} w_q
@@ -50,13 +50,13 @@ class LocalSGD(Replicated):
     rank. Saves what the model saves.
 
     `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part,
-    without asking the others. `predict` asks this rank's replica; `finish`, which `fit` calls at the end, averages a
+    without communication. `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a
     last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
     own.
 
     A checkpoint between two averages holds the model and the optimizer's memory of every rank, p times the bytes of
-    another strategy's, so that as many ranks go on bit for bit; nothing is averaged for its sake, and the run that is
-    saved is not disturbed. It holds their average, too: from that go on other numbers of ranks and other strategies.
+    another strategy's, so that the same number of ranks continues bit for bit; saving averages nothing, and does not
+    change the run. It holds their average, too, from which other numbers of ranks and other strategies continue.
 
     References
     ----------
@@ -82,7 +82,7 @@ class LocalSGD(Replicated):
         loss = 0.0
         if part:
             loss = self._train(batch.x, batch.y)
-        else:  # nothing to learn from; plans of the learning rate go on
+        else:  # nothing to learn from; learning-rate schedules go on
             self.optimizer.steps += 1
         self._steps += 1
         self._samples += part
@@ -100,17 +100,17 @@ class LocalSGD(Replicated):
         return loss
 
     def finish(self) -> None:
-        """Average what the ranks have learned since the last average; afterwards all hold the same."""
+        """Average what the ranks have learned since the last average; afterwards all hold the same values."""
         if self._steps:
             self._average(0.0, 1)
 
     def _average(self, loss_sum: float, n: int) -> float:
-        """Replace everybody's parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
+        """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
         groups = list(by_dtype(self._arrays()).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
-            flats.append(_pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers ride along
+            flats.append(_pack(groups[-1], self._samples, [self._samples, loss_sum]))  # two numbers are sent along
         for flat in flats:
             self.comm.all_reduce(flat)
         samples, loss = (float(v) for v in flats[-1][-2:])
@@ -122,7 +122,7 @@ class LocalSGD(Replicated):
 
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
     def state_dict(self):
-        frozen = {f"param/{p.name}" for p in self.model.params if p.frozen}  # rank 0's, as running statistics
+        frozen = {f"param/{p.name}" for p in self.model.params if p.frozen}  # rank 0's, like running statistics
         mean = Partial(weight=self._samples)
         return {
             name: held if name in frozen else held._replace(spec=replace(held.spec, partial=mean, counts=True))
@@ -134,7 +134,7 @@ class LocalSGD(Replicated):
         return frozen | {_SINCE: np.array([self._steps, self._samples])}
 
     def load_state_dict(self, arrays):
-        """Take this rank's replica if as many ranks saved theirs, else the average, as if all had just averaged."""
+        """Load this rank's replica if as many ranks saved theirs; else the average, as after averaging."""
         mine = {}
         if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)
@@ -143,7 +143,7 @@ class LocalSGD(Replicated):
         self._steps, self._samples = int(steps), int(samples)
 
     def _arrays(self) -> list:
-        """What is averaged: parameters, and the optimizer's memory if it is wanted."""
+        """What is averaged: parameters, and the optimizer's memory with `average_state`."""
         arrays = [p.data for p in self.optimizer.params]
         return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
 

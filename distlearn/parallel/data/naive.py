@@ -1,4 +1,4 @@
-"""Data parallelism in its plainest form: what it means, before anything is done for speed."""
+"""Data parallelism in its simplest form, without any optimization."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NaiveDataParallel(Replicated):
     Notes
     -----
     Per step and rank one all-reduce per parameter and one of the loss; on a ring of p ranks 2 (p - 1) messages each,
-    of 2 (p - 1) / p of the parameters' bytes in sum. Small parameters cost a latency as large ones do, and nothing is
+    of 2 (p - 1) / p of the parameters' bytes in total. Small parameters cost a latency as large ones do, and nothing is
     hidden behind backward. Saves what the model saves.
 
     References

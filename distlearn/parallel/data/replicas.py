@@ -1,7 +1,7 @@
-"""Replicas: ranks that should hold the same numbers, and how to find out, cheaply, who does not.
+"""Replicas: ranks that should hold the same numbers, and a cheap check for those that do not.
 
-Ranks drift apart without a word when one of them drops a gradient, draws its own random numbers or has a broken memory
-chip; the loss goes on falling for a while. Checksums find it: eight bytes per rank tell that all is well, eight per
+Ranks drift apart silently when one of them drops a gradient, draws its own random numbers or has a faulty memory chip;
+the loss keeps falling for a while. Checksums find it: eight bytes per rank show that all are equal, eight per
 parameter where it is not, and only then do arrays travel.
 """
 
@@ -18,7 +18,7 @@ from ...optim.rule import memory_of
 
 
 class Drift(NamedTuple):
-    """One parameter that one rank holds otherwise than the majority."""
+    """One parameter in which one rank differs from the majority."""
 
     rank: int
     parameter: str
@@ -34,7 +34,7 @@ class ReplicaError(RuntimeError):
     drifts : list of Drift
         By parameter, then by rank.
     majority : bool
-        Whether more than half of the ranks agree on every parameter; else it is open who drifted.
+        Whether more than half of the ranks agree on every parameter; else it is unknown which ranks drifted.
     """
 
     def __init__(self, drifts: list[Drift], majority: bool):
@@ -69,7 +69,7 @@ def check_replicas(comm, params) -> None:
 
     Notes
     -----
-    While all is well one all-gather of 8 bytes per rank, and one reading of the arrays. Otherwise another one of 8
+    If all are equal, one all-gather of 8 bytes per rank, and one pass over the arrays. Otherwise another one of 8
     bytes per parameter, and a broadcast of each parameter that differs.
     """
     arrays = dict(params) if isinstance(params, dict) else {p.name: p.data for p in params}
@@ -111,7 +111,7 @@ def optimizer_arrays(optimizer) -> dict:
 
 
 def checksum(array) -> int:
-    """Return 64 bits that differ, but for one case in 2^64, when any bit of the array does."""
+    """Return a 64-bit checksum: arrays that differ have the same one with probability 2^-64."""
     data = np.ascontiguousarray(to_numpy(array))
     return int.from_bytes(blake2b(data.reshape(-1).view(np.uint8), digest_size=8).digest(), "little")
 

@@ -1,10 +1,11 @@
 r"""What compressed sums have left out of the gradients so far: error feedback that survives a restart.
 
 rank r keeps   given_r    error of its own codes              as long as the gradient
-               summed_r   error of the sums it handed out     as long as its share of that
+               summed_r   error of the sums it sent     as long as its share of that
 
-Of all gradients so far, everything has reached the parameters but :math:`\sum_r given_r + \sum_r summed_r`, summed_r at
-its share's place. That sum is what must outlive a change of ranks; who holds which part of it matters for bits alone.
+Of all gradients so far, everything has reached the parameters except :math:`\sum_r given_r + \sum_r summed_r`,
+summed_r at its share's place. That sum is what must outlive a change of ranks; which rank holds which part affects only
+rounding.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ class Residuals:
 
     def __init__(self, comm, buckets, reducers):
         self.comm, self.buckets, self.reducers = comm, buckets, reducers
-        self.owed = {}  # bucket -> what the next gradient is to carry, of a run on other ranks
+        self.owed = {}  # bucket -> residuals of a run on other ranks, for the next gradient
 
     def add_to(self, bucket) -> None:
-        """Add to a bucket's gradients, once, what this rank has to carry of another run."""
+        """Add to a bucket's gradients, once, this rank's residuals from another run."""
         owed = self.owed.pop(bucket, None)
         if owed is not None:
             bucket.flat[: owed.size] += owed
 
     # -- saving --------------------------------------------------------------------------------------------------------
     def own_state(self) -> dict:
-        """Return what this rank keeps, bucket by bucket, and what that depends on; nothing where nothing is kept."""
+        """Return what this rank keeps, bucket by bucket, and what that depends on; empty if nothing is kept."""
         found = {f"owed/{i}": self.owed[b] for i, b in enumerate(self.buckets) if b in self.owed}
         for i, bucket in enumerate(self.buckets):
             errors = self.reducers[bucket].errors if bucket in self.reducers else {}
@@ -75,7 +76,7 @@ class Residuals:
 
     # -- going on ------------------------------------------------------------------------------------------------------
     def load(self, arrays: dict, rank: int, spec_of=None) -> None:
-        """Take over what a state says was left out: each rank its own if all is as it was, else an equal part.
+        """Take over the residuals of a state: each rank its own if nothing has changed, else an equal part.
 
         Parameters
         ----------
@@ -121,7 +122,7 @@ class Residuals:
             self.owed[bucket] = owed
 
     def _layout(self):
-        """Return as bytes what decides which numbers a rank keeps: ranks, codecs, buckets."""
+        """Return as bytes what determines which numbers a rank keeps: ranks, codecs, buckets."""
         buckets = [[(p.name, p.data.shape, p.data.dtype.str) for p in bucket.params] for bucket in self.buckets]
         codecs = [str(reducer.codec) for reducer in self.reducers.values()]
         return np.frombuffer(repr((self.comm.size, codecs, buckets)).encode(), np.uint8)

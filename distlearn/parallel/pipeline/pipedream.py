@@ -1,11 +1,11 @@
-r"""PipeDream: a pipeline that never runs empty, because it does not wait for all before it updates.
+r"""PipeDream: a pipeline that never runs empty, because it updates without waiting for all micro-batches.
 
     stage 0:  F0 F1 F2 B0' F3 B1' F4 B2' ...        B' is a backward pass and an update
     stage 1:     F0 F1 B0' F2 B1' F3 B2' ...
     stage 2:        F0 B0' F1 B1' F2 B2' ...
 
-Every micro-batch is a mini-batch of its own, and every stage updates its weights after each. A mini-batch finds other
-weights on its way back than on its way forward, unless the stage has stashed the old ones: weight stashing.
+Every micro-batch is a mini-batch of its own, and every stage updates its weights after each. A mini-batch's backward
+would see other weights than its forward, unless the stage has kept the old ones: weight stashing.
 """
 
 from __future__ import annotations
@@ -57,12 +57,11 @@ class Stash:
             self._put(now)
 
     def _put(self, arrays) -> None:
-        """Let the parameters be these arrays."""
         for p, data in zip(self.params, arrays, strict=True):
             p.data = data
 
     def advance(self, microbatch: int, update) -> None:
-        """Forget what only this mini-batch needed; `update()` the newest weights, or a copy if others need them."""
+        """Free what only this mini-batch needed; `update()` the newest weights, or a copy if others need them."""
         done = self.used[microbatch]
         self._left[done] -= 1
         if not self._left[done]:
@@ -76,7 +75,8 @@ class Stash:
 
 
 class PipeDream(StagedModel):
-    r"""Asynchronous pipeline parallelism with weight stashing: no flush between updates, for gradients that are late.
+    r"""Asynchronous pipeline parallelism with weight stashing: no flush between updates, at the cost of stale
+    gradients.
 
     A step takes a batch of m mini-batches through the pipeline, one update each on every stage. With p stages,
     mini-batch t goes forward *and backward* on stage s (both from 0) with the weights after
@@ -86,7 +86,7 @@ class PipeDream(StagedModel):
 
     Its staleness on stage s is t - v_s(t): p - 1 - s once the pipeline is full, 0 on the last stage. So the stages of
     one mini-batch differ in their versions; with vertical sync all of them use stage 0's, t - (p - 1), and are equally
-    late. With one stage this is serial training on the mini-batches.
+    stale. With one stage this is serial training on the mini-batches.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class PipeDream(StagedModel):
     schedule : str, callable, list or Schedule
         Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
     vertical_sync : bool
-        Use on every stage the version that the mini-batch found on the first.
+        Use on every stage the version that the mini-batch used on the first.
     **options
         `n_microbatches`, `stages`, `shape`, `track_memory` as for `Pipeline`. m is the number of mini-batches in a
         step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.
@@ -116,12 +116,13 @@ class PipeDream(StagedModel):
     Notes
     -----
     Messages and bytes as `Pipeline`'s. Up to p - stage versions of a stage's weights are held, and as many
-    activations; with vertical sync up to p versions. What `BatchNorm` keeps running is not stashed.
+    activations; with vertical sync up to p versions. Running statistics of `BatchNorm` are not stashed.
 
-    At the end of a step the pipeline has run empty: no mini-batch is under way, and no version but the newest is needed
-    any more. So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
-    the optimizer's steps. As many ranks go on from it bit for bit. On another number of ranks, or with other options,
-    delays (and by default mini-batches) are others, so that the run goes on from the same weights, but elsewhere.
+    At the end of a step the pipeline has run empty: no mini-batch is in flight, and only the newest version is needed.
+    So a checkpoint, which is taken between steps, is that of the serial model, with the number of updates as
+    the optimizer's steps. The same number of ranks continues from it bit for bit. With another number of ranks, or
+    other options, delays (and by default mini-batches) differ, so the run continues from the same weights with
+    different results.
 
     References
     ----------
@@ -157,8 +158,8 @@ class PipeDream(StagedModel):
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
         if batch.n != len(batch.x):
             raise ValueError(
-                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every update is the pipeline's own, so "
-                "it cannot share a batch with others"
+                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every pipeline updates independently, "
+                "so it cannot share a batch with other replicas"
             )
         self._cut_batch(batch.x)
         self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}

@@ -1,8 +1,8 @@
-"""What travels between the stages of a pipeline: activations forward, gradients backward, none of it can deadlock.
+"""Messages between the stages of a pipeline: activations forward, gradients backward, without deadlocks.
 
-Sends never block: `isend` is started when an array is there, and waited for when it is known to have been received.
-Receives are posted one action ahead, in the schedule's order. So a rank waits for nothing but data that it needs, and
-whatever `check_schedule` calls right runs to its end even if every send is synchronous.
+Sends never block: `isend` starts when an array is ready, and is waited for once the array must have been received.
+Receives are posted one action ahead, in the schedule's order. So a rank waits only for data that it needs, and any
+schedule that passes `check_schedule` completes even if every send is synchronous.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StageComm:
         self._sends: dict[int, list] = {}  # peer -> [(consumer, work)]
 
     def _tag(self, consumer: Action) -> int:
-        """A number of its own for every message: a schedule may send micro-batches in any order."""
+        """A unique tag for every message: a schedule may send micro-batches in any order."""
         return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind == "B") + 1
 
     def post_recv(self, consumer: Action) -> None:
@@ -50,7 +50,7 @@ class StageComm:
             return self._kept.pop(consumer)
         self.post_recv(consumer)
         x = self._receives.pop(consumer).wait()
-        # The peer ran the producer after everything that stands before it in its order, so it has received that: these
+        # The peer ran the producer after everything before it in its order, so it has received that: these
         # sends are complete, and waiting for them returns at once.
         producer = self.schedule.producer(consumer)
         peer, reached = self.schedule.rank_of(producer.stage), self.position(producer)
@@ -64,7 +64,7 @@ class StageComm:
         return x
 
     def keep(self, consumer: Action, x) -> None:
-        """Put an array aside for an action of this rank."""
+        """Keep an array for an action of this rank."""
         self._kept[consumer] = x
 
     def send(self, consumer: Action, x) -> None:
@@ -85,7 +85,7 @@ class StageComm:
 
 
 def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
-    """Find shape (of a sample) and dtype of what enters each stage and leaves the last; every rank must call.
+    """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call.
 
     A chain of small messages from the first stage to the last, and a broadcast.
 

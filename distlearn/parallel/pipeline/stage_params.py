@@ -37,7 +37,8 @@ class StageParams:
     params : list of Param
         Of this rank, in the serial model's order.
     tied : list of Param
-        Those of `params` that several stages share: their gradients are complete only when all of these have been.
+        Those of `params` that several stages share: their gradients are complete only after backward of all these
+        stages.
     """
 
     def __init__(self, comm, model, stages, ranks):

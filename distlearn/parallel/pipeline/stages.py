@@ -13,8 +13,8 @@ from ...nn.layer import Layer, walk
 def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list[slice]:
     """Cut layers into stages of consecutive layers; no other cut has a cheaper slowest stage.
 
-    A pipeline is as slow as its slowest stage. Among the cuts that are equally good, the one is taken whose stages
-    differ least (sum of squares).
+    A pipeline is as slow as its slowest stage. Among equally good cuts, it takes the one whose stages differ least (sum
+    of squares).
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list
     n_stages : int
         At most as many as there are layers: no stage is empty.
     together : int
-        So many of the first layers must stay on one stage.
+        Number of first layers that must stay on one stage.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list
 
 
 def _best(before: list[float], n_stages: int, join) -> tuple[float, list[int]]:
-    """Find the cuts that make `join(what the stages before are worth, cost of a stage)` least."""
+    """Find the cuts that minimize `join(value of the stages before, cost of a stage)`."""
     n = len(before) - 1
     worth = [[0.0] + [float("inf")] * n]
     origin = []
@@ -96,7 +96,7 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
 
 
 def inseparable(model: Sequential) -> int:
-    """Return how many of the first layers must be on one stage: up to the last that gives no gradient of its input.
+    """Return how many of the first layers must be on one stage: up to the last that computes no gradient of its input.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ def inseparable(model: Sequential) -> int:
 
 
 def _gives_gradient(layer: Layer) -> bool:
-    """Say whether a layer, with all that is in it, gives the gradient of its input."""
+    """Say whether a layer, with all layers in it, computes the gradient of its input."""
     return all(part.input_gradient for part in walk(layer))
 
 
 def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slice]:
-    """Bring a choice of stages into slices of a model's layers; by default, balance them.
+    """Convert a choice of stages to slices of a model's layers; balanced by default.
 
     Parameters
     ----------

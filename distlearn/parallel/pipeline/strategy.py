@@ -34,7 +34,7 @@ MICROBATCHES_PER_RANK = 4
 
 
 def _checked(schedule, n_ranks: int, n_microbatches) -> Schedule:
-    """Return a schedule that is right; what cannot change is checked once, not by every simulated rank."""
+    """Return a valid schedule; immutable arguments are checked once, not by every simulated rank."""
     fixed = isinstance(schedule, (str, Schedule)) or schedule in SCHEDULES.values()
     return (_check_once if fixed else _check)(schedule, n_ranks, n_microbatches)
 
@@ -52,7 +52,7 @@ class StagedModel(Strategy):
     `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
     """
 
-    alone = True  # no other ranks than the pipeline's; else their numbers are not those of stages, and spans say these
+    alone = True  # only the pipeline's ranks; else rank numbers are not stages', and spans name the stage
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class StagedModel(Strategy):
     # -- a batch and its micro-batches ---------------------------------------------------------------------------------
     def _cut_batch(self, x) -> None:
         """Cut a batch into micro-batches: pieces that differ by a sample at most, and may be empty."""
-        if self._cut_for == (x.shape, x.dtype):  # like the batch before
+        if self._cut_for == (x.shape, x.dtype):  # as in the batch before
             return
         self._parts = [shard(len(x), i, self.n_microbatches, allow_empty=True) for i in range(self.n_microbatches)]
         self._actions = [a for a in self.schedule.orders[self.comm.rank] if self._rows(a)]
@@ -102,7 +102,7 @@ class StagedModel(Strategy):
         self._cut_for = x.shape, x.dtype
 
     def _rows(self, action: Action) -> int:
-        """Samples of an action's micro-batch."""
+        """Number of samples of an action's micro-batch."""
         part = self._parts[action.microbatch]
         return part.stop - part.start
 
@@ -137,7 +137,7 @@ class StagedModel(Strategy):
         stage_comm.finish()
 
     def _forward(self, action: Action, x) -> None:
-        """Run a stage forward, and the loss behind the last one."""
+        """Run a stage forward, and the loss after the last one."""
         y, saved = self.stages[action.stage].forward(x, clock=self.clock)
         self._saved[action.stage, action.microbatch] = saved
         self.peak_in_flight = max(self.peak_in_flight, len(self._saved))
@@ -151,7 +151,7 @@ class StagedModel(Strategy):
             self._stage_comm.keep(action._replace(kind="B"), dy)
 
     def _loss_of(self, action: Action, y, labels):
-        """Return a micro-batch's part of the batch's loss, and the gradient of what is to become small."""
+        """Return a micro-batch's part of the batch's loss, and the gradient of what is minimized."""
         raise NotImplementedError
 
     def _backward(self, action: Action, dy, on_grad) -> None:
@@ -165,7 +165,7 @@ class StagedModel(Strategy):
         """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
         if x is None:
             raise ValueError(
-                f"rank {self.comm.rank}: stage {action.stage}: its first layer gives no gradient of its input "
+                f"rank {self.comm.rank}: stage {action.stage}: its first layer computes no gradient of its input "
                 f"({self.stages[action.stage].layers[0]!r}); put the layers before it on the same stage"
             )
         consumer = self.schedule.consumer(action)
@@ -204,7 +204,7 @@ class StagedModel(Strategy):
         return self.comm.broadcast(output, self._rank_of[-1])
 
     def counted(self, params) -> list:
-        """Return those of `params` that this rank counts in a sum over ranks: one that stages share counts once."""
+        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
         return self._stage_params.counted(params)
 
     def ranks_with(self, param) -> tuple[int, ...]:
@@ -220,7 +220,7 @@ class StagedModel(Strategy):
 
     @property
     def model(self) -> Layer:
-        """What this rank holds, for looking at: its stages, one after another."""
+        """What this rank holds, for inspection: its stages, one after another."""
         return _Stages(list(self.stages.values()))
 
 
@@ -228,7 +228,7 @@ class Pipeline(StagedModel):
     r"""Synchronous pipeline parallelism: equal to serial training, whatever the schedule.
 
     The loss of every micro-batch divides by the size of the *global* batch n, so the sum of the micro-batches'
-    gradients is the serial gradient, however unequal they are:
+    gradients is the serial gradient, however unequal:
     :math:`g = \sum_i \frac1n \sum_{j \in B_i} \nabla \ell_j`. All of them see the same weights, as the update comes
     after the last one (the flush).
 
@@ -240,13 +240,13 @@ class Pipeline(StagedModel):
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
     optimizer : Optimizer
-        Of the whole model; a rank takes over what belongs to its stages.
+        Of the whole model; a rank takes over the state of its stages.
     schedule : str, callable, list or Schedule
         "gpipe", "1f1b", "interleaved", a generator function or a text of your own: all that `make_schedule` takes. It
-        is checked first.
+        is checked before use.
     n_microbatches : int, optional
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
-        (pieces differ by one sample at most), nor even have so many samples (some pieces are then empty).
+        (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
     stages : list of slice or list of float, optional
         The layers of each stage; or the cost of each layer, to be balanced, such as measured seconds
         (`[t.seconds for t in profile(model, x).layers]`). By default, operations are balanced.
@@ -275,13 +275,13 @@ class Pipeline(StagedModel):
     gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
-    Every rank sees the whole batch (`rank` 0 of `size` 1 for whoever shards the data), uses its inputs on the first
+    Every rank sees the whole batch (`rank` 0 of `size` 1 for code that shards the data), uses its inputs on the first
     stage and its labels on the last.
 
     What depends on the batch as a whole sees micro-batches: `BatchNorm` normalises each by its own mean and variance
     and moves its running ones once for each, so training equals serial training with gradients accumulated over the
     same micro-batches, not over the whole batch. `Dropout` drops what it drops in serial training if every such layer
-    has a generator of its own and micro-batches go forward in order. Wrap layers in `Recompute` to keep nothing but
+    has its own generator and micro-batches go forward in order. Wrap layers in `Recompute` to keep nothing but
     their inputs, as GPipe does.
 
     References
@@ -332,7 +332,7 @@ class Pipeline(StagedModel):
         loss : float
             Of this batch, divided by n; on every rank.
         """
-        for p in self.params:  # not only the optimizer's: what stages share is summed
+        for p in self.params:  # not only the optimizer's: shared ones are summed
             p.zero_grad()
         if on_grad is None:
             self._run(batch)
@@ -374,7 +374,7 @@ class Pipeline(StagedModel):
 
 
 class _Stages(Layer):
-    """Stages as one layer, so that one can `walk` through all of them."""
+    """Stages as one layer, so that `walk` visits all of them."""
 
     def __init__(self, stages):
         self._stages = stages

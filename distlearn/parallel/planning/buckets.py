@@ -19,7 +19,7 @@ def summed_by(job: Job, layers: list[LayerTime], ranks: list[int], held: float =
     ranks : list of int
         The replicas.
     held : float
-        The last bucket, in which the loss rides along, does not start before this moment.
+        The last bucket, which also carries the loss, does not start before this moment.
     """
     if len(ranks) < 2:
         return sum(t.backward + t.exposed_backward for t in layers)

@@ -1,4 +1,4 @@
-"""What is to be trained, and what a training step of it costs."""
+"""What is trained, and what a training step costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .work import Rates
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be trained: the same for all layouts.
+    """What is trained: the same for all layouts.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a training step takes in one layout, by the model of costs.
+    """Cost of a training step in one layout, by the cost model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Layouts: how many ranks share out the batch, the layers' insides, and the layers."""
+"""Layouts: over how many ranks the batch, the parameters of each layer, and the layers are split."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Layout(NamedTuple):
-    """A way to lay n = dp tp pp ranks out; tp changes fastest, so that its ranks are neighbours.
+    """A way to arrange n = dp tp pp ranks; tp changes fastest, so that its ranks are neighbours.
 
     Examples
     --------

@@ -25,8 +25,8 @@ def activation_bytes(model, shape: tuple[int, ...], itemsize: int = 4) -> int:
 
     Notes
     -----
-    Exact for dense layers. Work buffers that a convolution or a normalisation saves besides are left out; pooling,
-    which saves a fraction of its input, counts with all of it.
+    Exact for dense layers. Work buffers that convolution and normalisation also save are left out; pooling,
+    which saves a fraction of its input, counts in full.
     """
     inside = model.parts(shape)
     if not inside:
@@ -35,7 +35,7 @@ def activation_bytes(model, shape: tuple[int, ...], itemsize: int = 4) -> int:
 
 
 def rank_memory(params, rule, activations: int) -> Memory:
-    """Add up what a rank with these parameters holds at the worst moment of a step.
+    """Add up what a rank with these parameters holds at the peak of a step.
 
     Parameters
     ----------

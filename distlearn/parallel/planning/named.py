@@ -1,4 +1,4 @@
-"""Names that stand for things: of models and graphics cards."""
+"""Models and graphics cards by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_and_sample(model, sample=None):
 
 
 def name_of(model) -> str:
-    """What to call a model in a title."""
+    """Name of a model, for titles."""
     return model if isinstance(model, str) else type(model).__name__
 
 

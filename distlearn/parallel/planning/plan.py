@@ -24,7 +24,7 @@ class Plan(Tabular):
     Attributes
     ----------
     costs : list of Cost
-        The fastest first; those that do not fit behind all that do.
+        The fastest first; those that do not fit come last.
     n : int
     memory : float or None
         Bytes that a rank has.
@@ -53,7 +53,7 @@ class Plan(Tabular):
         return self.costs[0] if self.costs and self.fits(self.costs[0]) else None
 
     def why(self) -> str:
-        """Give the reasons for the recommendation, in numbers."""
+        """Return the reasons for the recommendation, in numbers."""
         best = self.best
         if best is None:
             least = min(self.costs, key=lambda c: c.memory.total)
@@ -70,7 +70,7 @@ class Plan(Tabular):
         return f"{text}. {self._reason(best)}{self._not_fitting()}"
 
     def _reason(self, best: Cost) -> str:
-        """Why the best is the best: what it would cost to send the gradients, and what it sends instead."""
+        """Why the layout is best: what sending the gradients would cost, and what it sends instead."""
         if not best.layout.kinds:
             return "There is one rank."
         gradients = WIRE["all_reduce"](self.weights, self.n)
@@ -85,8 +85,8 @@ class Plan(Tabular):
         dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
         if gradients < dealing < math.inf:
             other = quantity(dealing, "B")
-            return f"{against} small: {sums}, dealing its layers {other}."
-        return f"{sums[0].upper()}{sums[1:]}, and most of it hides behind computing."
+            return f"{against} small: {sums}, sharding its layers {other}."
+        return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
 
     def _not_fitting(self) -> str:
         """Name a faster layout that the memory rules out."""
@@ -127,9 +127,9 @@ def plan(
     cap_bytes: float = 25 << 20,
     n_microbatches: int | None = None,
 ) -> Plan:
-    """Compare all ways to lay n ranks out, by a model of their costs, and recommend one.
+    """Compare all layouts of n ranks by a cost model, and recommend one.
 
-    Nothing is run: a step is put together from what layers compute and move (`compute`), what the strategies send and
+    Nothing is run: a step is composed of what layers compute and move (`compute`), what the strategies send and
     when (`network`), and the order of a pipeline. Small networks come out data-parallel, large ones model-parallel.
 
     Parameters
@@ -147,7 +147,7 @@ def plan(
     compute : str, Card or ComputeModel
         A name is that of a graphics card, at its roofline.
     memory : float, optional
-        Bytes that a rank has; by default as much as is needed.
+        Bytes that a rank has; unlimited by default.
     rule : Rule, optional
         Of the optimizer; SGD with momentum by default.
     cap_bytes : float

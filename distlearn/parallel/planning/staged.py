@@ -1,12 +1,12 @@
-"""Data x tensor x pipeline: a training step, put together from what its layers take.
+"""Data x tensor x pipeline: a training step, composed of the times of its layers.
 
     stage s, micro-batch i:   forward + sends inside layers, backward + sends inside layers
     all of them, in order:    the schedule, with the cut's message from stage to stage
     last backward of a stage: buckets fill up, and are summed over replicas one after another, while it goes on
     then:                     the update
 
-The step is as long as its slowest stage. What of that is no computing is split into the bubble, which would be there on
-a network without cost, too, and communication.
+The step is as long as its slowest stage. The part that is not computing is split into the bubble, which would be there
+on a network without cost, too, and communication.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stage:
 
 
 class Staged:
-    """A layout data x tensor x pipeline: its stages, its micro-batches, and what they take.
+    """A layout data x tensor x pipeline: its stages, its micro-batches, and their times.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class Staged:
         return inside + between + WIRE["all_reduce"](gradients, self.layout.dp)
 
     def memory(self) -> Memory:
-        """That of the rank which holds the most."""
+        """Memory of the rank that holds the most."""
         found = []
         for i, stage in enumerate(self.stages):
             one = activation_bytes(stage.model, (self.rows[0], *stage.tail), self.job.itemsize)

@@ -1,4 +1,4 @@
-"""What the layers of a model take: seconds of computing by a compute model, seconds of sending by a network."""
+"""What the layers of a model cost: seconds of computing by a compute model, seconds of sending by a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIRE = {
 
 
 class RankSpec:
-    """A place among ranks that are not there: enough of a communicator to cut a model for rank 0."""
+    """A rank without a world: enough of a communicator to shard a model for rank 0."""
 
     def __init__(self, size: int):
         self.rank, self.size = 0, size
@@ -32,13 +32,13 @@ def first_shard(model: Sequential, tp: int) -> Sequential:
 
 
 class LayerTime(NamedTuple):
-    """What one layer takes on one rank [s]."""
+    """Time of one layer on one rank [s]."""
 
     params: list[Param]
     forward: float
     backward: float
     sending_forward: float = 0.0
-    """Nothing else goes on meanwhile."""
+    """Nothing overlaps with it."""
     sending_backward: float = 0.0
     hiding: float = 0.0
     """Seconds of `backward` that remain when the backward pass starts to send."""
@@ -47,7 +47,7 @@ class LayerTime(NamedTuple):
 
     @property
     def exposed_backward(self) -> float:
-        """Seconds of sending in the backward pass that do not hide behind computing."""
+        """Seconds of sending in the backward pass that computing does not hide."""
         return max(0.0, self.sending_backward - self.hiding)
 
     def plus(self, other: LayerTime) -> LayerTime:
@@ -85,7 +85,7 @@ class Rates:
         return self.network.route(nbytes, source, dest)[:2]
 
     def layers(self, model: Sequential, shape: tuple[int, ...], ranks: list[int]) -> list[LayerTime]:
-        """Find what every layer of a model takes.
+        """Compute the time of every layer of a model.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Rates:
         return [self._layer(layer, s, itemsize, ranks) for layer, s in model.parts(shape)]
 
     def _layer(self, layer: Layer, shape, itemsize, ranks) -> LayerTime:
-        """Take one layer, or what is inside one that writes no span of its own."""
+        """Time one layer, or the layers inside one that writes no span of its own."""
         if layer.spans_itself and not isinstance(layer, TensorLayer):
             inside = [self._layer(child, s, itemsize, ranks) for child, s in layer.parts(shape)]
             total = LayerTime([], 0.0, 0.0)
@@ -121,7 +121,7 @@ class Rates:
         return LayerTime(layer.params, *computing, *sending, hiding, nbytes)
 
     def _wavefront(self, layer: StackParallel, shape, computing, traffic, ranks) -> tuple[list[float], list[float]]:
-        """Stretch a stack's times: blocks go from rank to rank, no faster than the slower of work and wire."""
+        """Stretch a stack's times: blocks go from rank to rank, no faster than the slower of computing and sending."""
         p, m = len(ranks), min(layer.n_blocks, shape[1])
         stretched, sending = [], []
         for work, way in zip(computing, traffic, strict=True):

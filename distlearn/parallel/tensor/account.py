@@ -11,7 +11,7 @@ from .layer import TensorLayer, Traffic
 
 
 class AccountRow(NamedTuple):
-    """One layer of a model that lies on several ranks."""
+    """One layer of a model that is sharded over ranks."""
 
     name: str
     layer: str
@@ -23,7 +23,7 @@ class AccountRow(NamedTuple):
 
 
 class Account(Tabular):
-    """What became of every layer, and what it sends for one batch; prints as a table.
+    """How every layer was sharded, and what it sends for one batch; prints as a table.
 
     Attributes
     ----------
@@ -60,10 +60,10 @@ class Account(Tabular):
 
 
 def account(model: Layer, input_shape: tuple[int, ...], itemsize: int | None = None) -> Account:
-    """List what became of every layer of a model, with the bytes of its collectives (per sample, in the table).
+    """List how every layer of a model was sharded, with the bytes of its collectives (per sample, in the table).
 
-    Nothing is run, and a model built with `seed=None` takes no memory. Bytes are counted as a trace counts them: what a
-    rank gives to an all-reduce, what all ranks give to an all-gather or a reduce-scatter.
+    Nothing is run, and a model built with `seed=None` takes no memory. Bytes are counted as a trace counts them: the
+    input of one rank to an all-reduce, those of all ranks to an all-gather or a reduce-scatter.
 
     Parameters
     ----------

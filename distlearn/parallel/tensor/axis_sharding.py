@@ -16,16 +16,16 @@ class AxisSharding:
     Parameters
     ----------
     parts : list of (width,) array of int
-        Places on the axis, by rank; together each place once.
+        Indices on the axis, by rank; each index once.
 
     Attributes
     ----------
     n : int
         Length of the axis.
     widths : list of int
-        Values by rank.
+        Number of values by rank.
     widest : int
-        The largest of them: what every rank's block is filled up to on the wire.
+        The largest of them: to which every rank's block is padded in messages.
 
     Examples
     --------
@@ -64,26 +64,26 @@ class AxisSharding:
         return self._repeated[times]
 
     def index(self, rank: int, like=None):
-        """Return a rank's places, for indexing `like`: a slice where they are contiguous, else an array beside it."""
+        """Return a rank's indices, for indexing `like`: a slice where they are contiguous, else an array beside it."""
         place = self._places[rank]
         if isinstance(place, slice) or like is None or isinstance(like, np.ndarray):
             return place
         return get_xp(like).asarray(place)
 
     def take(self, x, rank: int, axis: int = -1):
-        """Return a rank's part of an array, as a contiguous array of its own."""
+        """Return a rank's part of an array, as a contiguous copy."""
         place = (slice(None),) * (axis % x.ndim) + (self.index(rank, x),)
         return get_xp(x).array(x[place], copy=True, order="C")
 
 
 def _place(part):
-    """Return contiguous places as a slice: indexing by it is a view and not a copy."""
+    """Return contiguous indices as a slice: indexing by it gives a view and not a copy."""
     contiguous = len(part) and (np.diff(part) == 1).all()
     return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
 
 
 def gather_last(comm, x, sharding: AxisSharding):
-    """Put the parts of all ranks together along the last axis: one all-gather.
+    """Gather the parts of all ranks along the last axis: one all-gather.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def gather_last(comm, x, sharding: AxisSharding):
     Returns
     -------
     y : (..., n) array
-        The whole, on every rank. Blocks of unequal width are filled up to the widest, so the all-gather moves `size`
+        The whole, on every rank. Blocks of unequal width are padded to the widest, so the all-gather moves `size`
         blocks of rows times `widest` values.
     """
     if comm.size == 1:
@@ -140,7 +140,7 @@ def gathered_values(shape, sharding: AxisSharding) -> int:
 
 
 def _filled(x, width: int):
-    """Return `x` with zeros behind its last axis, up to `width`."""
+    """Return `x` with its last axis padded with zeros to `width`."""
     if x.shape[-1] == width:
         return get_xp(x).ascontiguousarray(x)
     block = get_xp(x).zeros((*x.shape[:-1], width), x.dtype)

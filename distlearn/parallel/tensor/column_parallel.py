@@ -22,15 +22,15 @@ class ColumnParallel(TensorLayer):
     sharding : AxisSharding
         Of the outputs' last axis.
     gather_output : bool
-        Gather the outputs on every rank; else the next layer gets this rank's.
+        Gather the outputs on every rank; else the next layer gets this rank's part.
 
     Attributes
     ----------
     local : Layer
         Computes this rank's outputs.
     sum_input_gradient : bool
-        Sum the gradient of the input over ranks. False where a `Gather` before this layer does that and gives every
-        rank only the part that it needs: half the bytes.
+        Sum the gradient of the input over ranks. False where a `Gather` before this layer does that and returns only
+        the part that each rank needs: half the bytes.
     """
 
     def __init__(self, comm, sharding: AxisSharding, gather_output: bool = False):
@@ -59,12 +59,12 @@ class ColumnParallel(TensorLayer):
         return dx if dx is None else self._finish_input_gradient(dx)
 
     def _finish_input_gradient(self, dx):
-        """Make the gradient of the input out of what this rank's outputs contribute."""
+        """Compute the gradient of the input from this rank's summand."""
         return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self._reduces_input_gradient else dx
 
     @property
     def input_gradient(self) -> bool:
-        """Whether the layer gives the gradient of its input."""
+        """Whether the layer computes the gradient of its input."""
         return self.local.input_gradient
 
     @property
@@ -72,7 +72,7 @@ class ColumnParallel(TensorLayer):
         return self.sum_input_gradient and self.comm.size > 1
 
     def _local_shape(self, shape):
-        """Return the shape of what `local` gets of an input."""
+        """Return the shape of the input to `local`."""
         return shape
 
     def output_shape(self, shape):
@@ -121,7 +121,7 @@ class ColumnParallelLinear(ColumnParallel):
     `numpy.array_split` shards; with `gather_output` to (batch, ..., d_out). With n = batch ... rows of s bytes a value:
 
     - forward: nothing; with `gather_output` one all-gather of p n ceil(d_out / p) s bytes;
-    - backward: one all-reduce of n d_in s bytes, which runs while dW_r is computed (nothing if nobody needs dX).
+    - backward: one all-reduce of n d_in s bytes, which runs while dW_r is computed (nothing if dX is not needed).
 
     A rank holds 1 / p of W and b, computes 1 / p of the flops, and saves the whole x.
 
@@ -160,19 +160,19 @@ class ColumnParallelLinear(ColumnParallel):
         with self.comm.clock.span(f"backward[{self.name}]", **half):
             dx = matmul(dy, local.W.data.T)
         work = self.comm.iall_reduce(dx)
-        with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is on its way
+        with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is being summed
             local.W.add_product(rows.T, dy)
             local.b.grad += ops.column_sums(dy)
         return work.wait().reshape(shape)
 
 
 class FilterParallelConv2d(ColumnParallel):
-    r"""Convolution whose filters are sharded over ranks: everyone looks at the whole image for other things.
+    r"""Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image.
 
     .. math:: Y_r = X * W_r + b_r, \qquad dX = \sum_r dX_r
 
-    Made by `FilterParallelConv2d.of`. Activations and poolings treat every channel by itself, so they can work on Y_r,
-    and the channels are put together behind a pooling, where there are fewer values to send.
+    Made by `FilterParallelConv2d.of`. Activations and pooling treat every channel separately, so they can work on Y_r,
+    and the channels are gathered after a pooling layer, where there are fewer values to send.
 
     Notes
     -----
@@ -180,7 +180,7 @@ class FilterParallelConv2d(ColumnParallel):
     to (n, oh, ow, c_out). At s bytes a value:
 
     - forward: nothing; with `gather_output` one all-gather of p n oh ow ceil(c_out / p) s bytes;
-    - backward: one all-reduce of n h w c_in s bytes (nothing for a first layer, whose dX nobody needs).
+    - backward: one all-reduce of n h w c_in s bytes (nothing for a first layer, whose dX is not needed).
 
     References
     ----------
@@ -197,7 +197,7 @@ class FilterParallelConv2d(ColumnParallel):
         Parameters
         ----------
         conv : Conv2d
-            Not in groups: those see a part of the input each, so `GroupParallelConv2d` shards whole groups.
+            Without groups: each group sees a part of the input, so `GroupParallelConv2d` shards whole groups.
         comm : Communicator
         gather_output : bool
         """
@@ -215,7 +215,7 @@ class FilterParallelConv2d(ColumnParallel):
 
 
 def _shard_units(layer, n: int, comm, what: str) -> AxisSharding:
-    """Shard n units to ranks; raise if a rank would get none."""
+    """Shard n units over ranks; raise if a rank would get none."""
     if n < comm.size:
         raise ValueError(
             f"{describe(layer)}: {n} {what} cannot be sharded over {comm.size} ranks, expected at least one for each"
@@ -224,12 +224,12 @@ def _shard_units(layer, n: int, comm, what: str) -> AxisSharding:
 
 
 class GroupParallelConv2d(ColumnParallel):
-    r"""Convolution in groups, of which every rank has some: a group looks at its own channels alone.
+    r"""Convolution in groups, of which every rank has some: a group sees only its own channels.
 
     .. math:: Y_r = X_r * W_r + b_r, \qquad dX_r = \text{as in the serial layer}
 
-    Made by `GroupParallelConv2d.of`. Where the channels come from another sharded convolution, a rank has what its
-    groups need already, and nothing is sent at all: that is why AlexNet has groups.
+    Made by `GroupParallelConv2d.of`. Where the channels come from another sharded convolution, a rank already has what
+    its groups need, and nothing is sent at all: that is why AlexNet has groups.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ class GroupParallelConv2d(ColumnParallel):
 
     @staticmethod
     def fits(conv, sharding: AxisSharding) -> bool:
-        """Say whether channels that are sharded like this are what each rank's groups of a convolution need."""
+        """Say whether channels sharded like this are what each rank's groups of a convolution need."""
         p = len(sharding.parts)
         return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
 

@@ -1,4 +1,4 @@
-"""What all layers have in common that work on several ranks at once."""
+"""Base of the layers that are sharded over ranks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Traffic(NamedTuple):
 class TensorLayer(Layer):
     """Base of the layers that communicate: holds a communicator, and writes spans of what it computes.
 
-    A span covers the arithmetic alone; the communicator records its own calls beside it. So a time line shows which
-    part of a layer is work and which is waiting.
+    A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
+    layer is computing and which is waiting.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class TensorLayer(Layer):
         return [], []
 
     def shard_param(self, param: Param, axis: int, sharding: AxisSharding) -> Param:
-        """Make this rank's part of a serial layer's parameter, and remember what it is of that."""
+        """Make this rank's part of a serial layer's parameter, and store its spec."""
         spec = ShardSpec(tuple(param.data.shape), Shard(axis, sharding.index(self.comm.rank)))
         self.specs[param.name] = spec
         return Param(sharding.take(param.data, self.comm.rank, axis), param.name, param.frozen)
@@ -72,7 +72,7 @@ class TensorLayer(Layer):
         self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in self.params}
 
     def gather(self) -> dict | None:
-        """Put the parameters together again: the serial layer's, by name, on rank 0; None elsewhere."""
+        """Gather the serial layer's parameters, by name, on rank 0; None elsewhere."""
         return gather_params(self, self.comm)
 
 
@@ -85,7 +85,7 @@ class TensorSequential(Sequential):
     layers : list of Layer
         They keep the names, and their parameters the names, that they have in the serial model.
     hows : list of str
-        For every layer, what became of it.
+        For every layer, how it was sharded.
     """
 
     spans_itself = True
@@ -110,7 +110,7 @@ def shard_specs(model: Layer) -> dict[str, ShardSpec]:
 
 
 def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dict | None:
-    """Put the parameters of a model that lies on several ranks together; every rank must call.
+    """Gather the parameters of a model that is sharded over ranks; every rank must call.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@
                                                +--> whole batch --> dense layers, neurons over ranks --> loss
 
 Convolutions have few weights and many activations, dense layers many weights and few activations: so sum the gradients
-of the ones, and send the activations of the others.
+of the former, and send the activations of the latter.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .strategy import sharded_state
 class OneWeirdTrick(Strategy):
     r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
 
-    This is scheme (a) of the paper: all ranks give their convolutions' outputs to all others, and every rank computes
+    This is scheme (a) of the paper: all ranks send their convolutions' outputs to all others, and every rank computes
     its neurons for the whole batch. (Schemes (b) and (c) send them in p rounds, which takes less memory and lets the
     sending overlap.) Backward, each rank gets the sum over all neurons' ranks of the gradient of its own rows.
 
@@ -47,8 +47,8 @@ class OneWeirdTrick(Strategy):
     ----------
     comm : Communicator
     model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast. It gives its layers away: do not
-        train it any more. Dropout right before the first dense layer belongs to that, so that it drops what it drops in
+        The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
+        it afterwards. Dropout right before the first dense layer belongs to that, so that it drops what it drops in
         serial training.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
@@ -59,7 +59,7 @@ class OneWeirdTrick(Strategy):
 
     Notes
     -----
-    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for whoever shards the data). Per
+    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for code that shards the data). Per
     step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of p ceil(N /
     p) d s bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
     convolutions' parameters. `account(input_shape)` lists them. AlexNet has 2.3 of its 61 million parameters in
@@ -92,7 +92,7 @@ class OneWeirdTrick(Strategy):
         here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
         out, kept = dense.forward(gather_rows(comm, here, parts))
         loss, dy = self.loss(out, batch.y, batch.n)
-        if comm.rank == 0:  # everybody has found the same
+        if comm.rank == 0:  # the same on every rank
             reducer.loss[0] += loss
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_rows(comm, dy, parts) if partial else dy[parts[comm.rank]].copy()
@@ -143,7 +143,7 @@ class SplitModel(NamedTuple):
         tied = {id(p) for p in features.params} & {id(p) for p in dense.params}
         if tied:
             names = ", ".join(p.name for p in dense.params if id(p) in tied)
-            raise ValueError(f"OneWeirdTrick: {names} is used before and behind the first dense layer")
+            raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
         dense = parallelize(dense, comm)
         return cls(features, dense, defer_input_all_reduce(dense.layers))
 
@@ -168,7 +168,7 @@ def trick_account(comm, split: SplitModel, input_shape: tuple[int, ...], cap_byt
         nbytes = p * math.prod(shape) * itemsize
         at_boundary, back = [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if partial else []
         sizes = [sum(q.nbytes for q in group) for group in group_params(features.params, cap_bytes)]
-        sizes[-1] += itemsize  # the loss rides along
+        sizes[-1] += itemsize  # with the loss
         gradients = [Traffic("all_reduce", size) for size in sizes]
     rows = [
         AccountRow("", "convolutions", PART, sum(q.nbytes for q in features.params), [], gradients),
@@ -179,7 +179,7 @@ def trick_account(comm, split: SplitModel, input_shape: tuple[int, ...], cap_byt
 
 
 def gather_rows(comm, x, parts: list[slice]):
-    """Put the rows of all ranks together: one all-gather of as many rows from each as the first rank has.
+    """Gather the rows of all ranks: one all-gather of as many rows from each as the first rank has.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def gather_rows(comm, x, parts: list[slice]):
     x : (rows, ...) array
         This rank's.
     parts : list of slice
-        Which rows of the whole each rank has, as `shares` cuts them.
+        Which rows of the whole each rank has, as from `shares`.
     """
     if comm.size == 1:
         return x

@@ -1,4 +1,4 @@
-"""A path of a block per rank: the paths of an Inception module do not see each other."""
+"""Paths of a block on different ranks: those of an Inception module are independent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PathParallel(ColumnParallel):
     -----
     Shapes: (batch, ..., c), the same on every rank, to (batch, ..., width), the outputs of this rank's paths; with
     `gather_output` to (batch, ..., c_1 + c_2 + ...). A rank holds the parameters of its own paths alone. At s bytes a
-    value: forward nothing, or, to put the outputs together, one all-gather of p rows w s bytes, where w is the width of
+    value: forward nothing, or, to gather the outputs, one all-gather of p rows w s bytes, where w is the width of
     the widest rank; backward one all-reduce of the input's size.
 
     References
@@ -84,7 +84,7 @@ class PathParallel(ColumnParallel):
 
 
 def assign_by_cost(costs, size: int) -> list[list[int]]:
-    """Assign jobs to ranks: the costliest first, each to the rank with the least so far; a rank keeps their order.
+    """Assign jobs to ranks: the costliest first, each to the least loaded rank; each rank keeps their order.
 
     Examples
     --------

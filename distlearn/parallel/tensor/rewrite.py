@@ -1,4 +1,4 @@
-"""`parallelize`: a serial model becomes one whose layers are sharded over ranks.
+"""`parallelize`: shards the layers of a serial model over ranks.
 
 Activations are in one of two states. *Replicated*: every rank has all values. *Sharded*: every rank has its part of the
 last axis, neurons or channels. A column of dense layers alternates between the two:
@@ -56,10 +56,10 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     """Shard a model over ranks: neurons, filters, paths, branches, layers of a GRU stack; every rank must call.
 
     ================================  ===============================================================================
-    layer                             what becomes of it
+    layer                             result
     ================================  ===============================================================================
-    `Linear` on replicated ones        `ColumnParallelLinear`: the rank's neurons
-    `Linear` on sharded ones          `RowParallelLinear`: the rank's inputs, outputs summed
+    `Linear`, replicated input        `ColumnParallelLinear`: the rank's neurons
+    `Linear`, sharded input           `RowParallelLinear`: the rank's inputs, outputs summed
     `Conv2d`                          `FilterParallelConv2d`: the rank's filters
     `Conv2d` in groups                `GroupParallelConv2d`: the rank's groups, if they are a multiple of the ranks
     activations, poolings, `Flatten`  as they are, on the rank's part
@@ -68,16 +68,16 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
     `Residual`, `Recompute`           their bodies are sharded
-    all others                        on every rank, all alike, behind a `Gather`
+    all others                        replicated, after a `Gather`
     ================================  ===============================================================================
 
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
-    parameter with another one; a layer that stands in several places is sharded and its outputs are gathered each time.
+    parameter with another one; a layer that is used several times is sharded and its outputs are gathered each time.
 
     Parameters
     ----------
     model : Sequential
-        The same on every rank. What stays on every rank is shared with it, so do not train it any more.
+        The same on every rank. What stays on every rank is shared with it, so do not train it afterwards.
     comm : Communicator
 
     Returns
@@ -98,7 +98,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
 
 
 class _Rewriter:
-    """Goes through a model once; remembers what became of layers that stand in several places."""
+    """Goes through a model once; remembers how layers that are used several times were sharded."""
 
     def __init__(self, model, comm):
         self.comm, self.shared_params, self.done = comm, SharedParams(model), {}
@@ -130,7 +130,7 @@ class _Rewriter:
         return stack if usable else []
 
     def rewrite(self, layer: Layer) -> tuple[Layer, str]:
-        """Shard a layer that gets replicated activations; return what became of it, and a reason if nothing did."""
+        """Shard a layer that gets replicated activations; return the new layer, and why if it was not sharded."""
         if id(layer) in self.done:
             return self.done[id(layer)], ""
         if type(layer) in (Linear, Conv2d):
@@ -188,8 +188,8 @@ def defer_input_all_reduce(layers: list[Layer]) -> bool:
     Returns
     -------
     deferred : bool
-        Whether it does: then whoever is before these layers forms the sum. It does not if it is not sharded over ranks,
-        or stands in several places.
+        Whether it does: then the code before these layers forms the sum. It does not if it is not sharded over ranks,
+        or is used several times.
     """
     first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
     if not isinstance(first, ColumnParallel) or first.gather_output:
@@ -223,7 +223,7 @@ class SequenceBuilder:
         self.hows.append(how or (isinstance(layer, TensorLayer) and layer.how) or "parts over ranks")
 
     def append_serial(self, layer, following) -> None:
-        """Append what becomes of a serial layer, as the activations are now."""
+        """Append the sharded form of a serial layer, given how the activations are sharded."""
         if self.sharding is not None and self._on_part(layer, following):
             return
         self.gather()
@@ -233,7 +233,7 @@ class SequenceBuilder:
             self.sharding = made.sharding
 
     def _on_part(self, layer, following) -> bool:
-        """Append a layer that works on the rank's part; say whether it can."""
+        """Append a layer that works on the rank's part; return False if it cannot."""
         kind, comm = type(layer), self.comm
         once = not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
         if kind in BY_CHANNEL or (kind is Flatten and self._rows_follow(following)):
@@ -253,7 +253,7 @@ class SequenceBuilder:
         return True
 
     def _rows_follow(self, following) -> bool:
-        """Say whether the next layer that is not done by channel is a dense one that can take this rank's rows."""
+        """Say whether the next layer that mixes channels is a dense one that can take this rank's rows."""
         for layer in following:
             if type(layer) is Linear:
                 return not (self.shared_params.repeated(layer) or self.shared_params.shared(layer))
@@ -271,7 +271,7 @@ class SequenceBuilder:
         self.sharding = None
 
     def build(self) -> TensorSequential:
-        """End the sequence, and let every `Gather` sum the gradients that come back from sharded neurons."""
+        """End the sequence; every `Gather` before sharded neurons is to sum their gradients."""
         self.gather()
         for i, layer in enumerate(self.layers):
             if isinstance(layer, Gather):
@@ -295,7 +295,7 @@ class SharedParams:
                 self._owners[id(p)].add(id(layer))
 
     def repeated(self, layer: Layer) -> bool:
-        """Say whether the same layer stands in several places."""
+        """Say whether the same layer is used several times."""
         return self._uses[id(layer)] > 1
 
     def shared(self, layer: Layer) -> bool:
@@ -310,7 +310,7 @@ class SharedParams:
 
 
 def leaves(model: Layer):
-    """Yield the layers that are no containers, in order; one that stands in several places comes several times."""
+    """Yield the layers that are not containers, in order; one that is used several times is repeated."""
     if not model.children:
         yield model
     for child in model.children:

@@ -20,7 +20,7 @@ class RowParallelLinear(TensorLayer):
     .. math:: Y = \sum_r X_r W_r + b, \qquad dW_r = X_r^\top dY, \quad db = \sum_i dY_i, \quad dX_r = dY W_r^\top
 
     Made by `RowParallelLinear.of`. Its input is what a `ColumnParallelLinear` or a `FilterParallelConv2d` leaves on the
-    rank, so nobody has to gather that. The bias is on every rank and added once, after the sum.
+    rank, so no gather is needed. The bias is on every rank and added once, after the sum.
 
     Notes
     -----
@@ -53,7 +53,7 @@ class RowParallelLinear(TensorLayer):
         comm : Communicator
         sharding : AxisSharding, optional
             How the layer before shards its outputs; by default as `ColumnParallelLinear` does. Channels that are
-            sharded so lie apart after `Flatten`: `sharding.repeat(pixels)`.
+            sharded in this way are not contiguous after `Flatten`: `sharding.repeat(pixels)`.
         """
         if sharding is None:
             sharding = AxisSharding.even(linear.d_in, comm.size)
@@ -109,10 +109,10 @@ class Gather(TensorLayer):
     ----------
     comm : Communicator
     sharding : AxisSharding
-        Of the channels; behind `Flatten` it is repeated for every pixel.
+        Of the channels; after `Flatten` it is repeated for every pixel.
     partial : bool
-        The gradient that comes back is only this rank's summand, as the next layer's neurons are sharded, too: sum it
-        and keep a part, in one reduce-scatter. Else the whole gradient comes, and nothing is sent.
+        The gradient in the backward pass is only this rank's summand, as the next layer's neurons are sharded, too: sum
+        it and keep a part, in one reduce-scatter. Else it is the whole gradient, and nothing is sent.
 
     Notes
     -----
@@ -158,14 +158,14 @@ class Gather(TensorLayer):
 class ShardDropout(Dropout):
     """`Dropout` of the part of the values that a rank has, with the masks of the serial run.
 
-    Every rank draws the mask of the whole and uses its part. That costs p times the random numbers; in return training
-    drops the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
-    as good for learning, but another result for every number of ranks.)
+    Every rank draws the whole mask and uses its part. That costs p times the random numbers; in return training drops
+    the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
+    as good for learning, but with another result for every number of ranks.)
 
     Parameters
     ----------
     dropout : Dropout
-        The serial layer; its generator stands alike on every rank.
+        The serial layer; its generator has the same state on every rank.
     sharding : AxisSharding
         Of the channels.
     rank : int
@@ -191,7 +191,7 @@ class ShardDropout(Dropout):
 
 
 class ShardNorm(TensorLayer):
-    """`BatchNorm` of the channels that a rank has: channels do not see each other, so it is exact.
+    """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ class SiameseParallel(TensorLayer):
 
     .. math:: Y = [f(X_{:,0}),\; f(X_{:,1})], \qquad dW = dW^{(0)} + dW^{(1)}
 
-    Both ranks hold the weights, which are tied: each finds the gradient that its branch gives, and the two are summed,
-    so both ranks update alike. Both outputs go to both ranks, as `ContrastiveLoss` compares them.
+    Both ranks hold the weights, which are tied: each computes the gradient of its branch, and the two are summed, so
+    both ranks make the same update. Both outputs are gathered on both ranks, as `ContrastiveLoss` compares them.
 
     Parameters
     ----------
@@ -29,9 +29,10 @@ class SiameseParallel(TensorLayer):
     Notes
     -----
     Shapes: (batch, 2, ...), the same on both ranks, to (batch, 2, ...). At s bytes a value: forward one all-gather of
-    the output's size; backward one all-reduce of all weights' bytes for every dtype among them, and, if somebody needs
-    dX, one all-gather of the input's size. A layer that looks at more than its own sample (BatchNorm) or draws random
-    numbers (Dropout) would do so for one branch alone, which the serial layer does for both at once: refused.
+    the output's size; backward one all-reduce of all weights' bytes for every dtype among them, and, if dX is needed,
+    one all-gather of the input's size. A layer that looks at more than its own sample (BatchNorm) or draws random
+    numbers (Dropout) would do so for one branch alone, where the serial layer does it for both at once: this raises an
+    error.
 
     References
     ----------
@@ -54,7 +55,7 @@ class SiameseParallel(TensorLayer):
                     f"SiameseParallel: {describe(layer)} would not see both branches at once, as in Siamese"
                 )
         self.serial = siamese
-        self.params = [Param(p.data, p.name, p.frozen) for p in self.body.params]  # the same data, other gradients
+        self.params = [Param(p.data, p.name, p.frozen) for p in self.body.params]  # the same data, separate gradients
         self.learned = [p for p in self.body.params if not p.frozen]
         self.buckets = make_buckets(self.learned) if self.learned else []
 
@@ -90,7 +91,7 @@ class SiameseParallel(TensorLayer):
         return xp.ascontiguousarray(self.comm.all_gather(xp.ascontiguousarray(x)).swapaxes(0, 1))
 
     def _add_gradients(self):
-        """Sum what this pass gave over ranks, and add it to what the optimizer sees."""
+        """Sum this pass's gradients over ranks, and add them to those that the optimizer uses."""
         for bucket in self.buckets:
             bucket.settle()
             if self.comm.size > 1:

@@ -26,9 +26,9 @@ class StackParallel(TensorLayer):
 
     .. math:: h^{(l)}_t = \mathrm{GRU}_l\bigl(h^{(l-1)}_t, h^{(l)}_{t-1}\bigr)
 
-    Layer l needs, for block t, what the layer below found for block t and its own state after block t - 1. So once rank
-    l has sent block t up, it goes on with block t + 1 while rank l + 1 works on block t. Backward runs through time the
-    other way, from the top layer's last block to the bottom layer's first.
+    Layer l needs, for block t, the output of the layer below for block t and its own state after block t - 1. So once
+    rank l has sent block t up, it continues with block t + 1 while rank l + 1 works on block t. Backward runs through
+    time the other way, from the top layer's last block to the bottom layer's first.
 
     Parameters
     ----------
@@ -36,13 +36,13 @@ class StackParallel(TensorLayer):
     layers : list of GRU
         All of the stack, bottom first; consecutive ones go to a rank.
     n_blocks : int, optional
-        Blocks that the steps are sharding into; 4 p by default.
+        Number of blocks that the steps are cut into; 4 p by default.
 
     Notes
     -----
     Shapes: (batch, time, d_in) to (batch, time, d_hidden), the same on every rank. With m blocks and p ranks a pass
     takes (m + p - 1) / m times a rank's share of the work instead of p times: ranks are idle for (p - 1) / (m + p - 1)
-    of it. Messages, at s bytes a value: each rank but the last sends m messages forward, batch time d s bytes in sum
+    of it. Messages, at s bytes a value: each rank but the last sends m messages forward, batch time d s bytes in total
     for its outputs of width d; backward each but the first m with the gradients of these. The output is broadcast from
     the last rank, batch time d_hidden s bytes, and the input's gradient from the first, batch time d_in s bytes. A rank
     holds and saves what its own layers do.
@@ -63,7 +63,7 @@ class StackParallel(TensorLayer):
             )
         for below, above in pairwise(layers):
             if above.d_in != below.d_hidden or not above.input_gradient:
-                raise ValueError(f"StackParallel: {describe(above)} does not go on top of {describe(below)}")
+                raise ValueError(f"StackParallel: {describe(above)} cannot be stacked on {describe(below)}")
         n_blocks = 4 * comm.size if n_blocks is None else n_blocks
         if n_blocks < 1:
             raise ValueError(f"StackParallel: n_blocks is {n_blocks!r}, expected 1 or more")
@@ -128,7 +128,7 @@ class StackParallel(TensorLayer):
         return None if dx is None else self._to_all(dx, 0)
 
     def _blocks(self, shape) -> list[slice]:
-        """AxisSharding the steps; a short sequence has fewer blocks."""
+        """Cut the steps into blocks; a short sequence has fewer."""
         check_shape(self, shape, "batch", "time", self.d_in)
         return shares(shape[1], min(self.n_blocks, shape[1]))
 

@@ -1,4 +1,4 @@
-"""Training with a model that lies on several ranks."""
+"""Training with a model that is sharded over ranks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class TensorParallel(Strategy):
 
     What each layer does and sends is decided by `parallelize` and listed by `account(strategy.model, input_shape)`: for
     an MLP one all-reduce of batch x width for every second layer, forward and backward. Nothing is sent for the
-    parameters: a rank finds the whole gradient of its own part, and its optimizer holds the memory for that part alone.
+    parameters: a rank computes the whole gradient of its own part, and its optimizer holds the memory for that part
+    only.
 
     Parameters
     ----------
     comm : Communicator
     model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast, so that they are equal beyond
-        doubt. It gives its layers away: do not train it any more.
+        The serial model, the same on every rank; rank 0's parameters are broadcast, so that they are certain to be
+        equal. Its layers are reused: do not train it afterwards.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
     optimizer : Optimizer
@@ -65,7 +66,7 @@ class TensorParallel(Strategy):
 
 
 def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
-    """Return a state whose arrays lie on ranks as their parameters do.
+    """Return a state whose arrays are sharded like their parameters.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
     specs : dict of str to ShardSpec
         Of parameters, by name.
     counts : bool
-        Whether this rank's copies are used of what is not in `specs`: every rank has that.
+        Whether this rank's copies are used for what is not in `specs`, which every rank has.
     """
     arrays, found = named_arrays(strategy.model.params, strategy.optimizer), {}
     for name, array in arrays.items():
@@ -84,7 +85,7 @@ def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
 
 def check_whole(strategy, batch) -> None:
     """Raise unless a rank was given the whole batch: parts, as data parallelism shards them, would be mixed up."""
-    if batch.y.size < batch.n:  # more labels than samples are those of sequences
+    if batch.y.size < batch.n:  # sequences have more labels than samples
         raise ValueError(
             f"rank {strategy.comm.rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
             "expected all of them on every rank (Batches with rank=0, size=1)"
@@ -99,11 +100,11 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     what : str
         The strategy, for errors.
     optimizer : Optimizer
-        Of the serial model. Its memory is sharding like the parameters.
+        Of the serial model. Its memory is sharded like the parameters.
     model : Layer
         The parallelized model; its parameters have their serial names.
     comm : Communicator
-        Over which the model lies.
+        Over which the model is sharded.
 
     Returns
     -------

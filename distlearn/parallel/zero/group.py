@@ -1,7 +1,7 @@
 """What ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part.
 
 full   [ W ............ | b .. | padding ]     p.data and p.grad of the group's parameters are views of it
-own    [ rank 0 | rank 1 | rank 2 | rank 3 ]   what a rank keeps for good, and updates
+own    [ rank 0 | rank 1 | rank 2 | rank 3 ]   what a rank keeps, and updates
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class ShardGroup:
     params : list of Param
         Their `data` becomes views of one flat array.
     stage : {1, 2, 3}
-        From 2 on full gradients, from 3 on full parameters live only while they are needed.
+        From 2 on full gradients, from 3 on full parameters exist only while they are needed.
     ledger : Ledger
-        Is told of every array that comes or goes.
+        Notified of every array that is allocated or freed.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ShardGroup:
 
     # -- parameters --------------------------------------------------------------------------------------------------
     def gather(self) -> None:
-        """Put the full parameters together from everybody's parts (stage 3): one all-gather."""
+        """Gather the full parameters (stage 3): one all-gather."""
         if self.full is None:
             self.full = self.comm.all_gather(self.own.data).reshape(-1)
             self.ledger.take(self._full_bytes)
@@ -81,7 +81,7 @@ class ShardGroup:
                 p.data = view
 
     def release(self) -> None:
-        """Let the full parameters go (stage 3); who reads one by mistake then reads NaN."""
+        """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
         if self.stage == 3:
             xp = get_xp(self.full)
             for p in self.params:
@@ -90,7 +90,7 @@ class ShardGroup:
             self.ledger.drop(self._full_bytes)
 
     def publish(self) -> None:
-        """Give everybody this rank's updated part (stages 1 and 2): one all-gather."""
+        """Gather the updated parts on every rank (stages 1 and 2): one all-gather."""
         everything = self.comm.all_gather(self.own.data)
         self.ledger.take(everything.nbytes)
         self.full[...] = everything.reshape(-1)
@@ -98,7 +98,7 @@ class ShardGroup:
 
     # -- gradients ---------------------------------------------------------------------------------------------------
     def open(self) -> None:
-        """Make room for full gradients, and clear them."""
+        """Allocate the full gradients, and clear them."""
         if self.bucket is None:
             self.bucket = Bucket(self.params, extra=self.padding)
             self.ledger.take(self.bucket.flat.nbytes)
@@ -107,11 +107,11 @@ class ShardGroup:
     def start_reduce(self) -> None:
         """Begin to sum the gradients over ranks: one reduce-scatter."""
         self.bucket.settle()
-        self.ledger.take(self.own.grad.nbytes)  # of the part that comes
+        self.ledger.take(self.own.grad.nbytes)  # bytes of the part that is received
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
 
     def finish_reduce(self) -> None:
-        """Wait for the sum; keep this rank's part of it, and let the rest go from stage 2 on."""
+        """Wait for the sum; keep this rank's part of it, and from stage 2 on free the rest."""
         part, self._work = self._work.wait(), None
         if self.stage == 1:
             self.own.grad[...] = part
@@ -136,10 +136,10 @@ class ShardGroup:
     # -- what there is -----------------------------------------------------------------------------------------------
     @property
     def parameter_bytes(self) -> int:
-        """Bytes of parameters here and now."""
+        """Bytes of parameters held now."""
         return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of gradients here and now."""
+        """Bytes of gradients held now."""
         return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)

@@ -1,4 +1,4 @@
-"""How much memory training takes beside the activations, and how much of it ZeRO leaves on a rank."""
+"""How much memory training takes besides activations, and how much of it is left on a rank with ZeRO."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def model_state_bytes(
     Returns
     -------
     memory : ZeROMemory
-        `peak` is the sum: what is gathered for a while depends on buckets and layers.
+        `peak` is the sum: what is gathered temporarily depends on buckets and layers.
 
     References
     ----------
@@ -85,10 +85,10 @@ class Ledger:
         self.now = self.peak = 0
 
     def take(self, nbytes: int) -> None:
-        """Note that so many bytes came into being."""
+        """Count bytes as allocated."""
         self.now += nbytes
         self.peak = max(self.peak, self.now)
 
     def drop(self, nbytes: int) -> None:
-        """Note that so many bytes went away."""
+        """Count bytes as freed."""
         self.now -= nbytes

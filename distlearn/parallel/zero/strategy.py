@@ -1,6 +1,6 @@
-"""ZeRO: data parallelism in which every rank keeps only its part of what all of them need.
+"""ZeRO: data parallelism in which every rank keeps only its shard of the training state.
 
-Data parallelism keeps p copies of everything. ZeRO shards it, one thing more at each stage:
+Data parallelism keeps p copies of everything. ZeRO shards them, one more kind at each stage:
 
 stage   kept whole on every rank    kept in p parts
 1       parameters, gradients       optimizer's memory
@@ -43,8 +43,8 @@ class ZeRO(Strategy):
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     optimizer : Optimizer
-        Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. One that
-        works element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
+        Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. It must work
+        element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
         same for this rank's part of the flat arrays.
     stage : {1, 2, 3}
     cap_bytes : float
@@ -54,7 +54,7 @@ class ZeRO(Strategy):
 
     Notes
     -----
-    Messages and bytes per step and rank, for b buckets of n bytes in sum, on a ring of p ranks:
+    Messages and bytes per step and rank, for b buckets of n bytes in total, on a ring of p ranks:
 
     ==========  ==========================  ==============================================  ==================
     stage       calls                       messages                                        bytes
@@ -65,11 +65,11 @@ class ZeRO(Strategy):
                 2 b all-gathers
     ==========  ==========================  ==============================================  ==================
 
-    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that stands in the model
-    twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the memory is free.
-    Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is under way until backward has
-    filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds one without.
-    Gathers wait, and so does everything at stage 3, where a gather follows on every layer.
+    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that is in the model twice
+    (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the saved memory costs no
+    communication. Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is in flight until
+    backward has filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds
+    one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
@@ -107,7 +107,7 @@ class ZeRO(Strategy):
         self._whole = [p for p in model.params if id(p) not in group_of]
         self._ledger.take(2 * sum(p.nbytes for p in self._whole))
 
-        def kind(p):  # what is updated together has one rule and one learning rate
+        def kind(p):  # parameters updated together have one rule and one learning rate
             return group_of[id(p)]
 
         trained = [p for p in model.params if id(p) in group_of]
@@ -152,7 +152,7 @@ class ZeRO(Strategy):
         return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
 
     def _reduce(self, full: list[ShardGroup]) -> None:
-        """Send full buckets off; those before them have had a layer's time or more, and must be done."""
+        """Start reducing full buckets; wait for the earlier ones, which have had a layer's time or more."""
         if full:
             self._finish_reduce()
         for group in full:
@@ -162,7 +162,7 @@ class ZeRO(Strategy):
                 self._finish_reduce()
 
     def _finish_reduce(self) -> None:
-        """Wait for the buckets that are under way."""
+        """Wait for the buckets in flight."""
         for group in self._under_way:
             group.finish_reduce()
         self._under_way = []
@@ -178,7 +178,7 @@ class ZeRO(Strategy):
         return x
 
     def memory(self) -> ZeROMemory:
-        """Return what this rank holds now, measured by the arrays themselves, and the most it has held so far.
+        """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far.
 
         Frozen parameters, and those that are not trained, count, with the gradients that layers work out for them.
         """
@@ -226,11 +226,11 @@ class _Piece:
         self.groups = [g for g in groups if any(p is q for p in g.params for q in layer.params)]
         for group in self.groups:
             group.users += 1
-        self._alone = copy.copy(model)  # a Sequential of this one layer: it knows how to record its spans
+        self._alone = copy.copy(model)  # a Sequential of this one layer, which records its spans
         self._alone.layers, self._alone.params = [layer], layer.params
 
     def forward(self, x, clock):
-        """Run the layer, with its parameters for just so long."""
+        """Run the layer; its parameters exist only meanwhile."""
         self._gather()
         y, saved = self._alone.forward(x, clock=clock)
         self._release()
@@ -249,7 +249,7 @@ class _Piece:
         return dy, [group for group in self.groups if group.pending == 0]
 
     def predict(self, x):
-        """Run the layer as it predicts."""
+        """Run the layer for prediction."""
         self._gather()
         y = self.layer.eval().forward(x)[0]
         self._release()
@@ -265,7 +265,7 @@ class _Piece:
 
 
 def _new_params(layers):
-    """Yield, layer by layer, the parameters to train that no layer before has: a tied one belongs to its first."""
+    """Yield, layer by layer, the parameters to train that no earlier layer has: a tied one belongs to its first."""
     seen = set()
     for layer in layers:
         fresh = [p for p in layer.params if not p.frozen and id(p) not in seen]

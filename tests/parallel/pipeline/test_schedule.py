@@ -71,10 +71,10 @@ def test_an_action_may_be_written_in_three_ways():
         ("1f1d", {}, "schedules with a name: gpipe, 1f1b, interleaved, pipedream"),
         ("# nothing", {}, "no actions in '# nothing', expected a line for each rank"),
         ([], {}, "the schedule is empty"),
-        ([["F0", 3]], {}, "rank 0, position 1: 3 is no action"),
-        ([[("F", -1)]], {}, "rank 0, position 0: ('F', -1) is no action"),
-        ([[("F", None)]], {}, "is no action"),
-        ([["F0 B0"]], {}, "'F0 B0' is no action"),
+        ([["F0", 3]], {}, "rank 0, position 1: 3 is not an action"),
+        ([[("F", -1)]], {}, "rank 0, position 0: ('F', -1) is not an action"),
+        ([[("F", None)]], {}, "is not an action"),
+        ([["F0 B0"]], {}, "'F0 B0' is not an action"),
         ("gpipe", {}, "needs to know n_ranks and n_microbatches"),
         ("gpipe", {"n_ranks": 2, "n_microbatches": 2.5}, "n_microbatches is 2.5, expected a whole number, 1 or more"),
         ("rank 1: F0 B0\nrank 0: F0 B0", {}, "line of rank 0: it says 'rank 1:', expected the ranks in order from 0"),
@@ -91,10 +91,10 @@ def test_what_cannot_be_read_is_said_with_its_place(schedule, options, message):
 @pytest.mark.parametrize(
     ("schedule", "options", "message"),
     [
-        (None, {}, "None is no schedule, expected a name, a text"),
-        ({0: "F0 B0"}, {}, "{0: 'F0 B0'} is no schedule"),
-        (["F0 B0", 3], {}, "rank 1: 3 is no list of actions, expected such as ['F0', 'B0']"),
-        (lambda rank, p, m: None, {"n_ranks": 1, "n_microbatches": 1}, "rank 0: None is no list of actions"),
+        (None, {}, "None is not a schedule, expected a name, text"),
+        ({0: "F0 B0"}, {}, "{0: 'F0 B0'} is not a schedule"),
+        (["F0 B0", 3], {}, "rank 1: 3 is not a list of actions, expected for example ['F0', 'B0']"),
+        (lambda rank, p, m: None, {"n_ranks": 1, "n_microbatches": 1}, "rank 0: None is not a list of actions"),
         ("F0 B0", {"foward": 2}, "foward would go to a generator, but this schedule is written out"),
     ],
 )
@@ -199,7 +199,7 @@ WRONG = {
     "a label without actions": ("rank 0: F0 B0\nrank 1:\nrank 2: F0 B0", "missing", "rank 1, stage 1: F0 missing"),
     "a stage of nine digits": ("F0 B0\n123456789F0 123456789B0", "placement", "stages 1 to 123456788 are on no rank"),
     "a micro-batch of nine": ("F123456789", "missing", "F0, F1, F2, F3, F4, F5 and 123456783 more missing"),
-    "twice": ("F0 F0 B0\nF0 B0", "twice", "rank 0, position 1 (F0): was there at position 0 already"),
+    "twice": ("F0 F0 B0\nF0 B0", "twice", "rank 0, position 1 (F0): is already at position 0"),
     "on two ranks": ("0F0 0B0\n0F0 0B0", "placement", "stage 0 is on ranks 0, 1, expected it on one"),
     "on no rank": ("0F0 0B0\n2F0 2B0", "placement", "stage 1 is on no rank, expected it on one"),
     "they wait for each other": (

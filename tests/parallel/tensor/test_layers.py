@@ -248,7 +248,7 @@ REFUSED = {
     "cannot tell the shape of its input": lambda comm: PathParallel.of(nn.Parallel(*[nn.ReLU()] * 4), comm),
     "two branches cannot be assigned to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
     "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
-    "does not go on top of": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
+    "cannot be stacked on": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
     "n_blocks is 0": lambda comm: StackParallel.of(grus(4), comm, n_blocks=0),
     r"6 values are sharded over 4 ranks, expected the 7 inputs": lambda comm: RowParallelLinear.of(
         linear(), comm, sharding=AxisSharding.even(6, 4)

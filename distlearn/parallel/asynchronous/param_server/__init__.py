@@ -24,7 +24,7 @@ the same code under MPI and on engines::
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
 server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
 `simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers. `train_on_futures` trains in
-the same way on workers that nothing connects: plain engines, threads, processes.
+the same way on workers without a communicator: plain engines, threads, processes.
 """
 
 from .coordinator import Decision, Pending, PolicyError, PolicyState

@@ -1,4 +1,4 @@
-"""Who decides: the first server counts versions and steps, applies the policy, and tells every server what to do.
+"""The coordinator: the first server counts versions and steps, applies the policy, and commands every server.
 
 gradient arrives --> taken or dropped? --> enough for an update? --> who may start now?
 
@@ -20,7 +20,7 @@ from .run import GradientLog
 
 
 class Pending(NamedTuple):
-    """A gradient that was taken and waits for its update."""
+    """A gradient that was accepted and waits for its update."""
 
     worker: int
     step: int
@@ -43,7 +43,7 @@ class Decision(NamedTuple):
 
 
 class PolicyError(RuntimeError):
-    """A policy lets nobody go on."""
+    """A policy lets no worker continue."""
 
 
 class PolicyState:
@@ -59,7 +59,7 @@ class PolicyState:
     workers : int
         All of them are computing.
     version : int
-        To begin with.
+        Initial version.
     clocks : list of int, optional
         By worker: steps done before.
 
@@ -98,7 +98,7 @@ class PolicyState:
         self._workers_at = dict(Counter(self.clocks))  # how many active workers have done so many steps
         self._pending: list[Pending] = []
         self._bound: set[int] = set()  # workers that wait for the update their gradient will be in
-        self._waiting: dict[int, None] = {}  # in command of arrival
+        self._waiting: dict[int, None] = {}  # in order of arrival
 
     @property
     def quorum(self) -> int:
@@ -123,7 +123,7 @@ class PolicyState:
         ValueError
             If the worker has left, may not be computing, or used a version that does not exist yet.
         PolicyError
-            If now everybody waits, and the policy lets nobody go on.
+            If all workers wait, and the policy releases none.
         """
         if worker not in self.active or worker in self._waiting:
             raise ValueError(f"PolicyState: a gradient from worker {worker}, which may not be computing one")
@@ -148,7 +148,7 @@ class PolicyState:
         return worker in self._waiting
 
     def leave(self, worker: int) -> Decision:
-        """Account for a worker that ended, or died: nobody waits for it; a gradient that it gave still counts."""
+        """Account for a worker that ended or died: none waits for it; a gradient that it pushed still counts."""
         if worker not in self.active:
             raise ValueError(f"PolicyState: worker {worker} has left already")
         slowest = self.slowest
@@ -160,7 +160,7 @@ class PolicyState:
         return Decision(True, 0, merged, self._release(candidates))
 
     def _move(self, worker: int, clock: int | None) -> None:
-        """Count a step of a worker, or (None) take it out of the count; find out where the slowest stands."""
+        """Count a step of a worker, or (None) take it out of the count; update the slowest worker's count."""
         workers_at, old = self._workers_at, self.clocks[worker]
         workers_at[old] -= 1
         if clock is not None:
@@ -181,14 +181,14 @@ class PolicyState:
         return merged
 
     def _release(self, candidates) -> tuple[int, ...]:
-        """Find who of the waiting may start, in the command in which they came."""
+        """Find the waiting workers that may start, in the order in which they arrived."""
         policy, bound, clocks, slowest = self.policy, self._bound, self.clocks, self.slowest
         released = tuple(w for w in candidates if w not in bound and policy.may_start(clocks[w] - slowest))
         for worker in released:
             del self._waiting[worker]
         if self.active and len(self._waiting) == len(self.active):
             raise PolicyError(
-                f"policy {policy} lets nobody go on: all {len(self.active)} workers wait, "
+                f"policy {policy} releases no worker: all {len(self.active)} workers wait, "
                 f"{len(self._pending)} gradients are pending, {self.quorum} make an update"
             )
         return released
@@ -224,14 +224,14 @@ class Coordinator:
         self.policy_state, self.log = PolicyState(policy, workers, version, [version] * workers), GradientLog()
         self.max_gradients = math.inf if max_gradients is None else max_gradients
         self.began, self._seconds = clock.now(), seconds
-        self._given = workers  # everybody's first step
-        self._stopped: set[int] = set()  # workers that may do no other step
+        self._given = workers  # every worker's first step
+        self._stopped: set[int] = set()  # workers that may not start another step
         self._lost = 0  # workers that were lost before
         self._loss = math.nan
         self.diverged = False
 
     def resume(self, earlier: Coordinator) -> None:
-        """Continue the record of a coordinator that had to stop, as far as its updates are not made again."""
+        """Continue the record of a coordinator that had to stop, up to the version from which training resumes."""
         self.log, self.began = earlier.log, earlier.began
         self.log.rewind(self.policy_state.version)
 
@@ -253,22 +253,22 @@ class Coordinator:
         return self._command(None, 0, decision._replace(taken=False), self.clock.now())
 
     def handle_loss(self, worker: int) -> Command:
-        """Turn the loss of a worker into a command; another worker may do the step that it was at."""
+        """Turn the loss of a worker into a command; another worker may do the step that it was computing."""
         if worker not in self._stopped:
             self._lost += 1
             self._given -= not self.policy_state.waits(worker)
         return self.handle_leave(worker)
 
     def check_ended(self, what: str) -> None:
-        """Raise if training ended because the last worker was lost, and not because it was time."""
+        """Raise if training ended because the last worker was lost, and not because the run was over."""
         if self._lost == len(self.policy_state.clocks):
             raise CommError(
                 f"{what}: all {self._lost} workers are lost, after {self.policy_state.version} updates; "
-                "nobody is left to train"
+                "none is left to train"
             )
 
     def _command(self, arrived, step, decision, now: float) -> Command:
-        """Say what the servers shall do."""
+        """Return the command for the servers."""
         version = self.policy_state.version
         merged = self._weigh(decision.merged, version, now)
         released = tuple((worker, self._may_go_on(now)) for worker in decision.released)

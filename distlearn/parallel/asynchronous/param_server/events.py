@@ -1,7 +1,7 @@
 """Whole runs without arrays: who pushed when, of which version, and who waited. For up to tens of thousands of workers.
 
 `play` asks `PolicyState` about one arrival after another, in the order of time: slow, for any policy, the reference.
-`simulate` gives the same events, to the last bit, from a few operations on arrays of workers (`waves`), wherever the
+`simulate` gives the same events, bit for bit, from a few operations on arrays of workers (`waves`), wherever the
 policy is of a kind that allows it.
 """
 
@@ -92,7 +92,7 @@ class Events:
 
 @dataclass
 class RunState:
-    """Where a run stands just after an event: everybody computes.
+    """The state of a run just after an event, when all workers compute.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ def play(policy, speeds: Speeds, steps: int, *, state: RunState | None = None) -
     steps : int
         Gradients to compute, per worker, on average.
     state : RunState, optional
-        Go on from there.
+        Continue from this state.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def play(policy, speeds: Speeds, steps: int, *, state: RunState | None = None) -
 
 
 def initial_state(speeds: Speeds) -> RunState:
-    """Return a run's beginning: everybody computes at version 0."""
+    """Return the initial state of a run: all workers compute at version 0."""
     n = speeds.workers
     zeros = np.zeros(n, np.int64)
     return RunState(speeds.wave(0).copy(), zeros, zeros.copy(), 0, n)

@@ -1,4 +1,4 @@
-"""A parameter server without a communicator: it hands out steps as calls, and takes up the results as they complete.
+"""A parameter server without a communicator: it submits steps as calls, and collects the results as they complete.
 
 For clusters without MPI: plain ipyparallel engines, a pool of processes or of threads. The caller is the server;
 policies, rates and records are those of `ParameterServer`. Every step passes through the caller, so this is for a
@@ -46,7 +46,7 @@ def train_on_futures(
     lost=None,
     report=None,
 ) -> Run:
-    """Train on workers that are called, each with `submit(worker, fn, *args)`.
+    """Train on workers that are called with `submit(worker, fn, *args)`.
 
     Parameters
     ----------
@@ -121,14 +121,14 @@ def train_on_futures(
 
 
 class _Calls:
-    """Steps under way."""
+    """Steps in progress."""
 
     def __init__(self, submit, job, values):
         self._submit, self._job, self._values = submit, job, values
         self.pending = {}  # future -> (worker, step, used)
 
     def start(self, worker: int, policy_state) -> None:
-        """Let a worker do its next step at the parameters of now."""
+        """Submit a worker's next step, at the current parameters."""
         step = policy_state.clocks[worker]
         future = self._submit(worker, compute, self._job, worker, step, self._values.copy())
         self.pending[future] = (worker, step, policy_state.version)
@@ -146,14 +146,14 @@ def _account_for(call, coordinator: Coordinator, shard: ParamShard, clock, lost,
     if error is None:
         gradient, rows, loss = future.result()
         commands = [coordinator.handle_push(Push(worker, step, used, rows, loss))]
-        shard.apply(commands[0], np.array(gradient), clock)  # what came out of a message may be read-only
+        shard.apply(commands[0], np.array(gradient), clock)  # arrays from a message may be read-only
     elif lost is not None and lost(error):
         lost_workers.append(worker)
         commands = [coordinator.handle_leave(worker)]
         shard.apply(commands[0], None, clock)
     else:
         raise RankError(worker, f"{type(error).__name__}: {error}", original=error) from error
-    for command in commands:  # grows: who may not go on leaves, which may release others
+    for command in commands:  # grows: a worker that may not continue leaves, which may release others
         for who, go in command.released:
             if not go:
                 commands.append(coordinator.handle_leave(who))

@@ -4,8 +4,8 @@ A rate is a function `rate(staleness, step) -> factor` on the learning rate; 1 f
 multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
 learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
 
-Momentum lives on the server: each shard keeps the velocity of its share, so that one is moved by all workers'
-gradients. Asynchrony itself acts like momentum (`implicit_momentum`), so the explicit one wants to be smaller.
+Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
+Asynchrony itself acts like momentum (`implicit_momentum`), so the explicit one should be smaller.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Hinge:
-    r"""Forgive a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`.
+    r"""Tolerate a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`.
 
     Parameters
     ----------
     a : float
         How fast the rate falls, 0 or more.
     b : int
-        The staleness that is forgiven.
+        The staleness that is tolerated.
 
     References
     ----------
@@ -141,7 +141,7 @@ class Hinge:
 def adadelay(staleness: int, step: int) -> float:
     r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
 
-    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a plan :math:`c / \sqrt t`.
+    AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a schedule :math:`c / \sqrt t`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What workers and servers say to each other; arrays follow by themselves."""
+"""Messages between workers and servers; arrays are sent separately."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 HEADER_BYTES = 32
-"""A reply begins with a header: version, go on or not (int64), loss (float64), and 8 bytes to spare."""
+"""A reply begins with a header: version, continue or not (int64), loss (float64), and 8 unused bytes."""
 
 
 class Push(NamedTuple):
@@ -27,7 +27,7 @@ class Leave(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What a server hears instead of a message: workers that will send no more, because they are lost."""
+    """What a server gets instead of a message: workers that were lost and will send no more."""
 
     workers: tuple[int, ...]
 
@@ -35,7 +35,7 @@ class Lost(NamedTuple):
 class Command(NamedTuple):
     """From the coordinator to the other servers: what to do about an arrival. All execute the same commands, in order.
 
-    Then all shares have the same version at all times, and how many servers there are changes no number.
+    Then all shares have the same version at all times, and the results do not depend on the number of servers.
     """
 
     arrived: int | None
@@ -47,7 +47,7 @@ class Command(NamedTuple):
     version: int
     """After the command."""
     released: tuple[tuple[int, bool], ...]
-    """(worker, go on?): who gets the parameters now."""
+    """(worker, continue?): the workers that get the parameters now."""
     loss: float
     """Of the newest update."""
     end: bool
@@ -86,7 +86,7 @@ class Reply:
 
     @property
     def go(self) -> bool:
-        """Whether the worker shall do another step."""
+        """Whether the worker should do another step."""
         return bool(self._ints[1])
 
     @property

@@ -40,7 +40,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class ASP:
-    """Asynchronous: every gradient is an update of its own, at once, and nobody waits.
+    """Asynchronous: every gradient is an update of its own, at once, and no worker waits.
 
     References
     ----------
@@ -55,11 +55,11 @@ class ASP:
         return 1
 
     def takes(self, staleness):
-        """Say yes: late gradients count like all others."""
+        """Return True: late gradients count like all others."""
         return staleness >= 0
 
     def may_start(self, lead):
-        """Say yes."""
+        """Return True."""
         return lead >= 0
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class ASP:
 
 @dataclass(frozen=True)
 class SSP(ASP):
-    """Stale synchronous: asynchronous, but nobody starts who is more than `bound` steps ahead of the slowest.
+    """Stale synchronous: asynchronous, but no worker starts more than `bound` steps ahead of the slowest.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class SSP(ASP):
 
 @dataclass(frozen=True)
 class SoftSync(ASP):
-    """Soft synchronous: an update once a share of the gradients is in, but nobody waits for it.
+    """Soft synchronous: an update once a share of the gradients is in, but no worker waits for it.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Backup(BSP):
 
 
 def check_policy(what: str, policy) -> None:
-    """Raise unless `policy` is an object that answers what the server asks."""
+    """Raise unless `policy` implements `Policy`."""
     if isinstance(policy, type) or not all(hasattr(policy, name) for name in ("waits", "quorum", "takes", "may_start")):
         name = getattr(policy, "__name__", None)
         hint = f": write {name}(...)" if name else ""
@@ -196,12 +196,12 @@ def asp() -> ASP:
 
 
 def bsp() -> BSP:
-    """Return the bulk-synchronous policy: wait for everybody; see `BSP`."""
+    """Return the bulk-synchronous policy: wait for all workers; see `BSP`."""
     return BSP()
 
 
 def ssp(bound: int) -> SSP:
-    """Return the stale-synchronous policy: nobody is more than `bound` steps ahead; see `SSP`."""
+    """Return the stale-synchronous policy: no worker is more than `bound` steps ahead; see `SSP`."""
     return SSP(bound)
 
 
@@ -211,5 +211,5 @@ def softsync(splits: int = 1) -> SoftSync:
 
 
 def backup(share: float) -> Backup:
-    """Return the policy with backup workers: go on once a share of the gradients is in; see `Backup`."""
+    """Return the policy with backup workers: continue once a share of the gradients is in; see `Backup`."""
     return Backup(share)

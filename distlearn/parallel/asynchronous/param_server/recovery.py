@@ -1,9 +1,9 @@
-"""When a server is lost: its share comes back from its mirror, and training goes on from the last whole version.
+"""When a server is lost: its share comes back from its mirror, and training continues from the last complete version.
 
 Every so many updates each server sends its share, with the optimizer's memory of it, to the next server. All servers
-execute the same commands, so they do that at the same versions, and need no agreement. After the loss of a server the
-others shrink the communicator, put together the newest version of which all shares are left, shard it among the servers
-that are left, and the workers go on from there. What came after that version is done again.
+execute the same commands, so they do that at the same versions, without an agreement. After the loss of a server the
+others shrink the communicator, put together the newest version whose shares all survive, shard it among the remaining
+servers, and the workers continue from there. Later updates are repeated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Mirror:
     every : int
         Copy every so many updates.
     start : GlobalState
-        What training begins with: everybody knows that.
+        What training begins with: known on every rank.
 
     Notes
     -----
@@ -82,7 +82,7 @@ class Mirror:
 
 
 def newest_complete(kept: list[dict[int, dict[int, ShardState]]], servers: int) -> GlobalState | None:
-    """Put the newest version together that all pieces are left of.
+    """Put together the newest version whose pieces all survive.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def newest_complete(kept: list[dict[int, dict[int, ShardState]]], servers: int) 
 
 
 def agree_on_state(comm, versions: dict | None, servers: int, lost: list[int]) -> GlobalState:
-    """Find what the servers that are left can put together, and tell everybody. All ranks that are left call.
+    """Find what the remaining servers can put together, and tell all ranks. All remaining ranks call it.
 
     Parameters
     ----------
@@ -128,5 +128,5 @@ def agree_on_state(comm, versions: dict | None, servers: int, lost: list[int]) -
     whole = None if found is None else newest_complete([v for v in found if v is not None], servers)
     whole = comm.broadcast_obj(whole)
     if whole is None:
-        raise CommError(f"servers {lost} are lost: a share is gone together with its mirror, training cannot go on")
+        raise CommError(f"servers {lost} are lost: a share is gone together with its mirror, training cannot continue")
     return whole

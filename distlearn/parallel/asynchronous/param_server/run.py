@@ -1,4 +1,4 @@
-"""What a run leaves behind: every gradient with its staleness, the trained parameters, the learning curve."""
+"""The record of a run: every gradient with its staleness, the trained parameters, the learning curve."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Run:
     curve : (k,) record array of `CURVE`
         At snapshots of the parameters; measured after the training, which it does not slow down.
     diverged : bool
-        Whether training was broken off because a loss was no longer a finite number.
+        Whether training stopped because a loss was no longer finite.
     notes : dict
         Anything that a caller wants to keep with the run.
     """
@@ -80,7 +80,7 @@ class Run:
 
     @property
     def dropped(self) -> int:
-        """Number of gradients that were computed for nothing."""
+        """Number of gradients that were dropped."""
         return int((self.gradients["version"] == 0).sum())
 
     @property
@@ -143,7 +143,7 @@ class GradientLog:
         self._open[push.worker, push.step] = (push, now)
 
     def add_dropped(self, push, staleness: int, now: float) -> None:
-        """Write down a gradient that was dropped."""
+        """Record a gradient that was dropped."""
         self._rows.append((push.worker, push.step, push.used, 0, staleness, push.rows, now, now, push.loss, 0.0))
 
     def push_of(self, pending):
@@ -151,14 +151,14 @@ class GradientLog:
         return self._open[pending.worker, pending.step][0]
 
     def set_applied(self, pending, version: int, factor: float, now: float) -> None:
-        """Write down that a gradient is part of the update which makes `version`."""
+        """Record that a gradient is part of the update which makes `version`."""
         push, arrived = self._open.pop((pending.worker, pending.step))
         stale = version - 1 - push.used
         row = (push.worker, push.step, push.used, version, stale, push.rows, arrived, now, push.loss, factor)
         self._rows.append(row)
 
     def rewind(self, version: int) -> None:
-        """Forget the updates after a version, and gradients that wait for one."""
+        """Drop the updates after a version, and gradients that wait for one."""
         self._rows = [row for row in self._rows if row[3] <= version]
         self._open.clear()
 
@@ -213,10 +213,10 @@ def measure_curve(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) 
     Parameters
     ----------
     flat : FlatModel
-        Is overwritten.
+        Overwritten.
     snapshots : iterable of (version, time, (n,) array)
     dataset : Dataset
-        The loss is that of its first training samples, the metric (what the loss says) is that of its test set.
+        The loss is that of its first training samples, the metric (the loss names it) is that of its test set.
     loss : callable
     probe : int
         Training samples.

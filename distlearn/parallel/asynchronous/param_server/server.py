@@ -1,13 +1,13 @@
 """The servers' side: a loop that receives, does what the coordinator commands, and replies.
 
-It cannot deadlock. A server blocks in two places only: while nobody has anything to say, and while it receives an
-array whose sending began before the message that announced it. It replies by `isend` to workers that have posted the
-receive before they asked; and the coordinator's commands go to servers that do nothing but receive. So every server
-comes back to its `recv_obj`, and the policy's state sees to it that not all workers wait.
+It cannot deadlock. A server blocks in two places only: while no message has arrived, and while it receives an
+array whose send began before the message that announced it. It replies by `isend` to workers that posted the receive
+before they asked; and the coordinator's commands go to servers that do nothing but receive. So every server
+comes back to its `recv_obj`, and the policy's state ensures that not all workers wait.
 
-Where workers can be lost (`FaultTolerant` communicators), a server hears of it instead of a message: the coordinator
-treats the worker as if it had left, so nobody waits for it; a gradient that only some of the servers received counts as
-zeros on the others. The loss of a server raises here, and `recovery` handles it.
+Where workers can be lost (`FaultTolerant` communicators), a server is told so instead of receiving a message: the
+coordinator treats the worker as if it had left, so none waits for it; a gradient that only some of the servers received
+counts as zeros on the others. The loss of a server raises here, and `recovery` handles it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Snapshot(NamedTuple):
 
 
 class ParamShard:
-    """A share of the parameters, with the optimizer's memory of it: velocities live here.
+    """A share of the parameters, with the optimizer's memory of it: velocities are kept here.
 
     Parameters
     ----------
     share : (n,) array
         Changed in place.
     rule : Rule
-        One that looks at every element by itself: not LARS.
+        One that treats every element by itself: not LARS.
     lr : callable
         Learning rate of an update, from 0.
     every : int
@@ -53,7 +53,7 @@ class ParamShard:
         self.share, self.rule, self.lr, self.every = share, rule, lr, every
         self.state = rule.init(share)
         self.snapshots: list[Snapshot] = []
-        self.mirror = None  # a `Mirror` that is told of every update
+        self.mirror = None  # a `Mirror` that is notified of every update
         self._kept: dict[tuple[int, int], np.ndarray] = {}  # (worker, step) -> gradient
         self._spare: list[np.ndarray] = []
         self._reply: tuple | None = None
@@ -65,7 +65,7 @@ class ParamShard:
     def apply(self, command: Command, gradient, clock) -> None:
         """Keep or drop a gradient, and make the update if there is one."""
         if command.taken:
-            lost = gradient is None  # its worker, after it had reached the first server
+            lost = gradient is None  # its worker was lost after the gradient had reached the first server
             self._kept[command.arrived, command.step] = np.zeros_like(self.share) if lost else gradient
         elif gradient is not None:
             self._spare.append(gradient)
@@ -83,7 +83,7 @@ class ParamShard:
             self.mirror.keep(self, command)
 
     def _mean(self, merged):
-        """Add weighted gradients up, in the command of workers whatever the command in which they came."""
+        """Add weighted gradients up in the order of workers, whatever order they arrived in."""
         used = [self._kept.pop((worker, step)) for worker, step, _ in sorted(merged)]
         weights = [weight for *_, weight in sorted(merged)]
         total = used[0]
@@ -126,7 +126,7 @@ class ServerComm:
     def __init__(self, comm, servers: int, shard: ParamShard):
         self.comm, self.servers, self.shard = comm, servers, shard
         self.lost: set[int] = set()
-        self._sent = {}  # worker -> the reply under way
+        self._sent = {}  # worker -> the reply in progress
 
     def receive(self):
         """Receive what comes next: a message, or the news that workers are lost."""
@@ -153,7 +153,7 @@ class ServerComm:
         return workers
 
     def reply(self, command: Command) -> None:
-        """Send the parameters to all whom the command releases."""
+        """Send the parameters to all workers that the command releases."""
         for worker, go in command.released:
             message = self.shard.reply(command.version, go, command.loss)
             self._finish_reply(worker)
@@ -197,7 +197,7 @@ def coordinate(comm, servers: int, shard: ParamShard, coordinator: Coordinator) 
 
 
 def follow(comm, servers: int, shard: ParamShard) -> None:
-    """Serve as another server: execute the coordinator's commands, each once the gradient that it is about is here."""
+    """Serve as another server: execute the coordinator's commands, each once its gradient has arrived."""
     server_comm = ServerComm(comm, servers, shard)
     commands: deque[Command] = deque()
     gradients = {}  # by worker: it sends no other before the reply

@@ -6,17 +6,18 @@ slowest worker has done c - b steps:
 
 .. math:: F(c, w) = \max\bigl(F(c-1, w),\ \max_v F(c-b-1, v)\bigr) + T(c, w)
 
-That is one operation on arrays for all workers, and says everything but the order of events, for which they are sorted.
+That is one operation on arrays for all workers, and gives everything but the order of events, which comes from
+sorting them.
 
 Policies whose workers wait for updates (BSP, backup workers) go round by round. An update comes when the quorum-th
-gradient of the current version is in: a sort. Late gradients are dropped when they come; their workers begin anew, and
-may still be in time for the same update.
+gradient of the current version is in: a sort. Late gradients are dropped when they arrive; their workers start
+again, and may still be in time for the same update.
 
 Why this exists beside `parallel.play` and `events.play`: 10,000 workers take some 100 steps each, and the course's
 figures repeat that for several policies and seeds. On one core this makes 3 to 6 million events a second; the common
-`play_queues` makes 0.6 million where no step waits for another worker and nothing has to be put in order, and
+`play_queues` makes 0.6 million where no step waits for another worker and nothing has to be sorted, and
 `events.play`, which asks `PolicyState` about every arrival, 0.15 million. The goal is one million
-(`tests/benchmarks/bench_async.py`). Tests hold all three to the same events, to the last bit.
+(`tests/benchmarks/bench_async.py`). Tests check that all three give the same events, bit for bit.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
     ----------
     policy : Policy
         Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
-        that waits for updates and lets everybody start then; others are played one by one.
+        that waits for updates and lets all workers start then; others are played one by one.
     speeds : Speeds
     steps : int
         Gradients to compute, per worker, on average.
@@ -62,20 +63,21 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
 
 
 def _free_running(policy, speeds: Speeds, steps: int) -> Events:
-    """Simulate a policy under which nobody waits for an update and nothing is dropped."""
+    """Simulate a policy under which no worker waits for an update and nothing is dropped."""
     n, total_steps = speeds.workers, steps * speeds.workers
     rate = 1 / speeds.mean
-    quickest = total_steps * float(rate.max() / rate.sum())  # steps that the quickest does, about, if nobody waits
+    quickest = total_steps * float(rate.max() / rate.sum())  # steps of the fastest worker, roughly, if none waits
     waves = int(1.05 * quickest) + 8
     event = None
     while event is None:
         finish, cause, complete = _waves(policy, speeds, waves)
-        if n + int((finish < complete).sum()) >= total_steps:  # else too few, and sorting would cost more than this did
+        if n + int((finish < complete).sum()) >= total_steps:  # else too few: add waves before sorting
             event, place = _choose(finish, cause, total_steps, complete)
         waves += max(8, waves // 4)
     quorum = policy.quorum(n)
-    version = np.arange(total_steps) // quorum + 1
+    version = np.arange(total_steps) // quorum + 1  # every `quorum` arrivals make an update
     why = cause.reshape(-1)[event]
+    # the version after the arrival that let the step begin
     used = np.where(why < 0, 0, (place[np.maximum(why, 0)] + 1) // quorum)
     return Events(str(policy), n, event % n, event // n, used, version, version - 1 - used, finish.reshape(-1)[event])
 
@@ -101,7 +103,7 @@ def _waves(policy, speeds: Speeds, waves: int):
         begin, why = finish[c - 1], (c - 1) * n + workers
         if c > bound:
             gate = finish[c - bound - 1]
-            last = n - 1 - int(np.argmax(gate[::-1]))  # of those that come last, the one that is served last
+            last = n - 1 - int(np.argmax(gate[::-1]))  # the slowest worker; of equal ones, the one served last
             held = (begin < gate[last]) | ((begin == gate[last]) & (workers < last))
             begin, why = np.where(held, gate[last], begin), np.where(held, (c - bound - 1) * n + last, why)
         if c < waves:
@@ -132,7 +134,7 @@ def _choose(finish, cause, total_steps: int, complete: float):
         return None, place
     begins = starts < last - 1
     at_last = np.flatnonzero(starts == last - 1)
-    if last:  # who waited longest goes first
+    if last:  # the longest-waiting worker goes first
         at_last = at_last[np.argsort(place[at_last - n])]
     begins[at_last[: total_steps - int(begins.sum())]] = True
     return order[begins[order]], place
@@ -155,7 +157,7 @@ def _rounds(policy, speeds: Speeds, steps: int) -> Events:
         if state.given + quorum + int(late.sum()) > total_steps:  # more than a round can begin at most
             break
         parts += _round(state, late, quorum, table)
-    if quorum == n and not late.any():  # the last round is like the others, but that nobody goes on
+    if quorum == n and not late.any():  # the last round is like the others, except that no worker continues
         used, stale = state.used, state.version - state.used
         parts.append((np.arange(n), state.step, used, np.full(n, state.version + 1), stale, state.finish))
     else:
@@ -167,7 +169,7 @@ def _rounds(policy, speeds: Speeds, steps: int) -> Events:
 
 
 def _round(state: RunState, late, quorum: int, table: _Table) -> list[tuple]:
-    """Let one update happen; return (worker, step, used, version, staleness, time) of gradients dropped and used."""
+    """Simulate one update; return (worker, step, used, version, staleness, time) of gradients dropped and used."""
     used, step, version = state.used, state.step, state.version
     workers, arrival = np.arange(len(used)), state.finish.copy()
     if late.any():  # a late worker's next gradient is of the current version

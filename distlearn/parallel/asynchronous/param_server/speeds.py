@@ -8,7 +8,7 @@ LAWS = ("constant", "lognormal", "pareto")
 
 
 class Speeds:
-    r"""The seconds that step k of worker w takes: the same in every world, whoever asks, in whatever order.
+    r"""The seconds that step k of worker w takes: the same in every world, in whatever order it is asked for.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ class Speeds:
         Mean of a worker that is not slowed down [s].
     law : {"lognormal", "pareto", "constant"}
         How steps vary from one to the next: log-normally, with standard deviation `shape` of the logarithm; as a Pareto
-        law with tail index `shape`, of which every so often a step takes very long; or not at all.
+        law with tail index `shape`, under which a step occasionally takes very long; or not at all.
     shape : float, optional
         0.1 for "lognormal", 1.5 for "pareto".
     slow : dict of int to float
@@ -93,7 +93,7 @@ class Speeds:
             raise IndexError(f"{self!r}: there is no worker {worker}, expected 0 to {self.workers - 1}") from None
 
     def __getstate__(self):
-        """Travel without what can be drawn again."""
+        """Pickle without the numbers that can be drawn again."""
         return self.__dict__ | {"_waves": {}}
 
     @property

@@ -27,19 +27,19 @@ COLLECT = 9
 class ParameterServer(Strategy):
     r"""Training in which servers hold the parameters, and workers push gradients and pull parameters.
 
-    rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to a value;
+    rank 0 .. s - 1: servers, each with a contiguous share of the flat parameters, equal to within one value;
     rank s .. p - 1: workers, each with a copy of the model and a part of every batch.
 
     Parameters
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. A worker's may live on a GPU, with its data, while
+        The same on every rank; rank 0's parameters are broadcast. A worker's may be on a GPU, with its data, while
         the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`.
     rule : Rule
-        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities live on the servers.
+        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
         Learning rate of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
@@ -52,7 +52,7 @@ class ParameterServer(Strategy):
         `pace(worker, step) -> seconds` that the step takes longer: a straggler. Virtual on simulated ranks, slept on
         real ones. `Speeds` has laws to choose from.
     every : int
-        Keep the parameters every so many updates, for the curve; 0 for never.
+        Copy the parameters every so many updates, for the curve; 0 for never.
     mirror : int
         Servers copy their shares to one another every so many updates; 0 for never. On a `FaultTolerant` communicator
         training survives the loss of workers in any case, and with this the loss of a server, too.
@@ -65,7 +65,7 @@ class ParameterServer(Strategy):
     version : int
         Of the parameters that a worker has.
     recoveries : list of (float, int, int)
-        When a server was lost and training went on [s], from which version, on how many servers.
+        When a server was lost and training continued [s], from which version, on how many servers.
 
     Notes
     -----
@@ -73,21 +73,21 @@ class ParameterServer(Strategy):
     from the worker, s arrays of n / s bytes back, and s - 1 commands among servers. A worker's gradient is the mean
     over its rows; an update of several weighs them by their rows, so that BSP equals serial SGD on the whole batch
     however uneven the parts are. The first server decides on every arrival and the others execute its commands in
-    the same order: all shares have the same version, and the number of servers changes no number. (Production
-    servers let every shard decide for itself, which saves the commands, and lets a worker read shares of different
+    the same order: all shares have the same version, and the number of servers changes no number. (Production servers
+    let every shard decide independently, which saves the commands, and lets a worker read shares of different
     versions.)
 
-    A rank that is lost while the object is made, ends the run; from then on, training survives.
-    A lost worker is treated as if it had left: nobody waits for it, and the rows it would have trained on are left out.
-    After the loss of a server BSP still equals serial SGD: the updates since the last copy are made again. The record
-    then begins at that version if the first server was lost, which keeps it, and so does the curve.
+    A rank lost while the object is constructed ends the run; after that, training survives.
+    A lost worker is treated as if it had left: no worker waits for it, and the rows it would have trained on are left
+    out. After the loss of a server BSP still equals serial SGD: the updates since the last copy are repeated. The
+    record then begins at that version if the first server was lost, which keeps it, and so does the curve.
 
     References
     ----------
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
 
-    checkpointable = False  # the optimizer's memory lives on servers, parameters on servers and workers
+    checkpointable = False  # the optimizer's memory is on servers, parameters are on servers and workers
 
     def __init__(
         self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0
@@ -110,15 +110,15 @@ class ParameterServer(Strategy):
         self._every, self._mirror = every, mirror
         self._done, self.recoveries, self._trained = 0, [], False
         self._coordinator = self._earlier = None
-        self._workers = comm.size - servers  # in the beginning
-        values = to_numpy(self.flat.data)  # a worker's model may live on a GPU; what travels does not
+        self._workers = comm.size - servers  # at the start
+        values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
         memory = memory_of(rule.init(values)) if mirror else ()
         start = GlobalState(0, np.stack([values, *memory]), 0)
         self._set_up(servers, start, comm.split(int(comm.rank < servers)))
 
     def _set_up(self, servers: int, start: GlobalState, peers) -> None:
-        """Take a role, and the share that goes with it."""
+        """Set this rank's role, and its share."""
         comm, flat = self.comm, self.flat
         self.servers, self._start, self._peers = servers, start, peers
         flat.load(start.rows[0])
@@ -139,7 +139,7 @@ class ParameterServer(Strategy):
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
-        """Push the gradient of this worker's rows, wait until it may go on; return the loss.
+        """Push the gradient of this worker's rows, wait until it may continue; return the loss.
 
         That of the whole update where the policy waits for one (BSP: of the global batch), else of these rows.
         """
@@ -158,7 +158,7 @@ class ParameterServer(Strategy):
 
     @property
     def model(self):
-        """The copy of the model on this rank; a server's has the values of the beginning."""
+        """The copy of the model on this rank; a server's has the initial values."""
         return self.flat.model
 
     def total(self, values):
@@ -166,7 +166,7 @@ class ParameterServer(Strategy):
         return self._peers.all_reduce(values)
 
     def finish(self) -> None:
-        """Tell the servers that this worker has ended; every worker does, in the end."""
+        """Tell the servers that this worker has ended; every worker does so at the end."""
         self._worker_comm.leave()
 
     # -- a server ----------------------------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ class ParameterServer(Strategy):
         Parameters
         ----------
         steps : int, optional
-            Let workers compute so many gradients each, on average; by default as many as they like.
+            Gradients that each worker computes, on average; unlimited by default.
         seconds : float
-            Let no step begin later than that [s].
+            Begin no step later than that [s].
         """
         self._shard.take_snapshot(self._start.version, self.clock.now())
         left = self._left(steps)
@@ -199,16 +199,16 @@ class ParameterServer(Strategy):
         return coordinator
 
     def _left(self, steps: int | None) -> float:
-        """Return how many gradients are still to be computed; infinity for as many as the workers like."""
+        """Return how many gradients are still to be computed; infinity if unlimited."""
         if steps is None:
             return math.inf
-        if self.policy.waits:  # an update uses a whole batch, whoever is left to compute it
+        if self.policy.waits:  # an update uses a whole batch, however many workers are left
             return max(0, steps - self._start.version) * self.size
         return max(0, steps * self._workers - self._start.gradients)
 
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def train(self, dataset, *, batch_size: int, steps=None, seconds=math.inf, seed=0, probe: int = 1000) -> Run | None:
-        """Train; return what happened on rank 0, and None elsewhere. Every rank calls it, once.
+        """Train; return the run on rank 0, and None elsewhere. Every rank calls it, once.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class ParameterServer(Strategy):
             Samples of a global batch, of which each worker takes its part: what an update of BSP uses, and what n
             updates of ASP use.
         steps : int, optional
-            Gradients that each worker computes, on average: quick ones compute more under ASP.
+            Gradients that each worker computes, on average: faster ones compute more under ASP.
         seconds : float, optional
             Begin no step later than that [s].
         seed : int
@@ -245,11 +245,11 @@ class ParameterServer(Strategy):
                 if not isinstance(self.comm, FaultTolerant) or self.comm.agree(done):
                     return run
                 self._recover()
-        except CutOffError:  # this rank was given up by the others
+        except CutOffError:  # the others declared this rank lost
             return None
 
     def _attempt(self, dataset, steps, seconds, batching, probe: int) -> tuple[bool, Run | None]:
-        """Train until the end, or until a server is lost; say which, and return what happened on rank 0."""
+        """Train until the end, or until a server is lost; say which, and return the run on rank 0."""
         coordinator = None
         try:
             if self.is_server:
@@ -265,7 +265,7 @@ class ParameterServer(Strategy):
             return False, None
 
     def _work(self, batches) -> None:
-        """Do steps until the servers allow no other."""
+        """Do steps until the servers allow no more."""
         while self.go:
             self.step(next(batches))
             self._done += 1
@@ -277,7 +277,7 @@ class ParameterServer(Strategy):
         return None if found is None else make_run(coordinator, self.flat, found, dataset, self.loss, probe)
 
     def _from_servers(self, get) -> list | None:
-        """Return what every server gets by `get()`, on rank 0; workers have no part in it, some may be lost."""
+        """Gather `get()` of every server on rank 0; workers take no part, as some may be lost."""
         if self.comm.rank == 0:
             return [get(), *(self.comm.recv_obj(server, COLLECT) for server in range(1, self.servers))]
         if self.is_server:
@@ -291,7 +291,7 @@ class ParameterServer(Strategy):
 
     # -- after the loss of a server ------------------------------------------------------------------------------------
     def _recover(self) -> None:
-        """Go back to the newest version that all shares are left of, on the ranks that are left."""
+        """Go back to the newest version whose shares all survive, on the remaining ranks."""
         while True:
             self.comm = self.comm.shrink()
             arrangement = None
@@ -306,7 +306,7 @@ class ParameterServer(Strategy):
         self.recoveries.append((self.clock.now(), self._start.version, self.servers))
 
     def _arrange(self) -> tuple:
-        """Find out who is left, and what of the shares; change nothing yet."""
+        """Find out which ranks and shares are left; change nothing yet."""
         comm = self.comm
         places = comm.all_gather(np.array([self._place])).ravel().tolist()
         lost = sorted(set(range(self.servers)) - set(places))
@@ -321,7 +321,7 @@ class ParameterServer(Strategy):
 
 
 def check_parts(what: str, policy, rate, every) -> None:
-    """Raise unless these are what a parameter server works with."""
+    """Raise unless a parameter server can work with these."""
     check_policy(what, policy)
     if not callable(rate):
         raise TypeError(f"{what}: rate is {rate!r}, expected a function of staleness and step, such as `inverse`")

@@ -16,7 +16,7 @@ from .messages import Leave, Push, Reply
 
 
 class FlatModel:
-    """A model whose learned parameters lie in one array, in the order of construction.
+    """A model whose learned parameters are stored in one array, in the order of construction.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class FlatModel:
     data : (n,) array
         All learned parameters.
     grad : (n,) array
-        Their gradients, whole after `gradient`.
+        Their gradients, complete after `gradient`.
     """
 
     def __init__(self, model):
@@ -72,7 +72,7 @@ class FlatModel:
         return self._costs[shape]
 
     def load(self, values, part: slice = slice(None)) -> None:
-        """Overwrite the learned parameters, or a part of them, by a flat array."""
+        """Overwrite the learned parameters, or a part of them, with a flat array."""
         self.data[part] = get_xp(self.data).asarray(values)
 
     def named(self, values=None) -> dict[str, np.ndarray]:
@@ -99,7 +99,7 @@ class WorkerComm:
     flat : FlatModel
     worker : int
     version : int
-        Of the parameters to begin with.
+        Of the initial parameters.
     """
 
     def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int, version: int = 0):
@@ -108,7 +108,7 @@ class WorkerComm:
         self._replies = [Reply(part.stop - part.start, flat.data.dtype) for part in shares]
 
     def exchange(self, rows: int, loss: float) -> Reply:
-        """Push the gradient, wait until this worker may go on, load the newest parameters; return the first reply."""
+        """Push the gradient, wait until this worker may continue, load the new parameters; return the first reply."""
         comm, replies = self.comm, self._replies
         with comm.clock.span("exchange", lane="comm"):
             received = [comm.irecv(reply.buffer, server) for server, reply in enumerate(replies)]
@@ -126,7 +126,7 @@ class WorkerComm:
         return replies[0]
 
     def leave(self) -> None:
-        """Say that there will be no more."""
+        """Tell the servers that this worker will push no more."""
         self.comm.send_obj(Leave(self.worker), 0)
 
 
@@ -144,7 +144,7 @@ def endless_batches(dataset, batch_size: int, rank: int, size: int, seed: int, s
     seed : int
         Of the order.
     start : int
-        Leave out so many batches.
+        Number of batches to skip.
     """
     batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
     epoch, first = divmod(start, len(batches))

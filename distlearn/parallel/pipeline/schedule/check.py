@@ -1,4 +1,4 @@
-"""Is a schedule right? Everything that is wrong with it, in words, with the place."""
+"""Check a schedule: everything that is wrong with it, and where."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Report:
 
     @cached_property
     def blocking(self) -> Deadlock | None:
-        """Who would wait for whom if every send blocked until it is received; None if nobody would wait for ever."""
+        """Who would wait for whom if every send blocked until it is received; None if there is no deadlock."""
         return (
             None if any(f.problem in INCOMPLETE for f in self.findings) else play(self.schedule, blocking=True).deadlock
         )
@@ -63,7 +63,7 @@ class Report:
         return not self.findings
 
     def require(self) -> Schedule:
-        """Return the schedule, or raise ValueError with all that is wrong."""
+        """Return the schedule, or raise ValueError with all findings."""
         if self.findings:
             raise ValueError(str(self))
         return self.schedule
@@ -76,7 +76,7 @@ class Report:
         sends = "also with blocking sends" if self.blocking is None else "but not with blocking sends"
         return f"right ({head}), {sends}; in flight by rank: {', '.join(map(str, self.in_flight))}"
 
-    __repr__ = __str__  # what a notebook shows
+    __repr__ = __str__  # shown in a notebook
 
 
 def check_schedule(
@@ -91,8 +91,8 @@ def check_schedule(
     """Look for everything that is wrong with a pipeline schedule.
 
     Every micro-batch must go forward and backward once on every stage, forward first; every stage must be on one rank;
-    and there must be an order in which all ranks can do what they have to: activations come from the stage before,
-    gradients from the stage behind, and two ranks that wait for each other wait for ever.
+    and there must be an order in which all ranks can run their actions: activations come from the stage before,
+    gradients from the stage after, and two ranks that wait for each other are deadlocked.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def check_schedule(
     max_in_flight : int or list of int, optional
         Micro-batches whose activations a rank has room for (per rank, if they differ).
     blocking : bool
-        Also require that plain blocking calls would do: receive, compute, send, where a send returns when it is
+        Also require that plain blocking calls work: receive, compute, send, where a send returns when it is
         received. 1F1B fails this (two neighbours send to each other), which is why `Pipeline` sends with `isend`.
     **options
         Go to the generator: `n_virtual=3`.
@@ -123,7 +123,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
     """
     made = make_schedule(schedule, n_ranks, n_microbatches, **options)
     findings = [*_placement(made), *_counts(made)]
-    if not findings:  # else every rank would wait for what is missing, and say so
+    if not findings:  # else every rank would report that it waits for what is missing
         findings += _order(made)
         deadlock = play(made).deadlock
         if deadlock is not None and not findings:
@@ -138,7 +138,7 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
 
 
 def _deadlock(what: str, deadlock: Deadlock) -> ScheduleError:
-    """A deadlock, told from the ranks that wait in a circle; the others wait for those."""
+    """A deadlock, described by the ranks in the cycle; the others wait for those."""
     told = [w for w in deadlock.waiting if w.rank in deadlock.cycle] or deadlock.waiting
     first = told[0]
     message = f"{what}: " + "; ".join(w.what for w in told)
@@ -179,7 +179,7 @@ def _counts(schedule: Schedule):
                     "unknown", f"rank {rank}, position {found[0]} ({shown}): {message}", rank, found[0], action
                 )
             if len(found) > 1:
-                message = f"rank {rank}, position {found[1]} ({shown}): was there at position {found[0]} already"
+                message = f"rank {rank}, position {found[1]} ({shown}): is already at position {found[0]}"
                 yield ScheduleError("twice", message, rank, found[1], action)
         stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
         for stage, kind in product(stages, ("F", "B")):

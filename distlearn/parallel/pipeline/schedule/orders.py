@@ -1,4 +1,5 @@
-"""The schedules of the literature, as generators of what one rank does in order, and whatever a student writes.
+"""The schedules of the literature, as generators of one rank's actions in order, and the forms in which a user can
+write one.
 
 With p ranks and m micro-batches, each of cost f forward and b backward on every rank:
 
@@ -38,7 +39,7 @@ def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     """All micro-batches forward, then all of them backward.
 
     Simple, and memory grows with the number of micro-batches: all of their activations are in flight at once. Backward
-    takes them in the same order as forward (the paper's figure in the opposite one, which costs the same).
+    takes them in the same order as forward (the paper's figure uses the opposite order, which costs the same).
 
     Parameters
     ----------
@@ -64,7 +65,8 @@ def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
 
 
 def one_f_one_b(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
-    """Fill the pipeline, then one forward, one backward: as soon as a gradient can be there, its activations go.
+    """Fill the pipeline, then one forward, one backward: activations are freed as soon as their gradient can be
+    computed.
 
     The bubble is GPipe's; at most p - stage micro-batches are in flight, however many there are.
 
@@ -107,8 +109,8 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
     ----------
     rank : int
     n_ranks, n_microbatches : int
-        The number of micro-batches is a multiple of the number of ranks: the last group would leave ranks idle
-        or, worse, waiting for each other.
+        The number of micro-batches must be a multiple of the number of ranks: else the last group would leave ranks
+        idle or, worse, deadlocked.
     n_virtual : int
         v, stages of a rank.
 
@@ -169,13 +171,13 @@ SCHEDULES = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved, "p
 
 
 def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | None = None, **options) -> Schedule:
-    """Bring a schedule of any form into one: every rank's actions, each with its stage.
+    """Convert a schedule of any form: every rank's actions, each with its stage.
 
     Parameters
     ----------
     schedule : str, callable, list or Schedule
         A name ("gpipe", "1f1b", "interleaved", "pipedream"); a text with a line for each rank (`#` begins a comment,
-        "rank 0:" may stand in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
+        an optional "rank 0:" in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
         list or a text; a list of each rank's actions or texts.
     n_ranks : int, optional
         Needed for names and generators; else checked.
@@ -187,7 +189,7 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     Raises
     ------
     ValueError, TypeError
-        If it cannot be read; what can be read but not run, `check_schedule` finds.
+        If it cannot be read; `check_schedule` finds what can be read but not run.
 
     Examples
     --------
@@ -213,7 +215,7 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     elif hasattr(schedule, "__iter__") and not isinstance(schedule, (dict, bytes)):
         orders = [_listed(order, rank) for rank, order in enumerate(schedule)]
     else:
-        raise TypeError(f"make_schedule: {schedule!r} is no schedule, expected a name, a text, a generator or a list")
+        raise TypeError(f"make_schedule: {schedule!r} is not a schedule, expected a name, text, generator or list")
     orders = tuple(
         tuple(_located(_as_action(x, f"rank {rank}, position {i}"), rank) for i, x in enumerate(order))
         for rank, order in enumerate(orders)
@@ -224,11 +226,11 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
 
 
 def _listed(order, rank: int, limit: int | None = None) -> list:
-    """One rank's actions, given as a text or as anything that can be gone through; no more of them than `limit`."""
+    """One rank's actions, given as a text or any iterable; at most `limit` of them."""
     if isinstance(order, str):
         return parse(order)
     if not hasattr(order, "__iter__"):
-        raise TypeError(f"rank {rank}: {order!r} is no list of actions, expected such as ['F0', 'B0']")
+        raise TypeError(f"rank {rank}: {order!r} is not a list of actions, expected for example ['F0', 'B0']")
     return list(islice(order, limit))
 
 
@@ -248,7 +250,7 @@ def _checked(made: Schedule, n_ranks, n_microbatches) -> Schedule:
 
 
 def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
-    """Ask a generator function for every rank's actions; it may not go on for ever."""
+    """Ask a generator function for every rank's actions; it must end."""
     if n_ranks is None or n_microbatches is None:
         raise ValueError("make_schedule: a generator needs to know n_ranks and n_microbatches")
     for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
@@ -296,4 +298,4 @@ def _as_action(x, where: str) -> Action:
         numbers = [n for n in x[1:] if n is not None]
         if x[1] is not None and all(hasattr(n, "__index__") and n >= 0 for n in numbers):
             return Action(x[0], *(None if n is None else int(n) for n in x[1:]))
-    raise ValueError(f'{where}: {x!r} is no action, expected such as Action("F", 0): a kind of F or B, then numbers')
+    raise ValueError(f'{where}: {x!r} is not an action, expected for example Action("F", 0)')

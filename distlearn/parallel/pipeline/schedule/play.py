@@ -1,4 +1,4 @@
-"""Run a schedule without computing anything: when does each action start, and who waits for what if none can?"""
+"""Run a schedule without computing anything: when each action starts, and which ranks deadlock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .schedule import Action, Schedule
 
 
 class Waiting(NamedTuple):
-    """Where a rank waits for ever."""
+    """A rank that waits forever, and where."""
 
     rank: int
     position: int
@@ -29,7 +29,7 @@ class Deadlock(NamedTuple):
 
     @property
     def cycle(self) -> list[int]:
-        """Ranks that wait in a circle, or for themselves; those that merely wait for one of them are left out."""
+        """Ranks that wait in a cycle, or for themselves; those that merely wait for one of them are left out."""
         on = {w.rank: w.on for w in self.waiting}
         rank, seen = next(iter(on)), []
         while rank in on and rank not in seen:
@@ -56,7 +56,7 @@ class Played(NamedTuple):
     arrivals: dict[Message, float]
     """When every message that was sent has arrived."""
     deadlock: Deadlock | None
-    """Where ranks wait for ever, if they do."""
+    """Where ranks deadlock, if they do."""
 
 
 def needs(schedule: Schedule, action: Action) -> list[Action]:
@@ -73,7 +73,7 @@ def play(
     *,
     blocking: bool = False,
 ) -> Played:
-    """Run every rank's actions in order, each as soon as what it needs is there.
+    """Run every rank's actions in order, each as soon as its inputs are there.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _sent_after(schedule: Schedule, rank: int, action: Action) -> list[Message]:
 
 
 def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting:
-    """Say what a rank waits for, and where that stands."""
+    """Say what a rank waits for, and where that is in the schedule."""
     position = at[rank]
     action = schedule.orders[rank][position]
     missing = next(b for b in needs(schedule, action) if b not in times)
@@ -163,7 +163,7 @@ def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting
 
 
 def _stuck_in_call(schedule: Schedule, rank: int, call: Action | Message) -> Waiting:
-    """Say at which blocking call a rank stands."""
+    """Say in which blocking call a rank waits."""
     sends = isinstance(call, Message) and schedule.rank_of(call.producer.stage) == rank
     action = call if isinstance(call, Action) else call.producer if sends else call.consumer
     position, shown = schedule.place[action], schedule.short(action)

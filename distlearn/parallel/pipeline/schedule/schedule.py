@@ -17,7 +17,7 @@ _IDLE = re.compile(r"[.\-]+")
 
 
 class Action(NamedTuple):
-    """One micro-batch's way through one stage, forward or backward.
+    """One micro-batch's pass through one stage, forward or backward.
 
     Examples
     --------
@@ -42,8 +42,8 @@ def parse(text: str) -> list[Action]:
     Parameters
     ----------
     text : str
-        Actions apart by spaces or commas: stage (optional), F or B, micro-batch, as PyTorch writes them. A word of dots
-        or dashes is idle time, for those who align columns, and is passed over.
+        Actions separated by spaces or commas: stage (optional), F or B, micro-batch, as PyTorch writes them. A word of
+        dots or dashes is idle time, to align columns, and is ignored.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def parse(text: str) -> list[Action]:
     Raises
     ------
     ValueError
-        Naming the word that is no action, and its position (from 0).
+        Naming the word that is not an action, and its position (from 0).
 
     References
     ----------
@@ -91,7 +91,7 @@ def format(actions: Iterable[Action]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Schedule:
-    """What every rank does, in order; not yet known to be right (`check_schedule` says).
+    """What every rank does, in order; not yet checked (see `check_schedule`).
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Schedule:
 
     @cached_property
     def ranks_of(self) -> dict[int, list[int]]:
-        """Ranks that run each stage: one of them, in a schedule that is right."""
+        """Ranks that run each stage: exactly one, in a valid schedule."""
         found: dict[int, set[int]] = {}
         for rank, order in enumerate(self.orders):
             for action in order:

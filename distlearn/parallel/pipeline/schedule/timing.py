@@ -1,4 +1,4 @@
-"""How long a schedule takes, simulated or in the trace of a run, and how much of that its ranks wait: the bubble."""
+"""How long a schedule takes, simulated or in the trace of a run, and the share in which its ranks wait: the bubble."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float
 
     .. math:: \frac{p - 1}{v m + p - 1}
 
-    A rank works for m (f + b) seconds. Besides, the pipeline fills and runs empty: one micro-batch must pass the p - 1
-    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in sum, as with v stages
-    a rank each is v times as short. The bubble is that, divided by both together.
+    A rank works for m (f + b) seconds. In addition, the pipeline fills and drains: one micro-batch must pass the p - 1
+    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in total, as with v
+    stages a rank each is v times as short. The bubble is that, divided by both together.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Simulated:
     in_flight : list of int
         By rank: the largest number of micro-batches whose activations are held at one time.
     deadlock : Deadlock or None
-        Where the ranks stand for ever, if they do; then all else is about what they did before.
+        Where the ranks deadlock, if they do; all else then describes what they did before.
     """
 
     schedule: Schedule
@@ -105,7 +105,7 @@ def simulate(
     allow_deadlock: bool = False,
     **options,
 ) -> Simulated:
-    """Give every action of a schedule its start and its end, from what forward, backward and a message cost.
+    """Compute the start and end of every action of a schedule from the costs of forward, backward and a message.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def simulate(
     Raises
     ------
     ValueError
-        If the schedule is wrong; the message says all that `check_schedule` finds.
+        If the schedule is wrong; the message lists all that `check_schedule` finds.
 
     Examples
     --------

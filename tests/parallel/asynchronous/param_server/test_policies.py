@@ -181,7 +181,7 @@ def test_a_policy_that_stops_everybody_is_named():
         def may_start(self, lead):
             return False
 
-    with pytest.raises(PolicyError, match="policy never lets nobody go on: all 1 workers wait"):
+    with pytest.raises(PolicyError, match="policy never releases no worker: all 1 workers wait"):
         PolicyState(Never(), 1).arrive(0, 0)
 
 
