@@ -136,7 +136,7 @@ def train_recorded(
     elif comm.rank == 0:
         trace.spans = spans = Kept(SPANS)
     with np.errstate(over="ignore", invalid="ignore"):  # divergence is reported as one error, not as twenty warnings
-        result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, **saving)
+        result = train(comm, settings, on_epoch=_writer(folder) if comm.rank == 0 else None, fused=True, **saving)
     return result, spans.dropped
 
 

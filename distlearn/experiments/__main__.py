@@ -1,4 +1,4 @@
-"""`python -m distlearn.experiments FOLDER`: every experiment on asynchrony, with a bar for each, and its figure."""
+"""`python -m distlearn.experiments FOLDER`: run every experiment on asynchrony, and draw its figure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EXPERIMENTS = {
     ),
     "engines": (on_engines, viz.plot_real_and_simulated),
 }
-"""By name: what is run, and how it is drawn."""
+"""By name: the function to run, and the one that draws its result."""
 
 
 @click.command(help="Run the experiments on asynchrony; write figures and results into FOLDER.")

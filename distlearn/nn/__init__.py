@@ -1,13 +1,13 @@
-"""Layers, losses and models; they know nothing of ranks and communication.
+"""Layers, losses and models; they are independent of ranks and communication.
 
-A layer's `forward` returns its output and what `backward` will need; nothing of a pass stays on the layer.
+A layer's `forward` returns its output and what `backward` will need; the layer itself keeps no state of a pass.
 `model.forward` trains, `model.eval().forward` predicts. Images are (batch, height, width, channels), sequences
 (batch, time, values).
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
   `gru`, `shape`
-- layers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
+- containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
 - what they cost: `costs` (`summary`, `count`, `profile`, `memory`)

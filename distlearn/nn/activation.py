@@ -34,7 +34,7 @@ class ReLU(_Elementwise):
         xp = get_xp(x)
         y = xp.maximum(
             x, xp.zeros(x.shape[1:], x.dtype)
-        )  # a row of zeros: with the number 0 NumPy takes three times as long
+        )  # a row of zeros: with the scalar 0 NumPy takes three times as long
         return y, y
 
     def backward(self, dy, saved):

@@ -1,11 +1,11 @@
-"""Keep freed memory: what NumPy's large arrays would otherwise cost at every step.
+"""Keep freed memory in the process, so that NumPy's large arrays cost no page faults at every step.
 
 The C library gives large blocks back to the kernel as soon as they are freed, and the kernel hands out every new page
 zeroed, at the first touch of it. A training step that makes and frees a few megabytes then spends more time in page
-faults than in arithmetic. Told to keep what it has, the allocator hands the same warm memory to the next step:
-buffers are recycled without a line in the layers.
+faults than in arithmetic. With this setting the allocator reuses the same warm memory in the next step:
+buffers are recycled without any code in the layers.
 
-The price is that the process stays as large as it ever was. DISTLEARN_KEEP_MEMORY=0 in the environment leaves the
+The price is that the process never shrinks. DISTLEARN_KEEP_MEMORY=0 in the environment leaves the
 allocator alone; on systems without the GNU C library nothing is changed anyway. On GPUs CuPy's memory pool does the
 same.
 """

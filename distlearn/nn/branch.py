@@ -1,4 +1,4 @@
-"""Layers beside each other: branches, short cuts, twins."""
+"""Layers with branches: parallel branches, shortcuts, Siamese networks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Parallel(Container):
         xp, dx, start = get_xp(dy), None, 0
         for branch, s, width in zip(self.layers, *saved, strict=True):
             part = branch.backward(xp.ascontiguousarray(dy[..., start : start + width]), s)
-            dx = part if dx is None else dx + part  # a new array: a branch may have given back one that is not its own
+            dx = part if dx is None else dx + part  # a new array: branches may return one of another layer
             start += width
         return dx
 
@@ -69,7 +69,7 @@ class Residual(Container):
     body : Layer
         f; its output has the shape of its input, or of the shortcut's output.
     shortcut : Layer, optional
-        Takes x's place in the sum where shapes differ: a 1 x 1 convolution.
+        Applied to x where shapes differ: a 1 x 1 convolution.
 
     Notes
     -----
@@ -109,7 +109,7 @@ class Siamese(Container):
 
     Notes
     -----
-    Shapes: (batch, 2, ...) to (batch, 2, ...): the two images of a pair lie side by side, so a batch of pairs can be
+    Shapes: (batch, 2, ...) to (batch, 2, ...): the two images of a pair are adjacent, so a batch of pairs can be
     cut into micro-batches and shards as any other. The body sees them as one batch of 2 n images. Saves what the body
     saves.
 

@@ -12,7 +12,7 @@ from .layer import Layer
 
 
 class Container(Layer):
-    """Base of the layers that hold layers: collects their parameters and gives each one its place as a prefix.
+    """Base of the layers that hold layers: collects their parameters and prefixes each one's name with its place.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Container(Layer):
         for i, layer in enumerate(self.layers):
             if not hasattr(layer, "forward"):
                 raise TypeError(
-                    f"{type(self).__name__}: layer {i} is {layer!r}, expected a Layer; layers are given one by one, "
+                    f"{type(self).__name__}: layer {i} is {layer!r}, expected a Layer; pass layers one by one, "
                     f"those of a list as {type(self).__name__}(*layers)"
                 )
             layer.name = layer.name or f"{i}.{type(layer).__name__}"
@@ -64,7 +64,7 @@ class Container(Layer):
 
 
 def _named_params(container):
-    """Every parameter once, with its path from the container: a tied one is named after its first place."""
+    """List every parameter once, with its path from the container: a tied one is named after its first position."""
     named = {}
     for i, layer in enumerate(container.layers):
         inside = _named_params(layer) if isinstance(layer, Container) else _own_names(layer, i)
@@ -74,33 +74,33 @@ def _named_params(container):
 
 
 def _own_names(layer, i):
-    """Parameters of a layer that is no container, by the names that it gave them."""
+    """Return the parameters of a layer that is not a container, by their local names."""
     names = [p.local_name for p in layer.params]
-    if len(set(names)) < len(names):  # it may hold a container, which has numbered them
+    if len(set(names)) < len(names):  # it may hold a container, which has added numbers
         names = [p.name for p in layer.params]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(
-            f"layer {i}, {layer!r}, has several parameters named {twice!r}, expected a name of its own for each; "
-            "layers inside a layer get one if they are put into a Sequential"
+            f"layer {i}, {layer!r}, has several parameters named {twice!r}, expected unique names; "
+            "put the layers inside it into a Sequential, which numbers them"
         )
     return zip(layer.params, names, strict=True)
 
 
 def check_unique_names(model) -> None:
-    """Raise unless every parameter has a name of its own: arrays are gathered, saved and loaded by name."""
+    """Raise unless parameter names are unique: arrays are gathered, saved and loaded by name."""
     names = [p.name for p in model.params]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(
-            f"{names.count(twice)} parameters of the model are named {twice!r}, expected a name of its own for each. "
-            "A container names the parameters of its layers after their places; layers that were put into another "
+            f"{names.count(twice)} parameters of the model are named {twice!r}, expected unique names. "
+            "A container names the parameters of its layers by their places; layers that were put into another "
             "container since have the names of that one: give it copies (copy.deepcopy)"
         )
 
 
 class Sequential(Container):
-    """Layers one after another; what one gives, the next takes.
+    """Layers one after another; the output of one is the input of the next.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ class Sequential(Container):
         super().__init__(layers)
 
     def forward(self, x, clock=None):
-        """Run all layers; with a `clock`, one span per layer. An empty batch passes by them, as its shape tells all."""
+        """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
         if not len(x):
-            dtype = next((p.data.dtype for p in self.params), x.dtype)  # of symbols come numbers
+            dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved = []
         for layer in self.layers:
@@ -155,7 +155,7 @@ class Sequential(Container):
             if not empty:
                 s, like = saved[i]
                 with _span(clock, layer, "backward", *like):
-                    if dy is not None:  # else the layer behind wants no gradient: nothing further to learn from
+                    if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
                         dy = layer.backward(dy, s)
             for p in reversed(layer.params) if on_grad is not None else ():
                 uses[id(p)] -= 1
@@ -177,11 +177,11 @@ class Sequential(Container):
 
 
 _costs: WeakKeyDictionary = WeakKeyDictionary()
-"""What `cost` found, by layer: working it out for an Inception module takes longer than a small layer's pass."""
+"""Cache of `cost`, by layer: computing it for an Inception module takes longer than a small layer's pass."""
 
 
 def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
-    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, as its span tells them.
+    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, for its span.
 
     Backward moves twice what forward does, as `profile` counts it.
     """
@@ -202,7 +202,7 @@ def layer_span(clock, layer, direction, shape, itemsize):
 
 
 def _span(clock, layer, direction, shape, itemsize):
-    """A span for one layer's pass, or nothing without a clock or for a layer that writes its own."""
+    """Return a span for one layer's pass, or a null context without a clock or for a layer that writes its own."""
     if clock is None or layer.spans_itself:
         return nullcontext()
     return layer_span(clock, layer, direction, shape, itemsize)

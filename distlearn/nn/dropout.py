@@ -12,24 +12,24 @@ from .shape import Identity
 
 
 class Dropout(Layer):
-    r"""Replace a random share of the values by zero while training, and scale the others up to make good for it.
+    r"""Set a random share of the values to zero while training, and scale the others up to keep the mean.
 
     .. math:: y = x \odot \frac{m}{1 - p}, \qquad m_i = 1 \text{ with probability } 1 - p, \text{ else } 0
 
-    `eval()` gives the layer for prediction, which changes nothing: the mean of y is x already.
+    `eval()` returns the layer for prediction, the identity: the mean of y is x already.
 
     Parameters
     ----------
     p : float
         Share of zeros, from 0 to below 1.
     rng : numpy.random.Generator, int or sequence of int, optional
-        Draws the masks; an integer, or some, are a seed. Two runs from the same seed drop the same values. Ranks that
+        Draws the masks; an integer or several are a seed. Two runs from the same seed drop the same values. Ranks that
         should drop different ones need different seeds.
 
     Notes
     -----
     Shapes: any to the same. 2 flops an element. Saves the mask (a byte an element). The generator is the only thing
-    that a forward pass changes; `Recompute` puts it back before it runs forward again. On a GPU masks come from a
+    that a forward pass changes; `Recompute` restores it before it runs forward again. On a GPU masks come from a
     generator there that is seeded from this one: reproducible, but not the CPU's masks.
 
     References

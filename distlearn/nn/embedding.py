@@ -12,7 +12,7 @@ from .layer import Layer, Param, check_positive, describe
 
 
 class Embedding(Layer):
-    r"""Look up a vector for every symbol: a dense layer on one-hot inputs without the zeros.
+    r"""Look up a vector for every symbol: equal to a dense layer on one-hot inputs.
 
     .. math:: y_{n,t} = W_{x_{n,t}}, \qquad dW_s = \sum_{n,t:\, x_{n,t} = s} dy_{n,t}
 
@@ -53,7 +53,7 @@ class Embedding(Layer):
 
     def backward(self, dy, saved):
         rows = dy.reshape(-1, self.d_out)
-        if get_xp(dy) is not np:  # a GPU adds into scattered places at once
+        if get_xp(dy) is not np:  # a GPU has a fast scattered add
             get_xp(dy).add.at(self.W.grad, saved.reshape(-1), rows)
             return
         # the same sums, of rows sorted by symbol: eight times as fast as adding one row after another

@@ -57,7 +57,7 @@ class GRU(Recurrent):
         return self.backward_from(dy, saved, None)[0]
 
     def forward_from(self, x, state):
-        """Run forward over a block of steps that begins with another state than zero.
+        """Run forward over a block of steps from a given initial state.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class GRU(Recurrent):
         saved : object
             What `forward_from` returned.
         dlast : (batch, d_hidden) array or None
-            Gradient of the last state, from the block behind; None is zero.
+            Gradient of the last state, from the next block; None is zero.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class GRU(Recurrent):
 
     @staticmethod
     def _slopes(gates, h, candidates, first, xp):
-        """Derivatives that do not depend on what comes from later steps, for all steps at once."""
+        """Compute the derivatives that do not depend on later steps, for all steps at once."""
         (r, z, new), slopes = gates, xp.empty_like(gates)
         to_reset, to_update, to_new = slopes
         keep = 1 - z
@@ -178,18 +178,18 @@ class GRU(Recurrent):
 
     @staticmethod
     def _halved(stack):
-        """Halve what goes into the two sigmoids, in place."""
+        """Halve the inputs of the two sigmoids, in place."""
         stack[:2] *= 0.5
         return stack
 
 
 def _stack(matrix, gates):
-    """Copy gates that lie side by side, (rows, gates n), to a stack: (gates, rows, n)."""
+    """Copy adjacent gates, (rows, gates n), to a stack: (gates, rows, n)."""
     rows = matrix.shape[0]
     return matrix.reshape(rows, gates, -1).transpose(1, 0, 2).copy(order="C")
 
 
 def _side_by_side(stack):
-    """Put a stack of gates side by side again."""
+    """Undo `_stack`."""
     gates, rows, n = stack.shape
     return stack.transpose(1, 0, 2).reshape(rows, gates * n)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 HE = math.sqrt(2)
-"""Gain that suits ReLU: half of the values are lost, so the others must carry twice the variance."""
+"""Gain that suits ReLU: it zeroes half of the values, so the weights need twice the variance."""
 
 
 def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
@@ -19,7 +19,7 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
     shape : tuple of int
     std : float
     rng : numpy.random.Generator, int, sequence of int, or "zeros", optional
-        An integer, or some, are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as
+        An integer or several are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as
         memory that was never written costs neither time nor space.
     dtype : dtype
     """
@@ -46,5 +46,5 @@ def seeds(seed: int | None):
 
 
 def zeros(shape, dtype="float32") -> np.ndarray:
-    """All zeros."""
+    """Return an array of zeros."""
     return np.zeros(shape, dtype)

@@ -1,4 +1,4 @@
-"""What a layer is: parameters, a forward and a backward pass, and nothing kept in between."""
+"""The base of layers: parameters, a forward and a backward pass, and no state in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Param:
     ----------
     data : array
     name : str
-        Unique within a model after `Sequential` has put the layer's name in front ("1.W").
+        Unique within a model after `Sequential` has prefixed the layer's position ("1.W").
     frozen : bool
         A frozen parameter takes part in forward and backward, but no optimizer changes it.
     grad : array, optional
@@ -37,7 +37,7 @@ class Param:
 
     @property
     def grad(self):
-        """The gradient collected since it was last cleared."""
+        """The gradient accumulated since it was last cleared."""
         if self._stale:
             self._grad[...] = 0
             self._stale = False
@@ -48,19 +48,19 @@ class Param:
         self._grad, self._stale = value, False
 
     def __array__(self, dtype=None, copy=None):
-        """Refuse to be taken for its numbers, in words that tell which of the two arrays there are."""
+        """Refuse conversion to an array: it would be ambiguous."""
         name = f"the Param {self.name!r}" if self.name else "a Param"
-        raise TypeError(f"{name} is no array: its numbers are in .data, their gradient is in .grad")
+        raise TypeError(f"{name} is not an array: its values are in .data, their gradient is in .grad")
 
     def zero_grad(self) -> None:
         """Clear the gradient; zeros are written only if something reads it before a product overwrites it.
 
-        Who reads the memory behind the gradient in other ways, as through a flat bucket, clears that memory instead.
+        Code that reads the gradient's memory in other ways, as through a flat bucket, must clear that memory instead.
         """
         self._stale = True
 
     def add_product(self, a, b) -> None:
-        """Add the matrix product `a @ b` to the gradient; into a cleared one it is written without a detour."""
+        """Add the matrix product `a @ b` to the gradient; a cleared gradient is overwritten without a temporary."""
         if self._stale:
             self._stale = False
             matmul(a, b, out=self._grad)
@@ -68,7 +68,7 @@ class Param:
             self._grad += matmul(a, b)
 
     def add(self, values) -> None:
-        """Add an array of its shape to the gradient, rounded to its precision; into a cleared one it is written."""
+        """Add an array of its shape to the gradient, rounded to its precision; a cleared gradient is overwritten."""
         values = rounded(values, self._grad.dtype)
         if self._stale:
             self._stale = False
@@ -92,9 +92,9 @@ class Param:
 
 
 class Layer:
-    """Base of all layers; subclasses give `forward` and `backward`.
+    """Base of all layers; subclasses define `forward` and `backward`.
 
-    A layer keeps no state of a pass on itself: `forward` returns what `backward` will need, so that several
+    A layer stores no state of a pass: `forward` returns what `backward` will need, so that several
     micro-batches can be in flight, activation memory is `nbytes(saved)`, and recomputation is dropping `saved`.
 
     Attributes
@@ -104,11 +104,11 @@ class Layer:
     name : str
         Shown in traces, tables and parameter names.
     spans_itself : bool
-        Its passes do more than compute, so it writes their spans itself; `Sequential` writes one for any other layer.
+        Its passes do more than compute, so it records their spans itself; `Sequential` records those of other layers.
     input_gradient : bool
-        Whether `backward` returns the gradient of the input, or None: nobody needs that of a first layer.
+        Whether `backward` returns the gradient of the input, or None: a first layer does not need it.
     rng : Generator or None
-        Where its random numbers come from, if it draws any: part of a checkpoint.
+        Source of its random numbers, if it draws any: part of a checkpoint.
     """
 
     params: list[Param] = []  # noqa: RUF012  (a layer with parameters sets its own list)
@@ -128,7 +128,7 @@ class Layer:
         -------
         y : (batch, ...) array
         saved : object
-            Hand it to `backward` unchanged.
+            Pass it to `backward` unchanged.
         """
         raise NotImplementedError
 
@@ -149,9 +149,9 @@ class Layer:
         raise NotImplementedError
 
     def eval(self):
-        """Return the layer as it is used for prediction; most layers are the same for both and return themselves.
+        """Return the layer for prediction; most layers behave alike in both modes and return themselves.
 
-        Training or predicting is a property of the object that is called, not a switch that could be forgotten:
+        The mode is a property of the object that is called, not a flag that could be forgotten:
         `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so
         it is never out of date and costs nothing to make.
 
@@ -171,7 +171,7 @@ class Layer:
         return []
 
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape of the output for an input of `shape` (batch included); raises if the input does not fit."""
+        """Shape of the output for an input of `shape` (batch included); raises if the input does not match."""
         return shape
 
     def flops(self, shape: tuple[int, ...]) -> int:
@@ -192,7 +192,7 @@ class Layer:
 
 
 def describe(layer: Layer) -> str:
-    """Name a layer in an error message: what it is, and where in the model."""
+    """Describe a layer in an error message: its type, and its place in the model."""
     return f"{layer!r}" + (f" (layer {layer.name})" if layer.name else "")
 
 
@@ -204,7 +204,7 @@ def check_shape(layer: Layer, shape, *axes) -> None:
     layer : Layer
     shape : tuple of int
     *axes : int or str
-        One per axis: a number must be met, a name stands for any. A leading "..." takes any number of axes, but at
+        One per axis: a number must match, a name matches any size. A leading "..." matches any number of axes, but at
         least the batch.
     """
     tail = axes[1:] if axes[0] == "..." else axes
@@ -282,7 +282,7 @@ def move(model: Layer, convert) -> Layer:
     model : Layer
     convert : callable
         Such as `lambda a: to_device(a, "gpu")`, or a change of precision. Do it before an optimizer or a strategy is
-        made: both hold on to the arrays they were given.
+        made: both keep references to the arrays.
     """
     for p in model.params:
         p.data = convert(p.data)

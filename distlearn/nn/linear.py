@@ -25,7 +25,7 @@ class Linear(Layer):
     gain : float
         Weights are drawn from N(0, gain^2 / d_in): sqrt(2) suits ReLU (He), 1 suits sigmoid and tanh (LeCun).
     input_gradient : bool
-        False for a model's first layer: nobody needs the gradient of the data, and a third of the work is saved.
+        False for a model's first layer: the gradient of the data is not needed, and a third of the work is saved.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-"""Losses: what training makes small.
+"""Losses: the functions that training minimizes.
 
 A loss divides by the number of samples in the *global* batch, `n`, and gradients are summed over ranks. Then shards of
-unequal size are right by construction; a mean of the ranks' means would be wrong.
+unequal size are correct by construction; a mean of the ranks' means would be wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .metrics import METRICS, PairAccuracy, make_metric
 
 
 class SoftmaxCrossEntropy:
-    r"""Softmax and cross-entropy in one, which is both more accurate and cheaper than the two apart.
+    r"""Softmax and cross-entropy combined, which is more accurate and cheaper than the two separately.
 
     .. math:: L = -\frac1n \sum_i \log p_{i, y_i}, \quad p_{ij} = \frac{e^{z_{ij}}}{\sum_k e^{z_{ik}}},
               \qquad \frac{\partial L}{\partial z_{ij}} = \frac{p_{ij} - [j = y_i]}{n}
@@ -25,7 +25,7 @@ class SoftmaxCrossEntropy:
     Parameters
     ----------
     metric : str or Metric
-        What a model that is trained with it is judged by: "accuracy", or "perplexity" for a language model.
+        Metric by which models are evaluated: "accuracy", or "perplexity" for a language model.
     """
 
     def __init__(self, metric="accuracy"):
@@ -44,7 +44,7 @@ class SoftmaxCrossEntropy:
         Returns
         -------
         loss : float
-            The part of the global batch's mean loss that these rows give; the sum over ranks is the loss.
+            Contribution of these rows to the global batch's mean loss; the sum over ranks is the loss.
         dlogits : array, shape of the logits
         """
         n = len(logits) if n is None else n
@@ -69,7 +69,7 @@ class SoftmaxCrossEntropy:
         return loss, z.reshape(shape)
 
     def _launch(self, logits, labels, terms):
-        """Do the same by one kernel; the labels are read back only if a loss says that one of them is no class."""
+        """Compute both with one kernel; the labels are read back only if a NaN shows that one is out of range."""
         losses, dlogits = softmax_cross_entropy_rows(logits, labels, terms)
         loss = float(losses.sum(dtype=np.float64)) / terms
         if math.isnan(loss):
@@ -106,7 +106,7 @@ def softmax_cross_entropy_rows(logits, labels, terms):
     logits : (..., classes) float32 array
         On a GPU.
     labels : (...) array of int
-        On the same GPU. The loss of a row whose label is no class is NaN.
+        On the same GPU. The loss of a row whose label is out of range is NaN.
     terms : int
         Rows in the global batch.
 
@@ -119,7 +119,7 @@ def softmax_cross_entropy_rows(logits, labels, terms):
 
     xp, classes = get_xp(logits), logits.shape[-1]
     losses, dlogits = xp.empty(labels.size, logits.dtype), xp.empty(logits.shape, logits.dtype)
-    narrow = labels.reshape(-1).astype(np.int64).clip(-1, classes).astype(np.int32)  # what is no class stays none
+    narrow = labels.reshape(-1).astype(np.int64).clip(-1, classes).astype(np.int32)  # wrong labels stay wrong
     softmax_xent(logits.reshape(-1, classes), narrow, losses, dlogits.reshape(-1, classes), 1 / terms)
     return losses, dlogits
 
@@ -174,7 +174,7 @@ class ContrastiveLoss:
     Parameters
     ----------
     margin : float
-        m: different pairs that are further apart than this are left alone.
+        m: different pairs that are further apart than this have no loss.
 
     References
     ----------
@@ -193,7 +193,7 @@ class ContrastiveLoss:
         Parameters
         ----------
         y : (batch, 2, d) array
-            What `Siamese` gives.
+            Output of `Siamese`.
         similar : (batch,) array of int or bool
             1 for a similar pair, 0 for a different one.
         n : int, optional
@@ -225,7 +225,7 @@ class ContrastiveLoss:
 def _check_n(what, n, rows):
     """Raise unless the global batch has at least the rows given."""
     if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, and a batch of none has no mean"
+        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
         raise ValueError(f"{what}: n is {n}, expected at least {least}")
 
 

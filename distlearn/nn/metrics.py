@@ -1,4 +1,4 @@
-"""Metrics: how good a model is, in the number that its task is judged by.
+"""Metrics: the numbers by which models are evaluated.
 
 A metric is a sum over terms divided by the number of terms (and a function of the quotient). `count` returns the two
 for some samples; sums and numbers are added over batches and over ranks, and divided once. So evaluation in parts of
@@ -13,12 +13,12 @@ from ..backend import get_xp
 
 
 class Metric:
-    """Base of metrics: a mean, as it is.
+    """Base of metrics: a plain mean.
 
     Attributes
     ----------
     name : str
-        What histories, tables and curves call it: "accuracy" makes `history.last.test_accuracy`.
+        Name in histories, tables and curves: "accuracy" makes `history.last.test_accuracy`.
     title : str
         In words, for tables and axes; the name by default.
     share : bool
@@ -41,24 +41,24 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__} has no count(outputs, targets)")
 
     def value(self, total: float, n: float) -> float:
-        """Return the metric from sums over all samples; NaN of none."""
+        """Return the metric from sums over all samples; NaN if there are none."""
         return float(total) / float(n) if n else math.nan
 
 
 class Accuracy(Metric):
     """Share of the labels that have the highest score; for sequences, of the labels of all positions.
 
-    A row of scores with a NaN is wrong.
+    A row of scores with a NaN counts as wrong.
     """
 
     name, share = "accuracy", True
 
     def count(self, outputs, targets):
-        """Count the right ones: (..., classes) scores, (...) labels."""
+        """Count the correct ones: (..., classes) scores, (...) labels."""
         _check_classes("Accuracy", outputs, targets)
         if targets.size == 0:
             return 0.0, 0
-        numbers = ~get_xp(outputs).isnan(outputs).any(axis=-1)  # argmax takes NaN for the largest
+        numbers = ~get_xp(outputs).isnan(outputs).any(axis=-1)  # argmax treats NaN as the largest
         return float(((outputs.argmax(axis=-1) == targets) & numbers).sum()), targets.size
 
 
@@ -108,7 +108,7 @@ class RootMeanSquaredError(Metric):
 
 
 class PairAccuracy(Metric):
-    """Share of the pairs taken rightly for similar (closer than half the margin) or different.
+    """Share of the pairs classified correctly as similar (closer than half the margin) or different.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class PairAccuracy(Metric):
         self.margin = margin
 
     def count(self, outputs, targets):
-        """Count the right ones: (batch, 2, d) outputs, (batch,) labels, 1 for similar."""
+        """Count the correct ones: (batch, 2, d) outputs, (batch,) labels, 1 for similar."""
         if outputs.ndim != 3 or outputs.shape[1] != 2 or targets.shape != outputs.shape[:1]:
             raise ValueError(
                 f"PairAccuracy: outputs have shape {outputs.shape} and labels {targets.shape}, "
@@ -164,13 +164,13 @@ def make_metric(metric, loss=None) -> Metric:
     Parameters
     ----------
     metric : Metric, str or None
-        A name is one of `METRICS`; None stands for what the loss says (`loss.metric`), or for the loss itself.
+        A name is one of `METRICS`; None means the metric of the loss (`loss.metric`), or the loss itself.
     loss : callable, optional
 
     Raises
     ------
     ValueError
-        For a name that is none.
+        For an unknown name.
     """
     if metric is None:
         metric = getattr(loss, "metric", None) or MeanLoss(loss)  # a loss may be a plain function
@@ -184,7 +184,7 @@ def make_metric(metric, loss=None) -> Metric:
 
 
 def metric_title(name: str) -> str:
-    """Return what tables and axes call a metric."""
+    """Return a metric's title in tables and on axes."""
     return (METRICS[name].title if name in METRICS else "") or name.replace("_", " ")
 
 
@@ -194,7 +194,7 @@ def is_share(name: str) -> bool:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """Return a metric's value as text: a share in per cent, others to four digits, what is unknown as a dash."""
+    """Return a metric's value as text: a share in per cent, others to four digits, unknown values as a dash."""
     if value is None or math.isnan(value):
         return "–"
     return f"{value:.1%}" if is_share(name) else f"{value:.4g}"

@@ -41,14 +41,14 @@ class _Scaled(Layer):
 
 
 class BatchNorm(_Scaled):
-    r"""Give every channel mean 0 and variance 1 over the batch (and the image), then a learned scale and shift.
+    r"""Normalise every channel to mean 0, variance 1 over the batch (and the image), then apply a learned scale, shift.
 
     .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \hat x + \beta
 
     .. math:: dx = \frac{\gamma}{\sqrt{\sigma^2 + \epsilon}}
               \left( dy - \overline{dy} - \hat x \, \overline{dy \, \hat x} \right)
 
-    Means run over all axes but the last. `eval()` gives the layer for prediction, which uses the running mean and
+    Means run over all axes but the last. `eval()` returns the layer for prediction, which uses the running mean and
     variance.
 
     Parameters
@@ -63,8 +63,8 @@ class BatchNorm(_Scaled):
     -----
     Shapes: (..., channels) to the same. About 8 flops an element, 11 backward. Saves x hat and 1 / sigma.
 
-    The running statistics are frozen parameters: saved and broadcast like any, and left alone by optimizers. They
-    move in `backward`, once for every batch that is learned from; `forward` changes nothing, so recomputation does
+    The running statistics are frozen parameters: saved and broadcast like any, but not changed by optimizers. They
+    are updated in `backward`, once for every training batch; `forward` changes nothing, so recomputation does
     not count a batch twice. Under data parallelism every rank normalises its own part of the batch and keeps its own
     running statistics, so the result differs from serial training.
 
@@ -113,7 +113,7 @@ class BatchNorm(_Scaled):
         return rounded(dy, dtype)
 
     def _remember(self, mean, var):
-        """Move the running statistics towards this batch's."""
+        """Update the running statistics with this batch's."""
         for running, now in ((self.running_mean.data, mean), (self.running_var.data, var)):
             running *= 1 - self.momentum
             running += self.momentum * now
@@ -151,7 +151,7 @@ class _BatchNormEval(BatchNorm):
 
 
 class LayerNorm(_Scaled):
-    r"""Give every sample's last axis mean 0 and variance 1, then a learned scale and shift; batches do not matter.
+    r"""Normalise every sample's last axis to mean 0 and variance 1, then apply a learned scale and shift.
 
     .. math:: \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}, \qquad y = \gamma \odot \hat x + \beta
 

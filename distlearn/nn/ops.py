@@ -1,4 +1,4 @@
-"""Array operations that several layers share, each with the reason why it is not one line of NumPy."""
+"""Array operations that several layers share, each with the reason why it is not a single call of NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVICE_BYTES = 256 * 1024 * 1024
 def column_sums(x):
     """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns.
 
-    Of images, whole rows are summed first, and then the pixels of one: the product, too, wants many columns.
+    Of images, whole rows are summed first, and then the pixels of one: the product, too, is faster with many columns.
     """
     if x.dtype == np.float16:
         return rounded(column_sums(single(x)), x.dtype)
@@ -48,7 +48,7 @@ def add_bias(y, b) -> None:
 def bias_relu(y, b) -> None:
     """Add the row `b` to the contiguous array `y` and replace negative values by zero, in place.
 
-    On a GPU the two are one pass over memory, which is all that they cost.
+    On a GPU the two are one pass over memory, the only cost.
     """
     if can_launch(y, b):
         from ..cuda.kernels import bias_relu as launch
@@ -76,13 +76,13 @@ def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
 
 
 def batches(n: int, sample_bytes: int, xp) -> list[slice]:
-    """Cut `n` samples into pieces that stay in the cache, the larger shared one, from one pass to the next."""
+    """Split `n` samples into batches that stay in the larger, shared cache from one pass to the next."""
     step = max(1, (8 * CACHE_BYTES if xp is np else DEVICE_BYTES) // max(1, sample_bytes))
     return [slice(i, min(i + step, n)) for i in range(0, n, step)]
 
 
 def gathered(x):
-    """Copy pixels that lie apart, (n, h, w, c), side by side, so that what follows meets one long row.
+    """Copy strided pixels, (n, h, w, c), to contiguous memory, so that the next operation has one long run.
 
     NumPy pays for every run of contiguous values, and an operation pays four times what a copy does; a copy whose items
     are pixels, not values, pays half of that again. On other devices, and with many channels, `x` itself is as good.
@@ -92,7 +92,7 @@ def gathered(x):
 
 
 def scatter(target, x) -> None:
-    """Copy into pixels that lie apart: `target[...] = x` in fewer steps (see `gathered`)."""
+    """Copy into strided pixels: `target[...] = x` in fewer steps (see `gathered`)."""
     there, here = _pixels(target), _pixels(x)
     if there is None or here is None:
         target[...] = x
@@ -101,7 +101,7 @@ def scatter(target, x) -> None:
 
 
 def _pixels(x):
-    """View the values of a pixel, the last axis, as one item; None where they cannot be."""
+    """View the values of a pixel, the last axis, as one item; None where that is impossible."""
     if not isinstance(x, np.ndarray) or x.strides[-1] != x.itemsize or not x.size:
         return None
     return x.view(np.dtype((np.void, x.shape[-1] * x.itemsize)))

@@ -26,7 +26,7 @@ class _Pool(Layer):
             raise ValueError(f"{name}: padding is {self.padding}, expected less than the window {self.size}")
 
     def _borders(self, h, w):
-        """Width of the border at top, bottom, left, right; the bottom and right ones complete the last window."""
+        """Return the border's width at top, bottom, left, right; the bottom and right ones complete the last window."""
         borders = []
         for n, k, s, p in zip((h, w), self.size, self.stride, self.padding, strict=True):
             windows = self._windows(n, k, s, p)
@@ -73,7 +73,7 @@ class MaxPool(_Pool):
 
     .. math:: y_{n,i,j,c} = \max_{u,v} x_{n,\, s i + u,\, s j + v,\, c}
 
-    The gradient goes to the pixel that was the largest; among equals to the one in the upper row of the leftmost
+    The gradient goes to the pixel that was the largest; among equal ones to that in the upper row of the leftmost
     column.
 
     Parameters
@@ -83,9 +83,9 @@ class MaxPool(_Pool):
     stride : int or (int, int), optional
         By default the size: windows side by side.
     padding : int or (int, int)
-        Width of a border that never wins.
+        Width of a border of minus infinity.
     ceil : bool
-        Begin a last window that reaches over the edge where windows do not fit exactly.
+        Add a last window that extends beyond the edge where windows do not fit exactly.
 
     Notes
     -----
@@ -111,7 +111,7 @@ class MaxPool(_Pool):
         won, (n, *rest), shape = saved
         xp, (top, _, left, _) = get_xp(dy), self._borders(*shape[1:3])
         exact = self.size == self.stride and rest[0] % self.size[0] == rest[1] % self.size[1] == 0
-        dx = (xp.empty if exact else xp.zeros)((n, *rest), dy.dtype)  # every pixel is written, or some are not
+        dx = (xp.empty if exact else xp.zeros)((n, *rest), dy.dtype)  # some pixels get no gradient
         for part, down, across in won:
             samples = dx[part]
             columns = (len(samples), dy.shape[1], *rest[1:])
@@ -156,7 +156,7 @@ def give_to_best(dy, beats, targets) -> None:
 def _give_to_winners(dy, beats, dx, axis, size, stride):
     """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything.
 
-    `dy` is used up.
+    `dy` is overwritten.
     """
     apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
@@ -238,7 +238,7 @@ def _give_to_all(dy, shape, axis, size, stride):
 
 
 class GlobalAvgPool(Layer):
-    r"""Replace every channel's image by its mean: what spares GoogLeNet the large dense layers.
+    r"""Replace every channel's image by its mean: it replaces large dense layers in GoogLeNet.
 
     .. math:: y_{n,c} = \frac{1}{h w} \sum_{i,j} x_{n,i,j,c}
 

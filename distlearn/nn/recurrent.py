@@ -4,7 +4,7 @@ Sequences are (batch, time, values). What does not depend on the step before, th
 large matrix product for all steps; only the product with the hidden state goes step by step. Layers are stacked by
 `Sequential`.
 
-Inside, time comes first: the rows of one step lie side by side, not a whole sequence apart, where they would compete
+Inside, time comes first: the rows of one step are contiguous, not a whole sequence apart, where they would compete
 for the same few lines of the cache.
 """
 
@@ -38,7 +38,7 @@ class Recurrent(Layer):
         check_dtype(self, x)
 
     def _from_inputs(self, x):
-        """Return the input, time first, and what all steps get from it: (time, batch, gates d_hidden)."""
+        """Return the input, time first, and its products with W for all steps: (time, batch, gates d_hidden)."""
         self._check(x)
         x = swap(x)
         y = matmul(x.reshape(-1, self.d_in), self.W.data)
@@ -80,11 +80,11 @@ class Recurrent(Layer):
 
 
 class RNN(Recurrent):
-    r"""Vanilla recurrent layer: the new state is a squashed mix of the input and the old state.
+    r"""Vanilla recurrent layer: the new state is the tanh of a linear map of the input and the old state.
 
     .. math:: h_t = \tanh(x_t W + h_{t-1} U + b), \qquad h_0 = 0
 
-    Backward goes through time, from the last step to the first:
+    Backward is through time, from the last step to the first:
 
     .. math:: da_t = (dy_t + da_{t+1} U^\top) \odot (1 - h_t^2), \quad
               dW = \sum_t x_t^\top da_t, \quad dU = \sum_t h_{t-1}^\top da_t

@@ -1,4 +1,4 @@
-"""Local response normalisation: what AlexNet had before there was batch normalisation.
+"""Local response normalisation: AlexNet's normalisation, before batch normalisation.
 
 The sum over neighbouring channels is a sum of shifted copies. A row of channels is short, and NumPy pays for every row;
 so rows are laid one behind the other with zeros between them, and shifted as a whole. Some rows at a time, so that all
@@ -14,7 +14,7 @@ from . import ops
 from .layer import Layer
 
 ALIVE = 8
-"""Arrays that are in use at a time, about."""
+"""Arrays in use at a time, approximately."""
 
 
 class LocalResponseNorm(Layer):

@@ -1,4 +1,4 @@
-"""Layers that only rearrange."""
+"""Layers that only change the shape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .layer import Layer
 
 
 class Flatten(Layer):
-    """Lay every sample's values out in one row, in order of rows, columns, channels.
+    """Flatten every sample to one row, in order of rows, columns, channels.
 
     Shapes: (batch, ...) to (batch, product of the rest). No flops; saves nothing but the shape.
     """
@@ -27,7 +27,7 @@ class Flatten(Layer):
 
 
 class Identity(Layer):
-    """Give back what comes in: the empty branch of a `Parallel`, and what `Dropout` is in prediction."""
+    """Return the input unchanged: the empty branch of a `Parallel`, and `Dropout` in prediction."""
 
     def forward(self, x):
         return x, None
@@ -59,7 +59,7 @@ class Reshape(Layer):
 
     def output_shape(self, shape):
         if math.prod(shape[1:]) != math.prod(self.shape):
-            raise ValueError(f"{self!r}: cannot give {math.prod(shape[1:])} values a sample the shape {self.shape}")
+            raise ValueError(f"{self!r}: cannot reshape {math.prod(shape[1:])} values a sample to {self.shape}")
         return (shape[0], *self.shape)
 
     def bytes_moved(self, shape, itemsize=4):

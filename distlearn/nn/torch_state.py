@@ -1,6 +1,6 @@
 """Weights to and from PyTorch's `state_dict`, for the layers that both libraries have; without importing PyTorch.
 
-The two lay the same numbers out differently. Here images are channels-last and a matrix maps rows, (d_in, d_out); there
+The two have different memory layouts. Here images are channels-last and a matrix maps rows, (d_in, d_out); there
 images are channels-first and a matrix maps columns, (d_out, d_in). A dense layer behind a `Flatten` therefore also has
 its inputs in another order, for which the size of the image must be known.
 """
@@ -31,9 +31,9 @@ def to_torch_state(model: Layer, sample=None, names: Mapping[str, str] | None = 
     ----------
     model : Layer
     sample : tuple of int, optional
-        Shape of one sample of the model's input, such as (28, 28, 1); needed where a `Flatten` stands.
+        Shape of one sample of the model's input, such as (28, 28, 1); needed if there is a `Flatten`.
     names : mapping of str to str, optional
-        What modules are called in PyTorch, by the place of the layer here: {"0": "embedding", "1": "gru", "2": "gru"}
+        Names of modules in PyTorch, by the position of the layer here: {"0": "embedding", "1": "gru", "2": "gru"}
         (recurrent layers with one name are a stack). By default both have the same places: "0", "2.1".
 
     Returns
@@ -68,8 +68,8 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
     Raises
     ------
     ValueError
-        If names or shapes do not fit, or if layers that share a parameter here have different ones there. The model
-        is then as it was.
+        If names or shapes do not match, or if layers that share a parameter here have different ones there. The model
+        is then unchanged.
     """
     state = {key: np.asarray(value) for key, value in state.items() if not key.endswith("num_batches_tracked")}
     entries = _entries(model, sample, names)
@@ -84,7 +84,7 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
     for entry in entries:
         arrays = [state[key] for key in entry.keys if key in state]
         here = entry.to_torch([to_numpy(p.data) for p in entry.params])
-        for key, array, want in zip(entry.keys, arrays, here, strict=False):  # no count of batches is read
+        for key, array, want in zip(entry.keys, arrays, here, strict=False):  # the count of batches is not read
             if array.shape != want.shape:
                 raise ValueError(f"load_torch_state: {key} has shape {array.shape}, expected {tuple(want.shape)}")
         for p, array in zip(entry.params, entry.from_torch(arrays), strict=True):
@@ -131,7 +131,7 @@ def _visit(layer, shape, path, image, names, stacks, found):
             out.append(_visit(child, inner, f"{path}.{i}" if path else str(i), before, names, stacks, found))
         last = out[-1] if out else image
         if not isinstance(layer, Sequential) and len(out) > 1 and any(i is not None for i in out):
-            raise ValueError(f"torch state: {describe(layer)} joins images that are flattened; flatten behind it")
+            raise ValueError(f"torch state: {describe(layer)} joins images that are flattened; flatten after it")
         return last
     if isinstance(layer, Flatten):
         if shape is None:
@@ -144,7 +144,7 @@ def _visit(layer, shape, path, image, names, stacks, found):
         return image if shape is None or len(shape) == 2 else None
     if image is not None and not isinstance(layer, Linear):
         raise ValueError(
-            f"torch state: {describe(layer)} stands between a Flatten and a dense layer, where PyTorch has the values "
+            f"torch state: {describe(layer)} is between a Flatten and a dense layer, where PyTorch has the values "
             "in another order; put it before the Flatten"
         )
     keys, to_torch, from_torch = _ways(layer, image)
@@ -177,7 +177,7 @@ def _ways(layer, image):
 
 
 def _first(change):
-    """Change the first array, and leave the others."""
+    """Convert the first array, and keep the others."""
     return lambda arrays: [change(arrays[0]), *arrays[1:]]
 
 

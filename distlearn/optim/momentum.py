@@ -168,5 +168,4 @@ class LARS(Momentum):
 
 
 def _norm(x) -> float:
-    """Length of an array as one vector."""
     return float((x * x).sum(dtype=np.float64)) ** 0.5

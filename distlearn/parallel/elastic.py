@@ -36,7 +36,7 @@ class Recovery:
     step : int
         Steps done by then.
     began, noticed, resumed : float
-        When the interrupted step began, when this rank was told, when training could go on [s].
+        When the interrupted step began, when this rank was notified, when training could continue [s].
     redone : int
         Samples of the interrupted step that had to be trained on again; 0 if some rank had finished it.
     """
@@ -51,7 +51,7 @@ class Recovery:
 
     @property
     def seconds_lost(self) -> float:
-        """Time from the beginning of the interrupted step until training went on [s]."""
+        """Time from the beginning of the interrupted step until training continued [s]."""
         return self.resumed - self.began
 
     def __str__(self) -> str:
@@ -123,7 +123,6 @@ class ElasticDataParallel(Strategy):
         self.retry_until_agreed(self._deal)
 
     def _deal(self) -> None:
-        """Distribute the work among the remaining ranks."""
         self._inner = DataParallel(self.comm, self.model, self.loss, self.optimizer, **self._options)
 
     # -- a strategy ----------------------------------------------------------------------------------------------------
@@ -241,7 +240,6 @@ class ElasticDataParallel(Strategy):
 
     @staticmethod
     def _undo(before) -> None:
-        """Restore it."""
         frozen, states = before
         for data, old in frozen:
             data[...] = old

@@ -123,7 +123,7 @@ def meta_copy(model: Sequential) -> Sequential:
 def drop_arithmetic(model: Layer) -> None:
     """Let the layers of a model compute nothing, in place: their outputs are meta arrays of the right shapes.
 
-    Layers that communicate go on doing so; only what they compute in between is left out.
+    Layers that communicate still do so; only what they compute in between is left out.
 
     Parameters
     ----------
@@ -139,8 +139,6 @@ def drop_arithmetic(model: Layer) -> None:
 
 
 def _passes_without_arithmetic(layer):
-    """Make the two passes of a layer that computes nothing."""
-
     def forward(x):
         return MetaArray(layer.output_shape(x.shape), x.dtype), x
 

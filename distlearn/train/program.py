@@ -58,14 +58,14 @@ def make_model(settings: Settings, n_features: int, n_classes: int):
     return build_model(settings.model, n_classes=n_classes, **options)
 
 
-def _model(settings: Settings, dataset):
+def _model(settings: Settings, dataset, fused: bool):
     """Make the network on its device; raise if the data do not fit it."""
     model = make_model(settings, dataset.n_features, dataset.n_classes)
     try:
         model.output_shape((1, dataset.n_features))
     except ValueError as error:
         raise ValueError(f"model {settings.model!r} does not take the samples of {dataset.name!r}: {error}") from None
-    model = fuse(model)
+    model = fuse(model) if fused else model
     return model if settings.device == "cpu" else move(model, lambda array: to_device(array, settings.device))
 
 
@@ -105,10 +105,10 @@ def make_rule(settings: Settings):
     return RULES[settings.optimizer](**decay)
 
 
-def _recipe(comm, settings: Settings, dataset) -> Recipe:
+def _recipe(comm, settings: Settings, dataset, fused: bool) -> Recipe:
     return Recipe(
         comm,
-        _model(settings, dataset),
+        _model(settings, dataset, fused),
         SoftmaxCrossEntropy(),
         make_rule(settings),
         learning_rate(settings, len(dataset.x_train)),
@@ -117,7 +117,7 @@ def _recipe(comm, settings: Settings, dataset) -> Recipe:
     )
 
 
-def build(comm, settings: Settings, dataset):
+def build(comm, settings: Settings, dataset, *, fused: bool = False):
     """Build the model, the optimizer and the strategy of a run.
 
     Parameters
@@ -125,16 +125,25 @@ def build(comm, settings: Settings, dataset):
     comm : Communicator
     settings : Settings
     dataset : Dataset
+    fused : bool
+        Whether the strategy gets the model as `nn.fuse` makes it: faster, with fewer spans.
 
     Returns
     -------
     strategy : Strategy
     """
-    return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset))
+    return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
 
 def train(
-    comm, settings: Settings, checkpoints=None, *, every: int = 0, resume: bool | str = False, on_epoch=None
+    comm,
+    settings: Settings,
+    checkpoints=None,
+    *,
+    every: int = 0,
+    resume: bool | str = False,
+    on_epoch=None,
+    fused: bool = False,
 ) -> Result | None:
     """Load the data, build the model, train it: the same function on a simulated rank, an engine and under mpiexec.
 
@@ -150,6 +159,8 @@ def train(
         Go on from the newest checkpoint, if there is one (see `fit`).
     on_epoch : callable, optional
         `on_epoch(history)` on every rank after every epoch.
+    fused : bool
+        As for `build`; the command line trains fused models.
 
     Returns
     -------
@@ -165,9 +176,9 @@ def train(
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:
             raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")
-        return Result(*train_asynchronously(_recipe(comm, settings, dataset), dataset))
+        return Result(*train_asynchronously(_recipe(comm, settings, dataset, fused), dataset))
     try:
-        strategy = build(comm, settings, dataset)
+        strategy = build(comm, settings, dataset, fused=fused)
         history = fit(
             strategy,
             dataset,

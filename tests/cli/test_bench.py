@@ -192,5 +192,5 @@ def test_no_chart_without_peers(checkout, tmp_path):
     checkout("good", GOOD)
     result = call("--chart", str(tmp_path / "bench.png"))
     assert result.exit_code == 0, result.output
-    assert "nothing to draw" in result.output
+    assert "no peer was measured" in result.output
     assert not (tmp_path / "bench.png").exists()

@@ -281,7 +281,7 @@ def test_no_mpiexec(monkeypatch):
 @pytest.mark.parametrize(
     ("body", "found", "fix"),
     [
-        ("echo 'hello 1 1 SomeMPI'", "believe to be alone", "--force-reinstall mpich mpi4py"),
+        ("echo 'hello 1 1 SomeMPI'", "sees a world of size 1", "--force-reinstall mpich mpi4py"),
         (
             "echo 'There are not enough slots available'; exit 1",
             "not enough slots",

@@ -91,7 +91,7 @@ def _picture(path, size):
 
 
 def test_what_else_cannot_be_done(folder, tmp_path):
-    assert "give FILES or --data" in call(folder).output
+    assert "give either FILES or --data" in call(folder).output
     result = call(tmp_path, "--data", "digits")
     assert result.exit_code == 1
     assert "there is no such file of weights" in result.output

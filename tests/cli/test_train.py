@@ -377,7 +377,7 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--hidden", "a"], "expected positive whole numbers"),
         (["--size", "0"], "0 is not in the range x>=1"),
         (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
-        (["--sizes", "4,2"], "rising numbers of ranks"),
+        (["--sizes", "4,2"], "increasing numbers of ranks"),
         (["--sizes", "1,2", "--size", "2"], "give one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
         (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
@@ -638,5 +638,5 @@ def test_progress_lines(capsys):
 @pytest.mark.parametrize(("load", "said"), [(0.1, False), (50.0, True)])
 def test_a_busy_machine_is_told(call, monkeypatch, load, said):
     monkeypatch.setattr("distlearn.world.launching.busy_cores", lambda: load)
-    assert ("trust no time" in call(*SMALL).output) == said
-    assert "trust no time" not in call(*SMALL, "--world", "sim").output
+    assert ("times are unreliable" in call(*SMALL).output) == said
+    assert "times are unreliable" not in call(*SMALL, "--world", "sim").output

@@ -169,9 +169,9 @@ def test_activation_memory_counts_each_array_once():
 def test_a_param_taken_for_an_array_says_where_its_numbers_are():
     p = Param(np.ones((2, 3)), "W")
     for use in (lambda: np.ones((4, 2)) @ p, lambda: p - 0.1 * p.grad, lambda: np.asarray(p)):
-        with pytest.raises(TypeError, match=r"the Param 'W' is no array: its numbers are in \.data"):
+        with pytest.raises(TypeError, match=r"the Param 'W' is not an array: its values are in \.data"):
             use()
-    with pytest.raises(TypeError, match="a Param is no array"):
+    with pytest.raises(TypeError, match="a Param is not an array"):
         np.ones(3) + Param(np.ones(3))
 
 

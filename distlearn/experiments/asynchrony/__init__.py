@@ -6,12 +6,12 @@ every run, while a seed takes a second or so::
     from distlearn import viz
     from distlearn.experiments import compare_policies, lr_limits, mnist_task, time_to_loss
 
-    task = mnist_task()                                          # digits where MNIST is not at hand
+    task = mnist_task()                                          # digits if MNIST is not available
     viz.plot_policies(compare_policies(task, workers=16, scenario="straggler", seeds=5))
     viz.plot_time_to_loss(time_to_loss(task, workers=(1, 4, 16, 64)))
     viz.plot_lr_limits(lr_limits(task, workers=(1, 2, 4, 8, 16, 32)))
 
-`throughputs` asks the event simulation, up to ten thousand workers; `real_beside_simulated` runs engines with a
+`throughputs` uses the event simulation, up to ten thousand workers; `real_beside_simulated` runs engines with a
 straggler, calibrates the simulator from them, and compares.
 """
 

@@ -1,4 +1,4 @@
-"""Policies side by side: the same gradients, samples and speeds; who waits, who is stale, and what it brings."""
+"""Policies compared on the same gradients, samples and speeds: waiting, staleness and the resulting loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICIES = (bsp(), backup(0.9), ssp(0), ssp(1), ssp(4), ssp(16), asp())
 """What `compare_policies` compares."""
 
 FEW = (bsp(), backup(0.9), ssp(4), ssp(16), asp())
-"""For figures with more workers than policies."""
+"""Policies for figures with many workers."""
 
 ON_FOUR = (bsp(), backup(0.75), ssp(1), ssp(4), asp())
 """For four real workers, one of them a backup."""
@@ -41,7 +41,7 @@ def compare_policies(
     scenario : str
         One of `SCENARIOS`.
     seeds : int
-        How many; a seed decides weights, samples and speeds, the same for all policies.
+        How many; a seed determines weights, samples and speeds, the same for all policies.
     steps : int
         Gradients of each worker, on average.
     policies : sequence of Policy
@@ -71,7 +71,7 @@ def alternatives(
     """Train with a parameter server (BSP and ASP), with elastic averaging and with Hogwild: the same axes for all.
 
     Elastic averaging and Hogwild are simulated, too; Hogwild's writes then come in the order of virtual time, without
-    the races of real memory. The centre of EASGD averages its n workers where a server adds their gradients up, so the
+    the races of real memory. The centre of EASGD averages its n workers where a server sums their gradients, so the
     workers' steps are n times as long.
 
     Parameters
@@ -117,7 +117,7 @@ def recovered(
     report=None,
     **options,
 ) -> dict[str, dict[int, list[Run]]]:
-    """Train asynchronously at a rate that suits one worker, with more and more of them, and with rates that know.
+    """Train asynchronously at a rate that suits one worker, with more and more workers, with and without adapted rates.
 
     Parameters
     ----------

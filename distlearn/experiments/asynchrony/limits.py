@@ -1,4 +1,4 @@
-r"""The learning rate at which asynchronous training diverges, as workers grow.
+r"""The learning rate at which asynchronous training diverges, by the number of workers.
 
 Theory, on a quadratic of curvature h and with every gradient exactly tau versions old: w(t+1) = w(t) - lr h w(t - tau)
 is stable as long as
@@ -21,7 +21,7 @@ from .task import Task, run_policy, scenario_speeds
 
 
 def theory(staleness) -> np.ndarray:
-    r"""Return by which factor staleness lowers the largest stable learning rate: :math:`\sin(\pi / (4 \tau + 2))`.
+    r"""Return the factor by which staleness lowers the largest stable learning rate: :math:`\sin(\pi / (4 \tau + 2))`.
 
     Parameters
     ----------
@@ -43,20 +43,20 @@ def theory(staleness) -> np.ndarray:
 
 @dataclass
 class Limits:
-    """The largest learning rates that still train.
+    """The largest learning rates at which training is stable.
 
     Attributes
     ----------
     workers : list of int
     lr : dict of str to (n workers, n seeds) array
-        By name of the rate: the largest that trains, to the precision of the bisection.
+        By name of the rate: the largest stable one, to the precision of the bisection.
     """
 
     workers: list[int]
     lr: dict[str, np.ndarray]
 
     def expected(self, workers) -> np.ndarray:
-        """Return what `theory` makes of the median for the first number of workers, with staleness workers - 1."""
+        """Return limits by `theory`, scaled to the median of the first number of workers: staleness is workers - 1."""
         first = float(np.median(next(iter(self.lr.values()))[0]))
         return first * theory(np.asarray(workers, float) - 1) / theory(self.workers[0] - 1)
 
@@ -127,7 +127,7 @@ def lr_limits(
 
 
 def _bisect(good, low: float, high: float, factor: float) -> float:
-    """Narrow an interval down whose lower end is good; return the lower end."""
+    """Bisect an interval whose lower end is stable; return its lower end."""
     while high / low > factor:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if good(middle) else (low, middle)

@@ -1,4 +1,4 @@
-"""Real ranks with a straggler, beside the simulation that is calibrated from their run."""
+"""Real ranks with a straggler, compared with a simulation calibrated from their run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .task import Task, program, run_policy
 
 @dataclass
 class Pair:
-    """The same training twice.
+    """The same training on real and on simulated ranks.
 
     Attributes
     ----------
     real, simulated : dict of str to Run
         By policy.
     network : Network
-        What a message between real ranks cost while they trained: beta from a ping-pong, alpha from the run.
+        The cost of a message between real ranks while they trained: beta from a ping-pong, alpha from the run.
     speeds : Speeds
         How long the real workers' steps took.
     """
@@ -34,14 +34,14 @@ class Pair:
     speeds: Speeds
 
     def ratios(self) -> dict[str, float]:
-        """Return simulated / real gradients per second, by policy: 1 if the simulation is right."""
+        """Return simulated / real gradients per second, by policy: 1 if the simulation is accurate."""
         return {
             name: (self.simulated[name].samples_per_second / run.samples_per_second) for name, run in self.real.items()
         }
 
 
 def calibrate(trace, servers: int, workers: int, seed: int = 0) -> Speeds:
-    """Fit speeds to the spans of a real run: each worker's mean, and how much steps vary.
+    """Fit speeds to the spans of a real run: each worker's mean, and the variation of the steps.
 
     Parameters
     ----------
@@ -97,10 +97,10 @@ def real_beside_simulated(
     task : Task
         Travels to the ranks.
     pace : Speeds, optional
-        What every step is made longer by; by default 20 ms, and 80 ms on worker 0, so that sleeping takes most of the
+        Delay added to every step; by default 20 ms, and 80 ms on worker 0, so that sleeping takes most of the
         time and ranks that share cores do not matter.
     policies : sequence of Policy
-        ASP among them: from its run the simulator is calibrated, because nobody waits in it.
+        ASP among them: the simulator is calibrated from its run, in which no worker waits.
     steps : int
         Gradients of each worker, on average.
     servers : int
@@ -122,10 +122,10 @@ def real_beside_simulated(
     network = Network.fit(world, algorithms=()).network
     options = {"steps": steps, "seed": seed, "servers": servers}
     real, trace = {}, None
-    world.run(_on_one_thread, task, policies[0], pace=pace, **options | {"steps": 1})  # what loads at first use, loads
+    world.run(_on_one_thread, task, policies[0], pace=pace, **options | {"steps": 1})  # warm-up: lazy imports, caches
     for i, policy in enumerate(policies):
         real[str(policy)] = world.run(_on_one_thread, task, policy, pace=pace, **options)[0]
-        trace = trace or world.trace  # the asynchronous run's
+        trace = trace or world.trace  # that of the asynchronous run
         report(i + 1, len(policies), policy=str(policy))
     if getattr(world, "rank", 0):
         return None

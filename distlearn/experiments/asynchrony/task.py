@@ -1,4 +1,4 @@
-"""What is trained in the experiments, and how fast its workers are."""
+"""The training task of the experiments, and the speeds of its workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...parallel.asynchronous.param_server import ParameterServer, Run, Speeds, 
 from ...sim import SimWorld
 
 SCENARIOS = ("even", "straggler", "heavy tail")
-"""All workers alike up to 10 %; worker 0 four times as slow; every step of everybody Pareto with tail index 1.5."""
+"""All workers alike up to 10 %; worker 0 four times as slow; every step Pareto-distributed with tail index 1.5."""
 
 NETWORK = Network(alpha=1e-3, beta=1e8)
 """Of the simulated runs, whose steps take a second: messages of 0.1 MB take 2 ms."""
@@ -58,12 +58,12 @@ class Task:
 
 
 def digits_task(**changes) -> Task:
-    """Return the task on scikit-learn's 8 x 8 digits: always at hand, and quick."""
+    """Return the task on scikit-learn's 8 x 8 digits: always available, and fast."""
     return Task(load("digits"), **({"lr": 0.05} | changes))
 
 
 def mnist_task(n_train: int = 8000, n_test: int = 1000, **changes) -> Task:
-    """Return the task on MNIST where it is at hand (DISTLEARN_DATA, or loaded before), else `digits_task`.
+    """Return the task on MNIST if it is available (DISTLEARN_DATA, or loaded before), else `digits_task`.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def program(
     steps : int, optional
         Gradients of each worker, on average.
     seconds : float, optional
-        Begin no step later [s].
+        Time after which no step begins [s].
     seed : int
         Of weights and samples.
     pace : callable, optional

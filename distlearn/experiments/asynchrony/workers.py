@@ -1,4 +1,4 @@
-"""More and more workers: how many gradients a second each policy gets through, and how soon it has learned."""
+"""Growing numbers of workers: gradients per second of each policy, and the time until it reaches a loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .task import SCENARIOS, Task, run_policy, scenario_speeds
 
 @dataclass
 class Throughputs:
-    """What the event simulation says of policies, scenarios and numbers of workers.
+    """Results of the event simulation by policy, scenario and number of workers.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ def throughputs(
     Parameters
     ----------
     workers : sequence of int
-        Ten thousand is no problem.
+        Up to ten thousand or so.
     scenarios : sequence of str
     policies : sequence of Policy
     steps : int
@@ -75,7 +75,7 @@ def throughputs(
 
 @dataclass
 class TimeToLoss:
-    """How long training took until the loss was low enough.
+    """The training time until the loss reached a target.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class TimeToLoss:
         The target.
     workers : list of int
     seconds, samples : dict of str to (workers, seeds) array
-        By policy: time [s] and samples used until then; NaN where it never was.
+        By policy: time [s] and samples used until then; NaN if it was not reached.
     """
 
     loss: float
@@ -114,7 +114,7 @@ def time_to_loss(
     scenario : str
     policies : sequence of Policy
     gradients : int
-        After so many, in all, give up.
+        Stop after so many in total.
     seeds : int
     report : callable, optional
 

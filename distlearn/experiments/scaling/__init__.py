@@ -1,4 +1,4 @@
-"""Questions to the simulator that one call answers: where scaling stalls, what helps, which layout is the fastest."""
+"""Scaling studies by simulation, one call each: where scaling stalls, what helps, which layout is the fastest."""
 
 from .curve import Curve, Point
 from .layouts import Step, Tested, check_plan, simulate_layout

@@ -18,9 +18,9 @@ class Point(NamedTuple):
     """From the start of the step to the end of the slowest node's."""
     computing: float
     communicating: float
-    """While any collective or message of the node is under way, overlapped with computing or not."""
+    """Time in which any collective or message of the node is in progress, overlapped with computing or not."""
     exposed: float
-    """The part of it in which the node does nothing else."""
+    """The part of it that is not overlapped."""
 
     @property
     def throughput(self) -> float:
@@ -43,7 +43,7 @@ class Curve(Tabular):
     scaling : {"weak", "strong"}
         Weak: a fixed batch for each node; strong: a fixed batch for all of them together.
     batch : int
-        The one that is fixed.
+        The fixed one of the two.
     network : str
     remedy : str
         What was changed to make it scale better; "" for nothing.
@@ -61,7 +61,7 @@ class Curve(Tabular):
     points: tuple[Point, ...]
 
     def efficiency(self, point: Point) -> float:
-        """Return the share of `point.nodes` times one node's throughput that is reached."""
+        """Return the throughput of `point`, divided by `point.nodes` times that of one node."""
         return point.throughput / (point.nodes * self.alone.throughput)
 
     def stall(self, least: float = 0.5) -> int | None:
@@ -79,12 +79,12 @@ class Curve(Tabular):
 
     @property
     def label(self) -> str:
-        """What sets the curve apart, for a legend."""
+        """The curve's label in a legend."""
         words = f"{self.batch} images" + (" per node" if self.scaling == "weak" else " in all")
         return f"{words}, {self.remedy}" if self.remedy else words
 
     def finding(self) -> str:
-        """Say in a sentence where it stalls."""
+        """Describe in a sentence where scaling stalls."""
         stall, last = self.stall(), self.points[-1]
         if stall is None:
             text = f"keeps {self.efficiency(last):.0%} of the speed up to {last.nodes:,} nodes"

@@ -1,4 +1,4 @@
-"""A training step in any layout, by simulation of the strategies' own code: what `plan` recommends, put to the test."""
+"""A training step in any layout, by simulation of the strategies' own code, to test what `plan` recommends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def simulate_layout(
 ) -> Step:
     """Simulate one training step in a layout; the parameters are those of `plan`.
 
-    `DataParallel`, `TensorParallel`, `Pipeline` (1F1B), `OneWeirdTrick` or `Hybrid` runs, on a model without numbers.
+    `DataParallel`, `TensorParallel`, `Pipeline` (1F1B), `OneWeirdTrick` or `Hybrid` runs, on meta arrays.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def simulate_layout(
 
 
 def _strategy(comm, layout: Layout, model, shape, cap_bytes, m):
-    """Make the strategy of a layout, and list the models in it that compute."""
+    """Make the strategy of a layout, and list its models that compute."""
     optimizer = Optimizer(model.params, Momentum(), 0.01)
     if layout.trick:
         strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
@@ -113,7 +113,7 @@ class Tested(Tabular):
 
     @property
     def error(self) -> float:
-        """The largest factor between a planned and a simulated step, of all layouts."""
+        """The largest ratio between a planned and a simulated step, over all layouts."""
         ratios = [self.plan[layout].seconds / step.seconds for layout, step in self.steps.items()]
         return max(max(r, 1 / r) for r in ratios)
 
@@ -135,9 +135,9 @@ class Tested(Tabular):
 
 
 def check_plan(model, network, n: int, *, batch_size: int, progress=None, **options) -> Tested:
-    """Plan, and simulate every layout that was planned.
+    """Plan, and simulate every layout of the plan.
 
-    A second or two for 8 ranks, some ten for 16.
+    Takes a second or two for 8 ranks, about ten for 16.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def check_plan(model, network, n: int, *, batch_size: int, progress=None, **opti
     progress : callable, optional
         `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
     **options
-        Go to `plan` and `simulate_layout`: input_shape, compute, cap_bytes, n_microbatches.
+        For `plan` and `simulate_layout`: input_shape, compute, cap_bytes, n_microbatches.
 
     Returns
     -------

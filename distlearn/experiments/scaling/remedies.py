@@ -1,4 +1,4 @@
-"""What helps where communication is the bound: fewer weights, fewer bits for each gradient, fewer gradients."""
+"""What helps where communication is the bottleneck: fewer weights, fewer bits per gradient, fewer gradients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def without_dense(model: Sequential) -> Sequential | None:
     Parameters
     ----------
     model : Sequential
-        Only looked at: the new model shares its convolutions.
+        Not modified: the new model shares its convolutions.
 
     Returns
     -------
     model : Sequential or None
-        None if there is no `Flatten` after which dense layers would begin. How well it classifies is another question:
+        None if there is no `Flatten` before dense layers. The new model's accuracy is not considered:
         that needs training.
     """
     layers = model.layers
@@ -40,9 +40,9 @@ def without_dense(model: Sequential) -> Sequential | None:
 def remedies(
     model="alexnet", network="ethernet-10g", *, nodes=(4, 16, 64), batch: int = 128, progress=None, **options
 ) -> list[Curve]:
-    """Simulate a training step with every remedy: nothing, no dense layers, and every codec on the wire.
+    """Simulate a training step with every remedy: none, no dense layers, and every codec.
 
-    Some 15 s with the defaults; `viz.plot_remedies` draws them. Every message of a code is simulated, the work of
+    Some 15 s with the defaults; `viz.plot_remedies` draws them. Every message of a codec is simulated, the work of
     encoding is not.
 
     Parameters
@@ -55,12 +55,12 @@ def remedies(
     progress : callable, optional
         `progress(step, total, **values)` after every remedy; `distlearn.world.progress.Bar()` shows a bar.
     **options
-        Go to `scaling_curve`.
+        For `scaling_curve`.
 
     Returns
     -------
     curves : list of Curve
-        The first one without any remedy.
+        The first one is without a remedy.
     """
     name = name_of(model)
     model, sample = model_and_sample(model, options.pop("sample", None))

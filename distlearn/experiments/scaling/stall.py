@@ -1,7 +1,7 @@
 """Where scaling stalls: a training step on 1, 2, 4, ... 1,024 nodes, by simulation of the strategy's own code.
 
 A point of a curve is a step of `DataParallel` on so many simulated nodes of one card each: the time line is that of its
-buckets and its overlap, on a model without numbers (`distlearn.parallel.meta`). So AlexNet at its real size runs on
+buckets and its overlap, on meta arrays (`distlearn.parallel.meta`). So AlexNet at its real size runs on
 1,024 nodes in a few seconds, and on 4,096 in some ten.
 """
 
@@ -45,23 +45,23 @@ def simulate_step(
     model : str or Sequential
         A name such as "alexnet", or any model.
     nodes : int
-        Each a rank of its own.
+        One rank each.
     network : Network or str
-        A name is that of a preset. Collectives cost what its `all_reduce` says: a ring, and rings of rings on a
+        Or the name of a preset. Collectives cost what its `all_reduce` returns: a ring, and rings of rings on a
         `HierarchicalNetwork`.
     batch : int
         Images of all nodes together, at least one each.
     sample : tuple of int, optional
         Shape of an image; known for models by name.
     compute : str, Card or ComputeModel
-        A name is that of a card, at its roofline.
+        A name is that of a GPU, modelled by its roofline.
     codec : Codec, optional
-        What goes over the wire. Every message is simulated then: nodes (nodes - 1) for each bucket and phase, so that
+        What goes over the wire. Then every message is simulated: nodes (nodes - 1) for each bucket and phase, so that
         64 nodes take a second and 256 some 20. Encoding counts as free.
     cap_bytes : float
         Size of a bucket [bytes].
     overlap : bool
-        Communicate while backward goes on.
+        Communicate during the backward pass.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def simulate_step(
 
 
 def _communicating(step, codec) -> float:
-    """Seconds in which rank 0 communicates; codes go in messages of the strategy's own, which have no spans."""
+    """Seconds in which rank 0 communicates; compressed gradients are sent as messages without spans."""
     busy = [(s.start, s.end) for s in step.select(rank=0, lane="comm")]
     if codec is not None:
         busy += [(m.sent, m.arrived) for m in step.messages if 0 in (m.source, m.dest)]
@@ -115,7 +115,7 @@ def scaling_curve(
     progress=None,
     **options,
 ) -> Curve:
-    """Simulate a training step on ever more nodes.
+    """Simulate a training step on increasing numbers of nodes.
 
     1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
 
@@ -133,7 +133,7 @@ def scaling_curve(
     progress : callable, optional
         `progress(step, total, **values)` after every point; `distlearn.world.progress.Bar()` shows a bar.
     **options
-        Go to `simulate_step`: sample, compute, codec, cap_bytes, overlap.
+        For `simulate_step`: sample, compute, codec, cap_bytes, overlap.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def stall_study(
     progress=None,
     **options,
 ) -> list[Curve]:
-    """Simulate several models with several batch sizes on ever more nodes: where does scaling stall?
+    """Simulate several models and batch sizes on increasing numbers of nodes, to find where scaling stalls.
 
     The two networks with three batch sizes on 1 to 1,024 nodes take a minute or two. `viz.plot_stall` draws them.
 
@@ -186,7 +186,7 @@ def stall_study(
     progress : callable, optional
         `progress(step, total, **values)` after every curve; `distlearn.world.progress.Bar()` shows a bar.
     **options
-        Go to `scaling_curve`.
+        For `scaling_curve`.
 
     Returns
     -------

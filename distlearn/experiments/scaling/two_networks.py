@@ -1,4 +1,4 @@
-"""AlexNet and GoogLeNet side by side: weights, iterations, arithmetic, dense layers; ours, and a lecture's numbers."""
+"""AlexNet and GoogLeNet compared: weights, iterations, arithmetic, dense layers; our numbers and a lecture's."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...nn.models import model_named
 from ...tables import Table
 
 ITERATIONS = {"alexnet": (450_000, 256), "googlenet": (1_000_000, 32)}
-"""Iterations of training on ImageNet and images in each, as the lecture has them."""
+"""Iterations of training on ImageNet and images in each, as in the lecture."""
 
 
 class Facts(NamedTuple):
-    """What decides how well a network's training can be spread over nodes."""
+    """The quantities that decide how well a network's training scales over nodes."""
 
     weights_mb: float
     """Learned values in single precision [MB]: what every node sends in every iteration."""
@@ -29,7 +29,7 @@ class Facts(NamedTuple):
 
     @property
     def flop_per_byte(self) -> float:
-        """Operations of an iteration for each byte of weights: the more, the easier to spread."""
+        """Operations of an iteration for each byte of weights: the more, the better it scales."""
         return self.exaflop * 1e18 / self.iterations / (self.weights_mb * 1e6)
 
 
@@ -37,7 +37,7 @@ LECTURE = {
     "alexnet": Facts(250, 450_000, 256, 0.8, 3, 55),
     "googlenet": Facts(50, 1_000_000, 32, 1.1, 1, 1),
 }
-"""The numbers of the lecture's slide, rounded as they stand there."""
+"""The numbers of the lecture's slide, rounded as given there."""
 
 
 def facts(name: str) -> Facts:
@@ -68,7 +68,7 @@ def facts(name: str) -> Facts:
 
 
 def without_towers() -> float:
-    """Exaflop of training AlexNet whose convolutions each see all channels, instead of the half on their own GPU."""
+    """Exaflop of training an AlexNet whose convolutions see all channels, instead of the half on their own GPU."""
     known, (iterations, batch) = model_named("alexnet"), ITERATIONS["alexnet"]
     model, shape = known.build(seed=None), (batch, *known.sample)
     extra = sum(
@@ -126,7 +126,7 @@ def _cells(ours, field: str, form: str) -> list[str]:
 
 
 def reasons(ours: dict[str, Facts]) -> list[str]:
-    """Say, in numbers, what the lecture must have counted where it differs."""
+    """Explain, in numbers, what the lecture must have counted where it differs."""
     google = ours["googlenet"]
     images = LECTURE["googlenet"].exaflop / google.exaflop * google.batch
     return [

@@ -1,1 +1,1 @@
-"""Fewer bytes: weights that share values, 8-bit integers, activations that are computed again."""
+"""Fewer bytes: weights that share values, 8-bit integers, recomputed activations."""

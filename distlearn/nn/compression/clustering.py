@@ -1,6 +1,6 @@
-"""Model compression: the same network in a fraction of the bytes, for storing, sending and predicting.
+"""Model compression: a network in a fraction of the bytes, for storing, sending and predicting.
 
-Here: weights that share a few values. `quantize` has 8-bit integers.
+This module: weights that share a few values. 8-bit integers are in `quantization`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
     clusters : int
         From 2 to 256; 16 take 4 bits an element.
     rounds : int
-        At most so many; fewer when nothing moves any more.
+        At most so many; fewer if the clusters no longer change.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
 
 
 def _pack(codes, bits):
-    """Lay several codes of 1, 2, 4 or 8 bits into every byte, the first one lowest."""
+    """Pack several codes of 1, 2, 4 or 8 bits into every byte, the first one lowest."""
     per_byte = 8 // bits
     padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
     padded[: len(codes)] = codes
@@ -96,7 +96,7 @@ def _pack(codes, bits):
 
 
 def _unpack(packed, n, bits):
-    """Take `n` codes out again."""
+    """Unpack `n` codes."""
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     return ((packed[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)[:n]
 
@@ -105,7 +105,7 @@ class Compressed(NamedTuple):
     """A model with fewer bytes."""
 
     model: Layer
-    """A copy; the original is left alone."""
+    """A copy; the original is unchanged."""
     before: int
     """Bytes of the parameters."""
     after: int
@@ -113,12 +113,12 @@ class Compressed(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times smaller."""
+        """Original bytes / compressed bytes."""
         return self.before / self.after
 
 
 def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Compressed:
-    """Let the weights of every matrix and kernel share `clusters` values; biases stay as they are.
+    """Let the weights of every matrix and kernel share `clusters` values; biases are unchanged.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Comp
     Returns
     -------
     compressed : Compressed
-        The model computes with the shared values. Measure the accuracy that it lost with any evaluation.
+        The model computes with the shared values. Evaluate it to see the loss of accuracy.
 
     References
     ----------

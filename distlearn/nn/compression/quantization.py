@@ -3,7 +3,7 @@
     x = s_x q_x,  W = s_W q_W  with integers q from -127 to 127:   x W = s_x s_W (q_x q_W)
 
 Processors have integer units that are several times as fast as the floating-point ones; NumPy has no such product, so
-integers are multiplied as floating-point numbers here, exactly: this shows what accuracy costs, and what memory is
+integers are multiplied as floating-point numbers here, exactly: this shows the loss of accuracy, and the memory
 saved, not the speed.
 """
 
@@ -27,7 +27,7 @@ LEVELS = 127
 
 
 class _Quantized(Layer):
-    """Weights as 8-bit integers with a scale for every output channel; the input is quantized when it comes."""
+    """Weights as 8-bit integers with a scale for every output channel; the input is quantized in every call."""
 
     def __init__(self, layer):
         self.layer, self.name = copy.copy(layer), layer.name
@@ -141,12 +141,12 @@ def quantize(model: Layer) -> Compressed:
     Parameters
     ----------
     model : Layer
-        It is left alone.
+        It is unchanged.
 
     Returns
     -------
     compressed : Compressed
-        With the bytes before and after. Measure the accuracy that it lost with any evaluation.
+        With the bytes before and after. Evaluate it to see the loss of accuracy.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from ..layer import Layer, walk
 
 
 class Recompute(Container):
-    """A layer that forgets what it saved and computes it again when backward needs it: memory for time.
+    """A layer that discards what it saved and recomputes it when backward needs it: less memory, more time.
 
     Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
     root, for one more forward pass.
@@ -18,8 +18,8 @@ class Recompute(Container):
 
     Notes
     -----
-    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input alone, and where random
-    generators stood, so that `Dropout` drops the same values again.
+    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input, and the state of random
+    generators, so that `Dropout` drops the same values again.
 
     References
     ----------

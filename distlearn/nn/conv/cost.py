@@ -2,7 +2,7 @@
 
 Work divided by the number of processors, and depth, both bound the time from below. `conv_cost` counts what the
 algorithms of this package compute (a test compares it with counted operations); `printed_conv_cost` gives the
-formulas as a lecture prints them, misprints included, so that the two can be held against each other.
+formulas as a lecture prints them, misprints included, so that the two can be compared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ KERNEL = 3
 
 
 class Cost(NamedTuple):
-    """What a convolution costs."""
+    """Cost of a convolution."""
 
     work: float
     """Multiply-adds of real numbers."""
     depth: int
-    """Operations on the longest chain, with sums added up as trees."""
+    """Operations on the longest chain, with sums computed as trees."""
 
 
 def _log2(n: float) -> int:
@@ -117,7 +117,7 @@ def printed_conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant
 
 
 def _check(algorithm, sizes, k, m) -> tuple[int, int]:
-    """Raise unless the convolution can be had; return rows and columns of the kernel."""
+    """Raise unless the algorithm supports the convolution; return rows and columns of the kernel."""
     if algorithm not in ("direct", "im2col", "fft", "winograd"):
         raise ValueError(f"conv_cost: algorithm is {algorithm!r}, expected 'direct', 'im2col', 'fft' or 'winograd'")
     check_positive("conv_cost", **dict(zip(("n", "c_in", "c_out", "h", "w"), sizes, strict=True)))

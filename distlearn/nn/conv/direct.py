@@ -1,7 +1,7 @@
-"""Convolution as its definition says: for every place in the kernel, multiply the shifted image and add.
+"""Convolution by its definition: for every position in the kernel, multiply the shifted image and add.
 
 work: n oh ow c_in c_out kh kw multiply-adds, depth: 1 + ceil(log2 c_in) + ceil(log2(kh kw)); the images of the kernel's
-places are added in pairs, and the pairs in pairs, as processors side by side would do it
+places are added in pairs, and the pairs in pairs, as parallel processors would do
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def backward(dy, saved, W, geometry: Geometry, *, need_dx=True):
 
 
 def _places(x, geometry):
-    """For every place (u, v) in the kernel: the pixels that it meets, one for each output."""
+    """Yield, for every position (u, v) in the kernel, the pixels that it is multiplied with, one for each output."""
     (kh, kw), (sy, sx), _, (dy, dx) = geometry
     oh, ow = geometry._replace(padding=(0, 0)).output(*x.shape[1:3])
     for u in range(kh):

@@ -1,4 +1,4 @@
-"""Convolution as a product of spectra: what a large kernel costs no more than a small one with.
+"""Convolution as a product of spectra, whose cost does not depend on the kernel's size.
 
     y = F^-1( F(x) * conj(F(W)) ), summed over input channels frequency by frequency
 
@@ -6,7 +6,7 @@ work: transforms h w log2(h w) (n c_in + c_in c_out + n c_out), products h w n c
 depth: 2 ceil(log2(h w)) + ceil(log2 c_in)
 
 The transform is circular, so images must be padded to at least their own size; what wraps around falls outside the
-output. A stride computes all outputs and throws most away.
+output. With a stride, all outputs are computed and most discarded.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _to_images(spectra, size):
 
 
 def _spread(x, steps, axis):
-    """Put zeros between the elements of two axes: `steps` - 1 of them after each."""
+    """Insert zeros between the elements of two axes: `steps` - 1 of them after each."""
     if steps == (1, 1):
         return x
     shape = list(x.shape)

@@ -1,4 +1,4 @@
-"""Where the windows of a convolution or a pooling lie."""
+"""Positions of the windows of a convolution or a pooling."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Geometry(NamedTuple):
         return (h + 2 * py - dy * (kh - 1) - 1) // sy + 1, (w + 2 * px - dx * (kw - 1) - 1) // sx + 1
 
     def pad(self, x):
-        """Put the border of zeros around images (n, h, w, c)."""
+        """Add the border of zeros to images (n, h, w, c)."""
         (py, px) = self.padding
         return pad(x, py, py, px, px)
 
     def crop(self, x):
-        """Take the border off again."""
+        """Remove the border."""
         (py, px), (_, h, w, _) = self.padding, x.shape
         return x[:, py : h - py, px : w - px]
 
@@ -65,7 +65,7 @@ def input_gradient(forward, dy, W, geometry: Geometry):
 
 
 def pad(x, top, bottom, left, right, value=0):
-    """Put a border of `value` around images (n, h, w, c); a negative border cuts some of the image off."""
+    """Add a border of `value` to images (n, h, w, c); a negative border crops the image."""
     _, h, w, _ = x.shape
     x = x[:, max(0, -top) : h - max(0, -bottom), max(0, -left) : w - max(0, -right)]
     top, bottom, left, right = (max(0, side) for side in (top, bottom, left, right))

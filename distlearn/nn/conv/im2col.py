@@ -3,7 +3,7 @@
     windows (n oh ow, kh kw c_in)  @  kernels (kh kw c_in, c_out)  =  output (n oh ow, c_out)
 
 The same work and depth as the direct algorithm, in the one operation that every processor is best at. The matrix of
-windows is kh kw times as large as the images; so it is made for a few images at a time, and made again for the backward
+windows is kh kw times as large as the images; so it is made for a few images at a time, and recomputed in the backward
 pass: copying it costs a tenth of the product, and memory is what a large network runs out of first.
 """
 

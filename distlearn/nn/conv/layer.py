@@ -19,7 +19,7 @@ ALGORITHMS = {
     "winograd2": winograd.algorithm(2),
     "winograd4": winograd.algorithm(4),
 }
-"""Functions (forward, backward) by name; they differ in speed, memory and rounding, not in what they compute."""
+"""Functions (forward, backward) by name; they differ in speed, memory and rounding, not in the result."""
 
 
 class Conv2d(Layer):
@@ -41,14 +41,14 @@ class Conv2d(Layer):
     padding : int, (int, int) or "same"
         "same" keeps the image's size (kernels of odd extent, stride 1).
     groups : int
-        Channels fall into so many groups that do not see each other.
+        Channels are split into so many groups, each convolved separately.
     algorithm : {"im2col", "direct", "fft", "winograd2", "winograd4"}
         Winograd takes 3 x 3 kernels with stride and dilation 1. `nn.fuse` chooses a fast one in im2col's place.
     bias : bool
     dtype : dtype
     gain : float
     input_gradient : bool
-        False for a model's first layer: nobody needs the gradient of the data.
+        False for a model's first layer: the gradient of the data is not needed.
 
     Notes
     -----

@@ -6,7 +6,7 @@ d is a tile of alpha x alpha pixels with alpha = m + r - 1, g a kernel of r x r 
 tile takes alpha^2 multiplications instead of m^2 r^2: 16 instead of 36 for F(2 x 2, 3 x 3), 36 instead of 144 for F(4
 x 4, 3 x 3). Summed over channels, the products are alpha^2 matrix products of (tiles, c_in) with (c_in, c_out).
 
-The price is in the transforms, in memory, and in rounding: the constants of the larger F amplify errors some tenfold.
+The price is the transforms, memory, and rounding errors: the constants of the larger F amplify errors some tenfold.
 
 References
 ----------
@@ -68,7 +68,7 @@ class Transforms(NamedTuple):
 
     @classmethod
     def make(cls, m: int, like) -> Transforms:
-        """Return them with the precision of the array `like`, on its device."""
+        """Make the matrices in the precision of the array `like`, on its device."""
         xp = get_xp(like)
         key = m, like.dtype, id(xp), getattr(like.device, "id", None)
         if key not in _made:
@@ -77,7 +77,7 @@ class Transforms(NamedTuple):
 
 
 _made: dict[tuple, Transforms] = {}
-"""What `Transforms.make` made: to copy three small matrices to a GPU takes longer than to use them."""
+"""Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them."""
 
 
 def algorithm(m: int):

@@ -1,1 +1,1 @@
-"""What a model costs: `summary` and `count` say it without running the model, the others measure it."""
+"""What a model costs: `summary` computes it without running the model, the other modules measure or count it."""

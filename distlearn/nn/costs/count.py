@@ -1,6 +1,6 @@
 """Counting operations: how much a computation really computes, and how long its longest chain of operations is.
 
-Strict arrays report every operation here, and carry the length of the chain that led to them.
+Strict arrays report every operation here, and store the length of the chain that produced them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOVES = {
     ),
     *("conj", "default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
 }
-"""Functions that move values and compute none."""
+"""Functions that move values without computing."""
 
 
 def record(name, inputs, result, axes=()):

@@ -1,4 +1,4 @@
-"""Where the bytes of a training step are."""
+"""Memory of a training step, by use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..layer import Layer, nbytes
 
 
 class Memory(NamedTuple):
-    """Bytes that training holds at the end of a forward pass, when it holds the most."""
+    """Bytes in use at the end of a forward pass, the maximum of a training step."""
 
     parameters: int
     gradients: int

@@ -29,7 +29,7 @@ class LayerTime(NamedTuple):
     nbytes: int
     """Bytes that forward and backward must at least move: three times the forward pass's."""
     slices: int = 1
-    """In so many parts the batch went through the layer, because it did not fit into memory at once."""
+    """Parts in which the batch went through the layer, because it did not fit into memory at once."""
 
     @property
     def seconds(self) -> float:
@@ -67,11 +67,11 @@ class Profile(Tabular):
 
     @property
     def samples_per_second(self) -> float:
-        """Samples trained on per second, the update left out."""
+        """Samples trained on per second, without the update."""
         return self.batch / self.seconds
 
     def shares(self) -> dict[str, float]:
-        """Return every layer's share of the step, by name; they add up to 1."""
+        """Return every layer's share of the step, by name; their sum is 1."""
         return {t.name: t.seconds / self.seconds for t in self.layers}
 
     def table(self) -> Table:
@@ -116,7 +116,7 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
     Returns
     -------
     profile : Profile
-        Gradients and running statistics are left as they were.
+        Gradients and running statistics are restored.
     """
     layers = timed_layers(model)
     with untouched(model):
@@ -130,12 +130,12 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
 
 
 def timed_layers(model: Layer) -> list[Layer]:
-    """Return what is timed one by one: the layers of a `Sequential`, any other layer as a whole."""
+    """Return the layers to time: those of a `Sequential`, any other layer as a whole."""
     return model.layers if isinstance(model, Sequential) else [model]
 
 
 def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: float, slices: int = 1) -> LayerTime:
-    """Put a layer's work on an input of `shape` beside its measured seconds."""
+    """Combine a layer's work on an input of `shape` with its measured seconds."""
     work = layer.flops(shape) + layer.backward_flops(shape)
     moved = 3 * layer.bytes_moved(shape, itemsize)
     return LayerTime(layer.name or type(layer).__name__, forward, backward, work, moved, slices)
@@ -143,7 +143,7 @@ def layer_time(layer: Layer, shape, itemsize: int, forward: float, backward: flo
 
 @contextmanager
 def untouched(layer: Layer):
-    """Put gradients, and what a backward pass remembers of its batches, back to what they were."""
+    """Restore gradients and running statistics afterwards."""
     kept = [(p, p.grad.copy(), p.data.copy() if p.frozen else None) for p in layer.params]
     try:
         yield
@@ -175,13 +175,13 @@ def _step(layers, x):
 
 
 def now(xp) -> float:
-    """Return the time [s] when everything asked of the device is done."""
+    """Wait for the device, and return the time [s]."""
     if xp.__name__ == "cupy":
         xp.cuda.get_current_stream().synchronize()
     return time.perf_counter()
 
 
 def clock_of(xp, threads: int | None):
-    """Return a clock: one thread's own processor time where it is known to the microsecond, else `now`."""
+    """Return a clock: the thread's processor time where its resolution is a microsecond, else `now`."""
     own = xp is np and threads == 1 and os.name == "posix"
     return time.thread_time if own else lambda: now(xp)

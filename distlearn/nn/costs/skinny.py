@@ -20,7 +20,7 @@ class Product(NamedTuple):
     flop_rate: float
     """flop/s."""
     intensity: float
-    """Flops per byte that must at least be moved."""
+    """Flops per byte of the least memory traffic."""
 
 
 def skinny_products(

@@ -1,7 +1,7 @@
-"""An array that behaves like a GPU's without a GPU.
+"""A mock device array, which behaves like CuPy's without a GPU.
 
-CuPy refuses to mix its arrays with NumPy's, and so does `MockDeviceArray`: whatever would copy between host and device
-without saying so raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
+CuPy refuses to mix its arrays with NumPy's, and so does `MockDeviceArray`: any implicit copy between host and device
+raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
 operation passes through one place, operations can be counted there: `count_operations`.
 """
 
@@ -15,7 +15,7 @@ from .count import record
 
 
 class MockDeviceArray:
-    """A NumPy array in disguise: no implicit conversion to or from NumPy.
+    """A NumPy array without implicit conversion to or from NumPy.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class MockDeviceArray:
         return types.SimpleNamespace(ptr=self._array.ctypes.data)
 
     def __getattr__(self, name):
-        if name.startswith("__"):  # protocols by which NumPy would take the values without asking
+        if name.startswith("__"):  # protocols by which NumPy would convert implicitly
             raise AttributeError(f"MockDeviceArray has no attribute {name!r}")
         value = getattr(self._array, name)
         if isinstance(value, np.ndarray):
@@ -98,12 +98,12 @@ class MockDeviceArray:
 
 
 def _bare_index(index):
-    """Unpack strict arrays in an index; NumPy's are refused as anywhere."""
+    """Unpack strict arrays in an index; NumPy's are refused."""
     return tuple(_bare(i) for i in index) if isinstance(index, tuple) else _bare(index)
 
 
 def _bare(x):
-    """Take the NumPy array out, refuse one that was never on the device."""
+    """Return the NumPy array inside; refuse one that was never on the device."""
     if isinstance(x, MockDeviceArray):
         return x._array
     if isinstance(x, np.ndarray) and x.ndim:
@@ -124,11 +124,11 @@ def _lengthen(out, inputs, steps):
     out._chain[0] = max(out._chain[0], longest + steps)
 
 
-_EXPLICIT = {"asarray", "array"}  # copies from the host that say what they are
+_EXPLICIT = {"asarray", "array"}  # explicit copies from the host
 
 
 def _wrap(function, name, owner=None):
-    """Make a NumPy function, or a method of `owner`, take and give strict arrays."""
+    """Wrap a NumPy function, or a method of `owner`, to take and return strict arrays."""
 
     def call(*args, **kwargs):
         bare = list if name in _EXPLICIT else _bare

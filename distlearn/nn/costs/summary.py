@@ -1,4 +1,4 @@
-"""What a model is made of, and what it costs, without running it."""
+"""Layers of a model and their cost, without running it."""
 
 from __future__ import annotations
 

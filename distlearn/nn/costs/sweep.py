@@ -1,9 +1,9 @@
-"""What a larger batch buys on one device: networks measured layer by layer at several batch sizes.
+"""What a larger batch gains on one device: networks measured layer by layer at several batch sizes.
 
 The activations of AlexNet for 1,024 images take 8 GB, those of GoogLeNet 37. But the time of a layer depends on the
 shape of its input alone: so every layer is measured by itself, on random values, and dropped before the next one.
 Memory is then that of the one layer that needs most (6 and 12 GB, with its gradients), and where even that is too much,
-the batch goes through in slices.
+the batch is processed in slices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .profile import LayerTime, Profile, clock_of, layer_time, timed_layers, unt
 
 BATCHES = (1, 4, 16, 64, 256, 1024)
 ENOUGH = 0.5
-"""Seconds after which a layer is not repeated once more: what takes long varies little."""
+"""Seconds after which a layer is not repeated again: long times vary little."""
 DRAWN = 16
 """Samples that are drawn; a larger batch repeats them."""
 
@@ -105,7 +105,7 @@ def profile_sweep(
 
 
 def batch_sizes(where: str, batches) -> tuple[int, ...]:
-    """Return one batch size or several as a tuple; raise if they are no whole numbers of 1 or more."""
+    """Return one batch size or several as a tuple; raise unless they are whole numbers of 1 or more."""
     found = tuple(np.atleast_1d(np.asarray(batches)).tolist())
     if not found or not all(isinstance(n, int) and n >= 1 for n in found):
         raise ValueError(f"{where}: batches are {batches!r}, expected one or more batch sizes of 1 or more")
@@ -113,7 +113,7 @@ def batch_sizes(where: str, batches) -> tuple[int, ...]:
 
 
 class _How(NamedTuple):
-    """What all layers' measurements share."""
+    """Settings shared by all measurements."""
 
     xp: ModuleType
     dtype: np.dtype
@@ -123,7 +123,7 @@ class _How(NamedTuple):
 
 
 class _Watch:
-    """Tells how much of the work is done, and ends it when the time is up."""
+    """Reports progress, and stops the sweep when the time is up."""
 
     def __init__(self, total, seconds, progress):
         self.total, self.seconds, self.progress = total, seconds, progress
@@ -184,7 +184,7 @@ def _pass(layer, x, clock):
 
 
 def _random_input(layer, shape, how):
-    """Values such as a layer meets: symbols for an embedding, others normally distributed."""
+    """Draw a typical input of a layer: symbols for an embedding, else normally distributed values."""
     rng, drawn = np.random.default_rng(0), (min(shape[0], DRAWN), *shape[1:])
     if isinstance(layer, Embedding):
         x = rng.integers(layer.n_symbols, size=drawn)
@@ -194,7 +194,7 @@ def _random_input(layer, shape, how):
 
 
 def free_memory(xp) -> int:
-    """Bytes that are free: on the GPU for CuPy, in the machine for NumPy."""
+    """Return the free memory in bytes: of the GPU for CuPy, of the machine for NumPy."""
     if xp is not np:
         return xp.cuda.Device().mem_info[0]
     import psutil

@@ -1,9 +1,9 @@
 """Gradient of the input where images are narrow and channels few: whole rows of the image at a time.
 
-    dy_i (ow c_out)  @  bands (ow c_out, kh w c_in)  =  what output row i gives to the kh image rows that it saw
+    dy_i (ow c_out)  @  bands (ow c_out, kh w c_in)  =  contribution of output row i to its kh image rows
 
 A window of such an image is a few values long, and a product with so few is slow. Here a whole row of outputs is one
-row of the product, and the kernel stands in the matrix once for every output, shifted, with zeros beside it: w / kw
+row of the product, and the matrix contains the kernel once for every output, shifted, with zeros beside it: w / kw
 times the multiplications, at three times the speed, and no windows to copy. The results of output rows overlap, so
 they are added up, kernel row by kernel row.
 """

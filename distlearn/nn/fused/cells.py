@@ -117,7 +117,7 @@ def _wide(W, cell):
 
 
 def _narrow(dkernels, kernel):
-    """Gradient of `_wide`: every kernel stood at all places."""
+    """Gradient of `_wide`: sum over the copies of every kernel."""
     return sum(dkernels[place] for place in _places(kernel, dkernels.shape[:2])).transpose(1, 2, 3, 0)
 
 

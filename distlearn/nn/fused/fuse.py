@@ -28,16 +28,16 @@ PATTERNS = {
     (Linear, ReLU): FusedLinear,
     (ReLU, MaxPool): FusedPool,
 }
-"""Layers that become one; the longest pattern wins. Subclasses are left alone: they may do anything."""
+"""Layers that become one; the longest pattern wins. Subclasses are not fused: they may do anything."""
 
 
 def fuse(model: Layer) -> Layer:
-    """Return a model that computes the same as `model`, faster: some of its layers are one.
+    """Return a model that computes the same as `model`, faster, with some of its layers fused.
 
     Parameters
     ----------
     model : Layer
-        It is left as it is. A convolution that was given another algorithm than im2col keeps it.
+        It is unchanged. A convolution that was given another algorithm than im2col keeps it.
 
     Returns
     -------
@@ -61,14 +61,14 @@ def fuse(model: Layer) -> Layer:
 
 
 def unfuse(model: Layer) -> Layer:
-    """Return the plain layers of a fused model: what a strategy needs that looks at single layers.
+    """Return the plain layers of a fused model: needed by strategies that handle single layers.
 
     Parameters
     ----------
     model : Layer
         Fused or not.
     """
-    if isinstance(model, Fused):  # behind no other layer, so it stands for one alone
+    if isinstance(model, Fused):  # not after another layer, so it replaces a single one
         return model.layers[0]
     if isinstance(model, Sequential):
         rows = [layer.layers if isinstance(layer, Fused) else [unfuse(layer)] for layer in model.layers]
@@ -101,6 +101,6 @@ def _with_layers(model, layers):
     """A container like `model`, of the same name and parameters, around other layers."""
     if all(a is b for a, b in zip(layers, model.layers, strict=False)) and len(layers) == len(model.layers):
         return model
-    view = copy.copy(model)  # not a new one, which would name layers and parameters anew
+    view = copy.copy(model)  # a copy: a new container would rename layers and parameters
     view.layers = layers
     return view

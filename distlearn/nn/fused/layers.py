@@ -1,4 +1,4 @@
-"""Fused layers: what `fuse` puts in the place of two or three."""
+"""Fused layers, which replace two or three plain ones in `fuse`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import cells, rows
 
 
 class Fused(Layer):
-    """Base of the layers that compute what several do.
+    """Base of the fused layers.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Fused(Layer):
 
 
 class FusedLinear(Fused):
-    """A dense layer and the ReLU behind it: bias and ReLU are one pass over memory."""
+    """A dense layer and the ReLU after it: bias and ReLU are one pass over memory."""
 
     def forward(self, x):
         linear, _ = self.layers
@@ -80,7 +80,7 @@ class FusedLinear(Fused):
 
 
 class FusedPool(Fused):
-    """A ReLU and the maximum pooling behind it: ReLU works on the few values that are left."""
+    """A ReLU and the maximum pooling after it: ReLU is applied to the pooled values."""
 
     def forward(self, x):
         _, pool = self.layers
@@ -95,7 +95,7 @@ class FusedPool(Fused):
 
 
 class FusedConv2d(Fused):
-    """A convolution by the fastest algorithm, and the maximum pooling and ReLU behind it.
+    """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it.
 
     Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
     (module `cells`).
@@ -152,7 +152,7 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
     - Winograd for 3 x 3 kernels on many channels: it saves multiplications, which count pairs of channels, and pays in
       transforms, which count channels. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
       (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2" from 2,048 on;
-    - "rows", which is im2col that copies less, for all others, and for float64: who asks for that precision wants the
+    - "rows", which is im2col that copies less, for all others, and for float64, whose users want the
       least rounding.
     """
     if layer.algorithm != "im2col":

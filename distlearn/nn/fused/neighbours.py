@@ -1,4 +1,4 @@
-"""Several neighbouring outputs in one row of the product: what makes few channels fast.
+"""Several neighbouring outputs in one row of the product, for convolutions with few channels.
 
 A matrix product is fast when all of its sides are long. With 6 output channels a row of the result fills less than
 half of a vector register; two or four neighbouring outputs side by side fill it. They share most of their window, so
@@ -6,7 +6,7 @@ their joint window is only a little wider, and fewer values are copied:
 
     windows (n oh ow / q, kh (kw + q - 1) c_in)  @  kernels (kh (kw + q - 1) c_in, q c_out)
 
-The kernels stand q times in the wide matrix, shifted, with zeros beside them; the result needs no rearrangement at all.
+The wide matrix contains the kernels q times, shifted, with zeros beside them; the result needs no rearrangement.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def widen(W, q: int):
 
 
 def narrow(dW, q: int, shape):
-    """Gradient of `widen`: every kernel stood in q places."""
+    """Gradient of `widen`: sum over the q copies of every kernel."""
     kh, kw, c, k = shape
     wide = dW.reshape(kh, kw + q - 1, c, q, k)
     sums = wide[:, :kw, :, 0].copy()

@@ -40,7 +40,7 @@ MODELS = {
     "siamese": Model(SiameseNet, (2, 28, 28, 1)),
     "gru": Model(GRULanguageModel, (64,)),
 }
-"""Networks by name. Those with 28 in it are narrow variants that a laptop trains on 28 x 28 images."""
+"""Networks by name. Those with 28 in their name are narrow variants for 28 x 28 images, which a laptop can train."""
 
 
 def build(name: str, **options) -> Layer:
@@ -51,7 +51,7 @@ def build(name: str, **options) -> Layer:
     name : str
         A key of `MODELS`.
     **options
-        Go to the builder; all take `seed` and `dtype`, and `seed=None` leaves the weights zero, for counting.
+        For the builder; all take `seed` and `dtype`, and `seed=None` leaves the weights zero, for counting.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""AlexNet: the network that began it, and the example of too many parameters in too few layers."""
+"""AlexNet: the network that started deep learning on images, with most of its parameters in three dense layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .cnn import MNIST
 def AlexNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
     """Build AlexNet for images of 227 x 227 x 3: 60,965,224 parameters (244 MB), 58.6 million in three dense layers.
 
-    The two towers of the paper, which lay on two GPUs, are the groups of convolutions 2, 4 and 5.
+    The two towers of the paper, which ran on two GPUs, are the groups of convolutions 2, 4 and 5.
 
     Parameters
     ----------

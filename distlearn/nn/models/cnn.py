@@ -41,7 +41,7 @@ def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="flo
 
 
 def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
-    """Build LeNet-5 for 28 x 28 images as it is built today, with ReLU and maximum pooling: 61,706 parameters.
+    """Build LeNet-5 for 28 x 28 images in its modern form, with ReLU and maximum pooling: 61,706 parameters.
 
     Parameters
     ----------

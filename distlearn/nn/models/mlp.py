@@ -1,4 +1,4 @@
-"""Multi-layer perceptron: dense layers alone."""
+"""Multi-layer perceptron: dense layers with activations."""
 
 from __future__ import annotations
 

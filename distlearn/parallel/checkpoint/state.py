@@ -135,7 +135,7 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
 def restore(strategy, arrays: dict, scalars: dict) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays.
 
-    Where there are as many ranks, with the same layers, each takes its generators; else new ones are made.
+    With the same number of ranks and the same layers, each takes its generators; else new ones are made.
 
     Raises
     ------

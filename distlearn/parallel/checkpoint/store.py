@@ -20,7 +20,7 @@ _NAME = re.compile(r"step-(\d{10})\.safetensors")
 _TEMPORARY = re.compile(r"\.step-\d{10}\.safetensors\.(.*)\.(\d+)\.tmp")
 _LARGEST = 10**10 - 1
 _FORGOTTEN = 3600.0
-"""A half-written file that nobody has touched for so long is nobody's any more [s]."""
+"""Age after which an unfinished file counts as abandoned [s]."""
 
 
 class CheckpointWarning(UserWarning):

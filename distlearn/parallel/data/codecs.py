@@ -29,7 +29,7 @@ class Codec(Protocol):
     """Turns an array into bytes and back."""
 
     sparse: bool
-    """Whether sums of what arrives are no longer small: then everybody sends to everybody."""
+    """Whether sums of codes are no longer small: then every rank sends to all others."""
     error_feedback: bool
 
     def nbytes(self, n: int, dtype) -> int:

@@ -127,7 +127,7 @@ class CompressedWork:
         return x
 
     def _sum(self):
-        """Add up the codes of all ranks, in their order."""
+        """Add up the codes of all ranks, in rank order."""
         xp = get_xp(self._x)
         total, one = xp.zeros(self._n_mine, self._x.dtype), xp.empty(self._n_mine, self._x.dtype)
         for rank in range(self._reducer.comm.size):

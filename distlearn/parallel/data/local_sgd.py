@@ -134,7 +134,7 @@ class LocalSGD(Replicated):
         return frozen | {_SINCE: np.array([self._steps, self._samples])}
 
     def load_state_dict(self, arrays):
-        """Take this rank's replica if as many ranks saved theirs, else the average, as if all had just averaged."""
+        """Load this rank's replica if as many ranks saved theirs; else the average, as after averaging."""
         mine = {}
         if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)

@@ -57,7 +57,6 @@ class Stash:
             self._put(now)
 
     def _put(self, arrays) -> None:
-        """Make the parameters refer to these arrays."""
         for p, data in zip(self.params, arrays, strict=True):
             p.data = data
 

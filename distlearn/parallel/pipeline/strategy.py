@@ -137,7 +137,7 @@ class StagedModel(Strategy):
         stage_comm.finish()
 
     def _forward(self, action: Action, x) -> None:
-        """Run a stage forward, and the loss behind the last one."""
+        """Run a stage forward, and the loss after the last one."""
         y, saved = self.stages[action.stage].forward(x, clock=self.clock)
         self._saved[action.stage, action.microbatch] = saved
         self.peak_in_flight = max(self.peak_in_flight, len(self._saved))

@@ -24,7 +24,7 @@ class Plan(Tabular):
     Attributes
     ----------
     costs : list of Cost
-        The fastest first; those that do not fit behind all that do.
+        The fastest first; those that do not fit come last.
     n : int
     memory : float or None
         Bytes that a rank has.
@@ -86,7 +86,7 @@ class Plan(Tabular):
         if gradients < dealing < math.inf:
             other = quantity(dealing, "B")
             return f"{against} small: {sums}, sharding its layers {other}."
-        return f"{sums[0].upper()}{sums[1:]}, and most of it hides behind computing."
+        return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
 
     def _not_fitting(self) -> str:
         """Name a faster layout that the memory rules out."""

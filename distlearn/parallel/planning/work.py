@@ -38,7 +38,7 @@ class LayerTime(NamedTuple):
     forward: float
     backward: float
     sending_forward: float = 0.0
-    """Nothing else goes on meanwhile."""
+    """Nothing overlaps with it."""
     sending_backward: float = 0.0
     hiding: float = 0.0
     """Seconds of `backward` that remain when the backward pass starts to send."""

@@ -71,7 +71,7 @@ class AxisSharding:
         return get_xp(like).asarray(place)
 
     def take(self, x, rank: int, axis: int = -1):
-        """Return a rank's part of an array, as a contiguous array of its own."""
+        """Return a rank's part of an array, as a contiguous copy."""
         place = (slice(None),) * (axis % x.ndim) + (self.index(rank, x),)
         return get_xp(x).array(x[place], copy=True, order="C")
 

@@ -65,8 +65,8 @@ class ZeRO(Strategy):
                 2 b all-gathers
     ==========  ==========================  ==============================================  ==================
 
-    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that stands in the model
-    twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the saved memory costs no
+    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that is in the model twice
+    (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the saved memory costs no
     communication. Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is in flight until
     backward has filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds
     one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.

@@ -4,7 +4,7 @@ A rate is a function `rate(staleness, step) -> factor` on the learning rate; 1 f
 multiplies the gradient on its way into the update, not the whole step: with plain SGD that is the same as a smaller
 learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
 
-Momentum lives on the server: each shard keeps the velocity of its share, which all workers' gradients update.
+Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
 Asynchrony itself acts like momentum (`implicit_momentum`), so the explicit one should be smaller.
 """
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 HEADER_BYTES = 32
-"""A reply begins with a header: version, go on or not (int64), loss (float64), and 8 bytes to spare."""
+"""A reply begins with a header: version, continue or not (int64), loss (float64), and 8 unused bytes."""
 
 
 class Push(NamedTuple):
@@ -47,7 +47,7 @@ class Command(NamedTuple):
     version: int
     """After the command."""
     released: tuple[tuple[int, bool], ...]
-    """(worker, go on?): who gets the parameters now."""
+    """(worker, continue?): the workers that get the parameters now."""
     loss: float
     """Of the newest update."""
     end: bool

@@ -211,5 +211,5 @@ def softsync(splits: int = 1) -> SoftSync:
 
 
 def backup(share: float) -> Backup:
-    """Return the policy with backup workers: go on once a share of the gradients is in; see `Backup`."""
+    """Return the policy with backup workers: continue once a share of the gradients is in; see `Backup`."""
     return Backup(share)

@@ -1,4 +1,4 @@
-"""When a server is lost: its share comes back from its mirror, and training goes on from the last whole version.
+"""When a server is lost: its share comes back from its mirror, and training continues from the last complete version.
 
 Every so many updates each server sends its share, with the optimizer's memory of it, to the next server. All servers
 execute the same commands, so they do that at the same versions, without an agreement. After the loss of a server the

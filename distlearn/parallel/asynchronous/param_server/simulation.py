@@ -71,12 +71,13 @@ def _free_running(policy, speeds: Speeds, steps: int) -> Events:
     event = None
     while event is None:
         finish, cause, complete = _waves(policy, speeds, waves)
-        if n + int((finish < complete).sum()) >= total_steps:  # else too few, and sorting would cost more than this did
+        if n + int((finish < complete).sum()) >= total_steps:  # else too few: add waves before sorting
             event, place = _choose(finish, cause, total_steps, complete)
         waves += max(8, waves // 4)
     quorum = policy.quorum(n)
-    version = np.arange(total_steps) // quorum + 1
+    version = np.arange(total_steps) // quorum + 1  # every `quorum` arrivals make an update
     why = cause.reshape(-1)[event]
+    # the version after the arrival that let the step begin
     used = np.where(why < 0, 0, (place[np.maximum(why, 0)] + 1) // quorum)
     return Events(str(policy), n, event % n, event // n, used, version, version - 1 - used, finish.reshape(-1)[event])
 
@@ -102,7 +103,7 @@ def _waves(policy, speeds: Speeds, waves: int):
         begin, why = finish[c - 1], (c - 1) * n + workers
         if c > bound:
             gate = finish[c - bound - 1]
-            last = n - 1 - int(np.argmax(gate[::-1]))  # of those that come last, the one that is served last
+            last = n - 1 - int(np.argmax(gate[::-1]))  # the slowest worker; of equal ones, the one served last
             held = (begin < gate[last]) | ((begin == gate[last]) & (workers < last))
             begin, why = np.where(held, gate[last], begin), np.where(held, (c - bound - 1) * n + last, why)
         if c < waves:

@@ -34,12 +34,12 @@ class ParameterServer(Strategy):
     ----------
     comm : Communicator
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. A worker's may live on a GPU, with its data, while
+        The same on every rank; rank 0's parameters are broadcast. A worker's may be on a GPU, with its data, while
         the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`.
     rule : Rule
-        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities live on the servers.
+        The servers' formula, such as `SGD()` or `Momentum(0.9)`; its velocities are kept on the servers.
     lr : float or callable
         Learning rate of an update, or a schedule: a function of the number of the update (from 0).
     policy : Policy, optional
@@ -65,7 +65,7 @@ class ParameterServer(Strategy):
     version : int
         Of the parameters that a worker has.
     recoveries : list of (float, int, int)
-        When a server was lost and training went on [s], from which version, on how many servers.
+        When a server was lost and training continued [s], from which version, on how many servers.
 
     Notes
     -----
@@ -87,7 +87,7 @@ class ParameterServer(Strategy):
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
 
-    checkpointable = False  # the optimizer's memory lives on servers, parameters on servers and workers
+    checkpointable = False  # the optimizer's memory is on servers, parameters are on servers and workers
 
     def __init__(
         self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0
@@ -139,7 +139,7 @@ class ParameterServer(Strategy):
 
     # -- a worker is a Strategy ------------------------------------------------------------------------------------
     def step(self, batch) -> float:
-        """Push the gradient of this worker's rows, wait until it may go on; return the loss.
+        """Push the gradient of this worker's rows, wait until it may continue; return the loss.
 
         That of the whole update where the policy waits for one (BSP: of the global batch), else of these rows.
         """

@@ -108,7 +108,7 @@ class WorkerComm:
         self._replies = [Reply(part.stop - part.start, flat.data.dtype) for part in shares]
 
     def exchange(self, rows: int, loss: float) -> Reply:
-        """Push the gradient, wait until this worker may go on, load the newest parameters; return the first reply."""
+        """Push the gradient, wait until this worker may continue, load the new parameters; return the first reply."""
         comm, replies = self.comm, self._replies
         with comm.clock.span("exchange", lane="comm"):
             received = [comm.irecv(reply.buffer, server) for server, reply in enumerate(replies)]
