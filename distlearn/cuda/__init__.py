@@ -1,28 +1,28 @@
-"""CUDA C everywhere: one kernel source, a GPU through CuPy or a checked emulator on any machine.
+"""CUDA C kernels from one source: on a GPU through CuPy, on any machine in a checked emulator.
 
 >>> k = RawKernel(source, "saxpy")                       # doctest: +SKIP
 >>> k((4,), (256,), (np.float32(2), x, y, np.int32(n)))  # doctest: +SKIP
 >>> k.check((4,), (256,), (np.float32(2), x, y, n))      # doctest: +SKIP
 
-The source may be a whole .cu file: what is the host's in it is put aside. A call runs where the arrays are: CuPy arrays
-on their GPU, NumPy arrays on this machine's processor, with every access to memory checked. `check` runs in the
-emulator anywhere and returns a `Report`: out-of-bounds accesses, races in a block and between blocks, uninitialised
-shared memory, barriers that not all threads reach, shuffles with missing lanes and more, each with line, thread and
-block; by line the sectors of global memory and the bank conflicts of shared memory; in all the operations and bytes
-that place the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, who touched
-what (`distlearn.viz.plot_accesses`, `plot_sectors`). `compile_check` compiles the source for real cards with NVIDIA's
-own compiler, no GPU.
+The source may be a whole .cu file: its host code is ignored. A call runs where the arrays are: CuPy arrays on their
+GPU, NumPy arrays on the CPU, with every access to memory checked. `check` runs in the emulator anywhere and returns
+a `Report`: out-of-bounds accesses, races in a block and between blocks, uninitialised shared memory, barriers that not
+all threads reach, shuffles with missing lanes and more, each with line, thread and block; by line the sectors of
+global memory and the bank conflicts of shared memory; in total the operations and bytes that place
+the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and for one block, every
+thread's accesses (`distlearn.viz.plot_accesses`, `plot_sectors`). `compile_check` compiles the source for real cards
+with NVIDIA's own compiler, without a GPU.
 
 On a GPU `capture` records what a function launches in a CUDA graph, to be replayed with one call; `kernels` has the
 library's own, which layers, losses and optimizers launch there.
 
-What the emulator is not: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
+Limits of the emulator: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
 input takes; barriers, __syncwarp and fences with atomics order accesses, locks do not: what a lock protects counts as a
-race. The last bits of expf and its like differ from a card's. Inline PTX, tensor cores, textures, launches from
-kernels and barriers over the whole grid are refused with an explanation.
+race. The last bits of expf and similar functions differ from a card's. Inline PTX, tensor cores, textures, launches
+from kernels and barriers over the whole grid are rejected with an explanation.
 
-A reader begins with `kernel.py`, then `emulator/runtime/checker.cpp`.
+To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
 """
 
 from distlearn.cuda.cards import CARDS, Card

@@ -1,7 +1,7 @@
 """Checks a launch's geometry and arguments against the kernel's parameters, as CuPy would pass them to a card.
 
-CuPy hands over whatever it is given: a float64 array for a `float*`, or one argument too few, is garbage on the card.
-The kernel's own parameter types are known here (the compiler spelled them out), so such mistakes become errors.
+CuPy passes on whatever it is given: a float64 array for a `float*`, or a missing argument, gives garbage on the card.
+The kernel's own parameter types are known here (the compiler lists them), so such mistakes become errors.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def _whole(value, where: str) -> int:
 
 
 def triple(value, what: str, most: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return a grid or block as three numbers, having checked them against what every card allows."""
+    """Return a grid or block as three numbers, checked against the limits of all cards."""
     parts = tuple(_whole(v, f"{what} is {value!r}") for v in (value if isinstance(value, (tuple, list)) else (value,)))
     if not 1 <= len(parts) <= 3:
         raise ValueError(f"{what} is {value!r}, expected 1 to 3 numbers")
     parts += (1,) * (3 - len(parts))
     for axis, part, limit in zip("xyz", parts, most, strict=True):
         if not 1 <= part <= limit:
-            raise ValueError(f"{what} is {value!r}: {axis} must lie between 1 and {limit}")
+            raise ValueError(f"{what} is {value!r}: {axis} must be between 1 and {limit}")
     return parts
 
 
 def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, int]:
     """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common.
 
-    `most_threads` is what the kernel's own `__launch_bounds__` promises.
+    `most_threads` is from the kernel's own `__launch_bounds__`.
     """
     grid = triple(grid, "grid", (2**31 - 1, 65535, 65535))
     block = triple(block, "block", (1024, 1024, 64))
@@ -53,7 +53,7 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
     if threads > 1024:
         raise ValueError(f"block {block} has {threads} threads, a card runs at most 1024 per block")
     if threads > most_threads:
-        raise ValueError(f"block {block} has {threads} threads, the kernel's __launch_bounds__ says {most_threads}")
+        raise ValueError(f"block {block} has {threads} threads, the kernel's __launch_bounds__ allows {most_threads}")
     shared_mem = _whole(shared_mem, f"shared_mem is {shared_mem!r}")
     if not 0 <= shared_mem <= 227 * 1024:
         raise ValueError(f"shared_mem is {shared_mem} bytes, expected 0 to {227 * 1024}")
@@ -76,7 +76,7 @@ def block_number(index, grid: tuple[int, int, int]) -> int:
 
 
 def spell(code: str) -> str:
-    """Return how CUDA C writes a type code: '*kf4' is 'const float*'."""
+    """Return a type code in CUDA C: '*kf4' is 'const float*'."""
     const = code.startswith("*k")
     stars = code.count("*")
     plain = code.lstrip("*k")
@@ -85,7 +85,7 @@ def spell(code: str) -> str:
 
 
 def as_tuple(kernel: str, args) -> tuple:
-    """Return the arguments of a launch, or say that `(x)` is not a tuple but `(x,)` is."""
+    """Return the arguments of a launch; raise TypeError if they are not a tuple (`(x)` is none, `(x,)` is one)."""
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"{kernel}: args is a {type(args).__name__}, expected a tuple: (x, y, np.int32(n)) or (x,)")
     return tuple(args)
@@ -94,7 +94,7 @@ def as_tuple(kernel: str, args) -> tuple:
 class Bound(NamedTuple):
     """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names.
 
-    Behind the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
+    After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
     """
 
     values: list
@@ -103,7 +103,7 @@ class Bound(NamedTuple):
 
 
 def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
-    """Check the arguments of a launch, and return them as the kernel takes them.
+    """Check the arguments of a launch, and return them in the form the kernel takes.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def check_constant(name: str, code: str, nbytes: int, value: np.ndarray) -> None
     Raises
     ------
     TypeError, ValueError
-        If the items are of another type, or if they are more or fewer.
+        If the items are of another type or number.
     """
     letter, size = code[0], int(code[1:])
     where = f"variable {name!r} has {nbytes // size} items of type {spell(code)}"

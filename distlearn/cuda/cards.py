@@ -17,7 +17,7 @@ class Card(NamedTuple):
     ----------
     name : str
     arch : int
-        Compute capability: 90 stands for sm_90.
+        Compute capability: 90 is sm_90.
     year : int
         Of its release.
     peak : float
@@ -38,7 +38,7 @@ class Card(NamedTuple):
 
     @property
     def ridge(self) -> float:
-        """Operations per byte from which on a kernel can keep the cores busy."""
+        """Operations per byte at which compute becomes the limit (the ridge point)."""
         return self.peak / self.bandwidth
 
     def attainable(self, intensity: float) -> float:
@@ -46,7 +46,7 @@ class Card(NamedTuple):
         return min(self.peak, intensity * self.bandwidth)
 
     def bound(self, intensity: float) -> str:
-        """Say what holds a kernel back: "memory" or "compute"."""
+        """Return what limits a kernel: "memory" or "compute"."""
         return "memory" if intensity < self.ridge else "compute"
 
     def least_time(self, flops: float, nbytes: float) -> float:
@@ -72,7 +72,7 @@ CARDS = {
 
 
 def card_in(device: str) -> Card | None:
-    """Return the card that a device's name speaks of ("NVIDIA A100-SXM4-80GB"), or None if the table has none."""
+    """Return the card that a device's name contains ("NVIDIA A100-SXM4-80GB"), or None if the table has none."""
     words = device.replace("-", " ").split()
     named = [c for c in CARDS.values() if all(word in words for word in c.name.split())]
     return max(named, key=lambda c: len(c.name), default=None)
@@ -84,7 +84,7 @@ def card(name: str | Card) -> Card:
     Raises
     ------
     ValueError
-        Listing the names there are.
+        If there is no such card.
     """
     if isinstance(name, Card):
         return name

@@ -1,4 +1,4 @@
-"""What can go wrong before a kernel runs, each error saying what to do about it."""
+"""Errors of building and checking a kernel; each message says what to do."""
 
 from __future__ import annotations
 

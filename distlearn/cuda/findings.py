@@ -11,7 +11,7 @@ KINDS = [
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
     "divergent-warp-operation",
 ]  # fmt: skip
-WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # what a card since Volta takes
+WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
 FIRST = {"divergent-barrier", "missing-lanes", "race"}  # the cause, where others follow from it
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
@@ -37,11 +37,11 @@ class Finding:
     file : str
         The header it is in; empty for the source itself.
     array : str
-        The array or variable it happened to; empty if it is none.
+        The array or variable it happened to; empty if there is none.
     thread, block : tuple of 3 int
         threadIdx and blockIdx of the first thread that did it.
     message : str
-        The whole story in a sentence.
+        The full description, one sentence.
     offset : int
         Bytes from the beginning of the array.
     count : int
@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def is_warning(self) -> bool:
-        """Whether cards since Volta take it."""
+        """Whether cards since Volta allow it."""
         return self.kind in WARNINGS
 
     @property
@@ -107,7 +107,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     raw : dict
         As `emulator/runtime/launch_io.h` wrote it.
     regions, sites : list
-        Arrays and places that its numbers stand for.
+        Arrays and places that its numbers refer to.
     code : DeviceCode
         The source.
     """
@@ -146,7 +146,7 @@ def line_of(code, line: int) -> str:
 
 
 def _told_by_the_other_side(raw, sites) -> bool:
-    """A race is told where the barrier is missing: where is read what is written too late, else at the lower line."""
+    """Whether to report a race at its other line: at the read, where the barrier is missing, else at the lower line."""
     if raw["kind"] not in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
         return False
     reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))
@@ -184,7 +184,7 @@ def _message(raw, region, other, who) -> str:
                 f"{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
             )
         if region is None:
-            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, which is near none of the arrays"
+            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, which is not near any array"
         item, size = max(region["item"], 1), region["bytes"]
         has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
         return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
@@ -200,12 +200,12 @@ def _message(raw, region, other, who) -> str:
     if kind == STUCK:
         lanes = int(raw["text"].split()[1], 16)
         why = (
-            f"lanes {_ranges(lanes)} of its mask never come"
+            f"lanes {_ranges(lanes)} of its mask never arrive"
             if lanes
             else "the lanes of its mask came for different things"
         )
         tail = f"; others wait at {other}" if other else ""
-        return f"{who} waits at a warp operation for ever: {why}{tail}"
+        return f"{who} waits at a warp operation forever: {why}{tail}"
     if region is not None:
         return (
             f"{who} {verb} {_element(raw, region)}, "
@@ -218,8 +218,8 @@ def _message(raw, region, other, who) -> str:
     return {
         DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in {other}",
         EXITED: f"{extra} threads of block {block} had returned before this barrier",
-        MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which takes no part: its value is undefined",
-        LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which leaves itself out",
+        MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which does not participate: its value is undefined",
+        LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which excludes itself",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
         DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
         "all lanes of a mask must call the same warp operation",
@@ -229,15 +229,15 @@ def _message(raw, region, other, who) -> str:
         ASSERTION: f"{who}: assert({raw['text']}) does not hold",
         CRASH: f"{who} divides the smallest integer by -1, which overflows"
         if raw["text"] == "division"
-        else f"{who} crashed the program near this line, after damaging its own local variables, say",
+        else f"{who} crashed the program near this line, perhaps after damaging its own local variables",
     }[kind]
 
 
 def merge(findings: list[Finding]) -> list[Finding]:
-    """Put together what is one mistake, and what is the cause of others first.
+    """Merge findings that are one mistake, and put causes before consequences.
 
     One mistake is: the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
-    arrays), and a missing barrier: all that is read at one line before others have written it.
+    arrays), and a missing barrier: everything that one line reads before others have written it.
     """
     merged: dict[tuple, Finding] = {}
     also: dict[tuple, list[str]] = {}
@@ -248,7 +248,7 @@ def merge(findings: list[Finding]) -> list[Finding]:
         if f.kind == "same-value" and (f.line, f.file) in all_races:
             continue  # not always the same, then
         if f.kind == "uninitialised" and (f.array, f.line, f.file) in races:
-            continue  # read before it was written: the race says who writes it too late
+            continue  # read before it was written: the race names the thread that writes it too late
         lines = tuple(sorted([(f.file, f.line), (f.other_file, f.other_line)]))
         key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
         if f.kind == "race":  # the same two lines, the other way round

@@ -17,29 +17,29 @@ from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device
 from distlearn.cuda.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
-RACES_CHECKED = 1 << 16  # threads; a plain launch of more is not checked for races, which about doubles its time
+RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
 
 
 class RawKernel:
-    """A kernel in CUDA C that runs where its arrays are: on a GPU, or on this machine's processor.
+    """A kernel in CUDA C that runs where its arrays are: on a GPU, or on the CPU.
 
     The signature and the call are those of `cupy.RawKernel`. With CuPy arrays the source goes to CuPy. With NumPy
     arrays it is built by a C++ compiler and emulated: by default every access to memory is checked against the arrays,
-    in launches of up to 65,536 threads also for races, and a kernel that goes astray raises `KernelError` instead of
-    taking Python with it.
+    in launches of up to 65,536 threads also for races, and a faulty kernel raises `KernelError` instead of
+    crashing Python.
 
     Parameters
     ----------
     code : str
-        CUDA C: a kernel, or a whole .cu file as it is, with host functions, `main` and launches, which are put aside.
+        CUDA C: a kernel, or a whole .cu file as it is, with host functions, `main` and launches, which are ignored.
     name : str
         The `__global__` function, for a template with its arguments: "sgd<float, 4>".
     options : tuple of str
         Options of the compiler, e.g. ("-DTILE=16",). Headers that the source includes are looked for in the folders
         that -I names.
     checked : bool
-        False for kernels that are trusted: faster by a factor of 5 to 30. An error then says that a kernel crashed, not
-        where, and an index that is off can go unnoticed.
+        False for trusted kernels: faster by a factor of 5 to 30. An error then says that a kernel crashed, not where,
+        and an out-of-bounds index can go unnoticed.
     compiler : "gcc", "clang", "zig" or None
         Which compiler builds the emulated kernel; None takes the first that is found.
 
@@ -83,7 +83,7 @@ class RawKernel:
 
     @functools.cached_property
     def device(self) -> DeviceCode:
-        """What of the source the emulated kernel needs."""
+        """The part of the source that the emulated kernel needs."""
         asked = preprocessor(self.options, self._compiler)
         return device_code(self.code, self.name, self.options, asked)
 
@@ -114,9 +114,9 @@ class RawKernel:
         return self
 
     def set_constant(self, name: str, value: np.ndarray) -> None:
-        """Give a `__constant__` (or `__device__`) variable its value for the launches to come.
+        """Set a `__constant__` (or `__device__`) variable for later launches.
 
-        In the checked build such variables begin afresh at every launch. Type and size are checked at the launch.
+        In the checked build such variables are reset at every launch. Type and size are checked at the launch.
         """
         declared = set(translate.global_names(self.device.text))
         if name not in declared:
@@ -147,7 +147,7 @@ class RawKernel:
         KernelError
             If a checked launch goes wrong; its `report` says where.
         TypeError, ValueError
-            If the arguments or the geometry do not suit the kernel.
+            If the arguments or the geometry do not fit the kernel.
         """
         args = arguments.as_tuple(self.name, args)
         held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
@@ -168,7 +168,7 @@ class RawKernel:
     def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
         """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
 
-        The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run for ever.
+        The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever.
 
         Parameters
         ----------

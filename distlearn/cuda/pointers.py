@@ -20,14 +20,14 @@ def holds_pointers(arg) -> bool:
 
 
 def places(dtype: np.dtype, at: int = 0) -> list[int]:
-    """Return where in an item of a dtype the pointers lie, in bytes."""
+    """Return the byte offsets of the pointers in an item of a dtype."""
     if dtype.fields is None:
         return [at] if dtype.kind == "O" else []
     return [place for kind, offset, *_ in dtype.fields.values() for place in places(kind, at + offset)]
 
 
 def without_objects(dtype: np.dtype) -> np.dtype:
-    """Return a dtype with whole numbers of 8 bytes where pointers are."""
+    """Return a dtype with 8-byte integers in place of pointers."""
     if dtype.fields is None:
         return np.dtype("u8") if dtype.kind == "O" else dtype
     kinds = [without_objects(dtype.fields[name][0]) for name in dtype.names]
@@ -36,7 +36,7 @@ def without_objects(dtype: np.dtype) -> np.dtype:
 
 
 def _items(value, dtype):
-    """Give the objects of one item, in the order of `places`."""
+    """Return the objects of one item, in the order of `places`."""
     if dtype.fields is None:
         return [value] if dtype.kind == "O" else []
     return [x for name in dtype.names for x in _items(value[name], dtype.fields[name][0])]
@@ -67,9 +67,9 @@ def _copy(out, given, address):
 
 
 class Table:
-    """What a launch tells the kernel of pointers in its arguments; `Kernel::run` of cuda_emu.h puts them there.
+    """The table of pointers in a launch's arguments; `Kernel::run` of cuda_emu.h puts them there.
 
-    Behind the kernel's own arguments come this table and the arrays that it names, each once.
+    After the kernel's own arguments come this table and the arrays that it names, each once.
     """
 
     def __init__(self, n_arguments: int):
@@ -88,5 +88,5 @@ class Table:
         self._entries.append((int(in_memory), argument, place, index))
 
     def packed(self) -> bytes:
-        """Return it as the kernel reads it: a count, then four numbers for each."""
+        """Return it in the kernel's format: a count, then four numbers for each."""
         return struct.pack("<q", len(self._entries)) + b"".join(struct.pack("<4q", *e) for e in self._entries)

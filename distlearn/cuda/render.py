@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-GOOD, BAD = "#1b7837", "#b2182b"  # told apart in greyscale, too: the words say it as well
+GOOD, BAD = "#1b7837", "#b2182b"  # distinct in greyscale, too; the words say the same
 
 
 def count(n: float, unit: str = "") -> str:
@@ -25,7 +25,7 @@ def summary(report) -> str:
 
 
 def verdict(site) -> tuple[str, bool]:
-    """Say how well a site uses its memory, and whether that is good."""
+    """Describe how well a site uses memory, and whether that is good."""
     if site.space == "shared":
         if site.worst_conflict == 1:
             return "no bank conflict", True

@@ -41,7 +41,7 @@ class Site:
     wavefronts, ideal_wavefronts : int
         Passes over the 32 banks of shared memory, and the fewest possible.
     worst_conflict : int
-        The most lanes' words that fell into one bank in one pass: n of an "n-way bank conflict"; 1 is none.
+        The most lanes' words that fell into one bank in one pass: n of an "n-way bank conflict"; 1 is no conflict.
     """
 
     line: int
@@ -114,10 +114,10 @@ class Report:
     kernel, compiler : str
     grid, block : tuple of 3 int
     errors : list of Finding
-        What is wrong, each with its line, thread and block. Empty for a correct kernel.
+        Each with its line, thread and block. Empty for a correct kernel.
     warnings : list of Finding
-        What cards since Volta take, but mostly is not meant: threads that are gone at a barrier, one place that several
-        threads write with the same value, local variables that are perhaps read before they are written.
+        What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several
+        threads that write the same value to one place, local variables that may be read before they are written.
     sites : list of Site
         Memory accesses by line.
     flops : int
@@ -213,10 +213,10 @@ def make_report(
     printed,
     code,
 ) -> Report:
-    """Make a `Report` of what the program wrote (None: it died without a word) and what the compiler warned of."""
+    """Make a `Report` of the program's output (None if it died without any) and the compiler's warnings."""
     report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
     if raw is None:
-        why = "did not answer in time and was ended" if code == -1 else f"ended with code {code} and without a report"
+        why = "did not answer in time and was killed" if code == -1 else f"ended with code {code} and without a report"
         kind = "infinite-loop" if code == -1 else "crash"
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report

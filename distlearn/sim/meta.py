@@ -63,7 +63,7 @@ class MetaArray(NDArrayOperatorsMixin):
     def __setitem__(self, key, value) -> None:
         if key is ... and getattr(value, "shape", ()) in ((), self.shape):
             return  # nearly always
-        np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not fit
+        np.broadcast_to(_stand_in(value), self[key].shape)  # raises if the shapes do not match
 
     @property
     def T(self) -> MetaArray:
@@ -102,7 +102,7 @@ class MetaArray(NDArrayOperatorsMixin):
         return np.broadcast_to(np.zeros((), self.dtype), self.shape)
 
     def __float__(self) -> float:
-        """Return NaN, the float that nobody knows: so that code which reports a number, such as a loss, runs."""
+        """Return NaN in place of the unknown value, so that code which reports a number, such as a loss, runs."""
         if self.size != 1:
             raise TypeError(f"{self!r} is not a single number")
         return math.nan
@@ -116,7 +116,7 @@ class MetaArray(NDArrayOperatorsMixin):
             return NotImplemented
         if ufunc is np.matmul:
             return _Module.matmul(*inputs, out=None if out is None else out[0])
-        if out is not None:  # in place: the shapes decide nothing new, and this is what the collectives do
+        if out is not None:  # in place, as in the collectives: no new shape to compute
             return out[0]
         shape = np.broadcast_shapes(*(x.shape if hasattr(x, "shape") else np.shape(x) for x in inputs))
         return MetaArray(shape, ufunc.resolve_dtypes((*(_kind(x) for x in inputs), None))[-1])

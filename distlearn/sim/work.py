@@ -1,4 +1,4 @@
-"""Handles of a simulated rank's operations under way: `Work` over an event."""
+"""Handles of a simulated rank's operations in progress: `Work` over an event."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from .meta import MetaArray
 
 
 class SimWork:
-    """A handle on an event, for one rank; it has to be waited for.
+    """A handle on an event, for one rank, which must wait for it.
 
     Attributes
     ----------
     rank : int
-        That started it.
+        The rank that started it.
     site : CallSite
-        Where.
+        Where it was started.
     """
 
     __slots__ = ("_comm", "_event", "site")
@@ -38,7 +38,7 @@ class SimWork:
         self._comm._transport.wait_for(self._comm._fibre, self._event)
 
     def done(self) -> bool:
-        """Look, which takes a moment of virtual time."""
+        """Return whether it is done; the call takes a moment of virtual time."""
         self._comm._poll(self._event)
         if self._event.when is None or self._event.when > self._comm._fibre.now:
             return False
@@ -47,16 +47,16 @@ class SimWork:
 
 
 class SendWork(SimWork):
-    """A send under way.
+    """A send in progress.
 
     Parameters
     ----------
     comm : SimComm
     op : SendOp
     eager : bool
-        The message is buffered: nobody waits for its receiver.
+        The message is buffered: `wait` does not wait for the receiver.
     x : array, optional
-        Look at `wait` whether this array is still what it was.
+        `wait` checks that this array has not changed.
     """
 
     __slots__ = ("_eager", "_snapshot", "_x")
@@ -80,12 +80,12 @@ class SendWork(SimWork):
         self._snapshot = None
 
     def done(self) -> bool:
-        """Look, which takes a moment of virtual time."""
+        """Return whether it is done; the call takes a moment of virtual time."""
         return super().done() or self._eager
 
 
 class RecvWork(SimWork):
-    """A receive under way."""
+    """A receive in progress."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class RecvWork(SimWork):
 
 
 class CollectiveWork(SimWork):
-    """A collective under way whose array `x` must not change before `wait`: the simulator looks.
+    """A collective in progress whose array `x` must not change before `wait`, which checks it.
 
     Parameters
     ----------

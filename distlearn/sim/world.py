@@ -1,12 +1,13 @@
 """The simulator: any number of ranks in this process, under virtual time, the same in every run.
 
 A message of n bytes that leaves at t arrives at t + alpha + n / beta. `send` is *synchronous* unless the message is
-small enough for `eager_limit`: it returns when the message has been received. Code that is right here is right on every
-MPI, and code that relies on buffering fails at any message size with a `DeadlockError` that says who waits for whom.
+small enough for `eager_limit`: it returns when the message has been received. A program that is correct here
+is correct on every MPI, and one that relies on buffering fails at any message size with a `DeadlockError` that says
+which ranks wait for which.
 
-What flows where: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
+Overview: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
 worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a `FormulaComm`.
-They share the run's `Transport` (messages under way, posted receives, collective calls) and block their fibre while
+They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
 they wait. In a world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyTransport`.
 """
 
@@ -29,7 +30,7 @@ __all__ = ["SimWorld"]
 COMMUNICATORS = {"messages": MessageComm, "formula": FormulaComm}
 
 LARGEST_WITH_MESSAGES = 64
-"""Worlds of up to so many ranks send the messages of their collectives, unless told otherwise."""
+"""By default the collectives of worlds of up to this many ranks send messages; above they use the formula."""
 
 
 class SimWorld:
@@ -45,22 +46,22 @@ class SimWorld:
         What a span costs: `Free()`, `Roofline(peak, bandwidth)` or `Measured()`; free by default. A name is that of a
         graphics card, at its roofline.
     eager_limit : int
-        A message of up to so many bytes is buffered: `send` returns at once (real MPIs do so up to some 10 KiB).
+        A message of up to this many bytes is buffered: `send` returns at once (real MPIs do so up to about 10 KiB).
     slowdown : dict of int to float
         Stragglers: the factor by which a rank computes more slowly.
     jitter : float
         Standard deviation of the logarithm of a random factor on every span; drawn from `seed` and the rank.
     seed : int
     report : callable, optional
-        Gets rank 0's `comm.report(step, total, **values)`.
+        Called with rank 0's `comm.report(step, total, **values)`.
     failures : sequence of Failure, or FailureSchedule
-        What goes wrong with which rank, and when.
+        Which ranks fail, how and when.
     collectives : {"messages", "formula"}, optional
         How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
         up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
         fail. Those of objects always go by the formula.
     detection : float
-        How long a rank must give no sign of life until the others are told that it is lost [virtual s].
+        How long a rank must be silent before the others are told that it is lost [virtual s].
 
     Attributes
     ----------
@@ -159,7 +160,7 @@ class SimWorld:
         RankError
             If a rank raised; the others are unwound.
         DeadlockError
-            If all ranks that are left wait for each other.
+            If all remaining ranks wait for each other.
         CommError
             If a message was never received.
         """
@@ -178,7 +179,7 @@ class SimWorld:
         return results
 
     def _parts(self):
-        """Make scheduler, transport, and the class of communicators, for a world that is sound or is not."""
+        """Make the scheduler and the transport, and choose the communicator class, with or without failures."""
         if not self.failures:
             scheduler = Scheduler(self.size, self.compute.measures)
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
@@ -192,7 +193,7 @@ class SimWorld:
 
 
 def _drawn(failures, size: int) -> list[Failure]:
-    """Return the failures of a world as a list; raise for those of ranks that it does not have."""
+    """Return the failures of a world as a list; raise if one names a rank that it does not have."""
     if isinstance(failures, FailureSchedule):
         return failures.draw(size)
     for failure in failures:

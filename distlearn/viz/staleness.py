@@ -122,7 +122,7 @@ def _limit_finding(limits) -> str:
     try:
         slope = limits.slope(next(iter(limits.lr)))
     except ValueError:
-        return "The learning rate that ASP bears"
+        return "The largest learning rate of ASP"
     return f"The largest learning rate of ASP falls like workers$^{{{slope:.2f}}}$"
 
 

@@ -34,7 +34,7 @@ def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, tmp_path,
         cached.cache_clear()
     try:
         kernel = RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k", compiler=compiler)
-        with pytest.raises(KernelError, match="writes assembly that the emulator does not count right"):
+        with pytest.raises(KernelError, match="writes assembly that the emulator does not count correctly"):
             kernel.check((1,), (1,), (np.zeros(1, np.float32),))
     finally:
         for cached in caches:

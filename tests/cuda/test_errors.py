@@ -51,10 +51,10 @@ def test_python_integers_are_taken():
 @pytest.mark.parametrize(
     ("geometry", "message"),
     [
-        ({"block": (1025,)}, "block is .*1025.*x must lie between 1 and 1024"),
+        ({"block": (1025,)}, "block is .*1025.*x must be between 1 and 1024"),
         ({"block": (32, 32, 2)}, "has 2048 threads"),
         ({"grid": (0,)}, "grid is .*0.*between 1"),
-        ({"grid": (1, 70000)}, "y must lie between 1 and 65535"),
+        ({"grid": (1, 70000)}, "y must be between 1 and 65535"),
         ({"shared_mem": 1 << 20}, "shared_mem is 1048576"),
     ],
 )

@@ -92,7 +92,7 @@ def test_vectors_and_views_and_what_is_refused():
     for left, right in ((a[0], b), (a, b[:, 1]), (a[:, ::2], b[::2]), (a[::-1], b), (a[0], b[:, 1])):
         np.testing.assert_allclose(blas.matmul(MockDeviceArray(left), MockDeviceArray(right)).get(), left @ right)
     for left, right in ((a[None, None], b), (a.astype("float32"), b), (a.astype("int64"), b.astype("int64"))):
-        with pytest.raises(NotImplementedError, match="a captured product takes matrices of float32 or float64, got"):
+        with pytest.raises(NotImplementedError, match="a captured product needs matrices of float32 or float64, got"):
             blas.matmul(MockDeviceArray(left), MockDeviceArray(right))
     with pytest.raises(ValueError, match=r"shapes \(4, 6\) and \(4, 6\) do not fit"):
         blas.matmul(MockDeviceArray(a), MockDeviceArray(a))

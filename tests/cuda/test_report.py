@@ -41,7 +41,7 @@ def test_both_sides_of_a_race():
 
 def test_who_waits_for_whom():
     (error,) = report_of("shuffle that half a warp never reaches").errors
-    assert "lanes 16-31 of its mask never come; others wait at line 6" in error.message
+    assert "lanes 16-31 of its mask never arrive; others wait at line 6" in error.message
 
 
 def test_html_escapes_the_source():

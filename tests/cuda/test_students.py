@@ -201,7 +201,7 @@ def test_refused_with_advice(body, message):
         ((np.zeros(8, f32), 8, -1), {}, "'m' is unsigned; -1 does not fit into 4 bytes: it takes 0 to 4294967295"),
         (np.zeros(3, f32), {}, r"args is a ndarray, expected a tuple: .*\(x,\)"),
         ((np.zeros(8, f32), 8, 1), {"grid": (100 / 32,)}, r"grid is \(3.125,\): expected whole.*-\(-n // block\)"),
-        ((np.zeros(8, f32), 8, 1), {"block": (64,)}, r"has 64 threads, the kernel's __launch_bounds__ says 32"),
+        ((np.zeros(8, f32), 8, 1), {"block": (64,)}, r"has 64 threads, the kernel's __launch_bounds__ allows 32"),
         ((np.zeros(8, f32), 8, 1), {"shared_mem": "48k"}, "shared_mem is '48k'"),
     ],
 )  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_template_by_its_name_expression():
     kernel, x = RawKernel(WHOLE, "apply<float, Times<float, 3>>"), np.arange(9, dtype=f32)
     kernel((1,), (16,), (x, i32(9), np.zeros(1, "V1")[0]))
     np.testing.assert_array_equal(x, 3 * np.arange(9))
-    with pytest.raises(ValueError, match="__launch_bounds__ says 128"):
+    with pytest.raises(ValueError, match="__launch_bounds__ allows 128"):
         kernel((1,), (129,), (x, i32(9), np.zeros(1, "V1")[0]))
 
 
@@ -143,7 +143,7 @@ def test_an_edited_header_is_built_anew(folder):
 
 def test_a_header_that_is_nowhere_is_named_if_it_may_matter():
     source = '#include "mine.h"\n__global__ void k(float* x) { x[0] = MINE; }'
-    with pytest.raises(CompileError, match=r"found nowhere: mine.h; name their folder in the options: -I"):
+    with pytest.raises(CompileError, match=r"header not found: mine.h; add their folder to the options: -I"):
         RawKernel(source, "k").compile()
 
 

@@ -1,12 +1,12 @@
-"""NCCLComm: collectives from card to card, for ranks with a GPU each, over CuPy's NCCL.
+"""NCCLComm: collectives from GPU to GPU, for ranks with a GPU each, over CuPy's NCCL.
 
-Arrays on a GPU take part in NCCL's collectives on a stream of the communicator's own; everything else (objects, arrays
-in host memory) goes through the communicator beneath, which connects the same ranks, such as `MPIComm`.
+Arrays on a GPU take part in NCCL's collectives on the communicator's own stream; everything else (objects, arrays in
+host memory) goes through the host communicator, which connects the same ranks, such as `MPIComm`.
 
-So do messages between two ranks, also of arrays on a GPU. NCCL knows no tags and no sizes: a receive that does not suit
-its send is no error but a hang or garbage. And two transfers that do not belong together wait for each other when they
-were begun in different orders on different ranks; what the protocol allows with `isend` and `irecv` would deadlock. MPI
-reads the card's memory itself where it can; elsewhere such messages pass through host memory (`staging`).
+So do messages between two ranks, even of arrays on a GPU. NCCL has neither tags nor sizes: a receive that does not
+match its send is not an error but a hang or garbage. And two unrelated transfers wait for each other when they were
+started in different orders on different ranks: what the protocol allows with `isend` and `irecv` would deadlock. MPI
+reads GPU memory itself where it can; elsewhere such messages pass through host memory (`staging`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class NCCLComm(OnStream):
     """One rank with a GPU of its own among others, with the library's `Communicator` protocol.
 
     Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
-    the result, Python does not. `iall_reduce` does not even let the stream wait, until `Work.wait`.
+    the result, Python does not. After `iall_reduce` the stream waits only from `Work.wait` on.
 
     Parameters
     ----------
     host : Communicator
-        Connects the same ranks. All ranks give an array on the GPU to the same call, or all one in host memory.
+        Connects the same ranks. In one call, either all ranks pass an array on the GPU or all one in host memory.
     cupy : module, optional
         CuPy, by default; tests give a stand-in.
 

@@ -1,4 +1,4 @@
-"""A communicator's own CUDA stream: operations are put on it, waited for and given up."""
+"""A communicator's own CUDA stream: operations are enqueued on it, waited for and aborted."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class OnStream(DelegatingComm):
         return self._connection
 
     def _start(self, call, nbytes, result, kept, launch) -> NCCLWork:
-        """Put an operation on the communicator's stream, after what the current stream has been given so far.
+        """Enqueue an operation on the communicator's stream, after the work enqueued on the current stream so far.
 
         Parameters
         ----------
         kept : list of arrays
             In use until the operation is done.
         launch : callable
-            Gets NCCL's communicator and the stream's address; its calls form one group.
+            Called with NCCL's communicator and the stream's address; its calls form one group.
         """
         connection, start = self._connect(), self.clock.now()
         compare = getattr(self.host, "agreement", None)
@@ -70,17 +70,17 @@ class OnStream(DelegatingComm):
         return work
 
     def _record_done(self) -> None:
-        """Let go of the operations that are done, from the first on; their spans go into the trace."""
+        """Release the operations that are done, in order; their spans go into the trace."""
         while self._pending and self._pending[0].done():
             self._pending.pop(0).record()
 
     def finish(self) -> None:
-        """Wait until the card has done all that was asked of it.
+        """Wait until the GPU has finished all operations.
 
         Raises
         ------
         CommTimeoutError
-            After `timeout` seconds, if the communicator beneath has one; the operations are given up.
+            After `timeout` seconds, if the host communicator has one; the operations are aborted.
         """
         timeout = getattr(self.host, "timeout", None)
         if not poll(lambda: self._stream.done, timeout=timeout):
@@ -90,19 +90,19 @@ class OnStream(DelegatingComm):
         self._record_done()
 
     def abort(self) -> None:
-        """Give up what is under way on the card: another rank will not come. The communicator is of no use any more."""
+        """Abort the operations in progress, which another rank will not join. Makes the communicator unusable."""
         if self._connection is not None:
             self._connection.abort()
         self._connection = None
         self._pending.clear()
 
     def end(self) -> None:
-        """Finish, and end the communicator beneath."""
+        """Finish, and end the host communicator."""
         self.finish()
         self.host.end()
 
     def _barrier(self, call):
-        """Wait until every rank is here and its card has done what was asked of it."""
+        """Wait until every rank has called it and its GPU has finished all operations."""
         self.finish()
         super()._barrier(call)
 

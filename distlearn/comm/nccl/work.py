@@ -1,4 +1,4 @@
-"""Handles of NCCL operations under way: `Work` over CUDA events."""
+"""Handles of NCCL operations in progress: `Work` over CUDA events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class NCCLWork:
     name : str
     nbytes : int
     start : float
-        When it was asked for, on the communicator's clock.
+        When it was called, on the communicator's clock.
     began, ended : cupy.cuda.Event
         Around it, on the stream.
     result : object
     kept : list of arrays
-        What the card reads and writes; nobody else may be given their memory before it is done.
+        What the GPU reads and writes: kept alive so that their memory is not reused before it is done.
     agreement : Agreement, optional
         The comparison of all ranks' calls, for which `wait` does block.
     """
@@ -37,8 +37,7 @@ class NCCLWork:
     def wait(self):
         """Let the current stream wait until it is done; return the result, without waiting for the card.
 
-        What is launched on the current stream from now on finds the result there, and so does whoever copies it to the
-        host.
+        Whatever is launched on the current stream from now on sees the result, including a copy to the host.
         """
         if self._agreement is not None:
             self._comm.host.block(self._agreement.done, self._agreement)
@@ -51,7 +50,7 @@ class NCCLWork:
         return self._ended.done
 
     def record(self) -> None:
-        """Add its span to the trace, when it is done: from when it was asked for, as long as the card took."""
+        """Add its span to the trace when it is done: it begins at the call and lasts as long as the GPU took."""
         comm = self._comm
         seconds = comm._cupy.cuda.get_elapsed_time(self._began, self._ended) / 1e3
         spans = getattr(getattr(comm.clock, "trace", None), "spans", None)

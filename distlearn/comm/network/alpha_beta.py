@@ -22,7 +22,7 @@ class Network:
     beta : float
         Bandwidth [bytes/s].
     contention : {"sender", "ports", "link"}
-        Where messages wait for one another: at the card of the rank that sends them; there and at the card of the rank
+        Where messages wait for one another: at the network card of the sending rank; there and at that of the rank
         that receives them, so that many senders to one rank share its bandwidth; on one link that all messages share,
         as on a bus or through a switch too small for its hosts.
     jitter : float
@@ -74,7 +74,7 @@ class Network:
         Parameters
         ----------
         network : str or a model of costs
-            Such as a `Network`: what has the method `collective`.
+            Such as a `Network`: an object with the method `collective`.
 
         Examples
         --------
@@ -100,7 +100,7 @@ class Network:
     # -- one message -------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
-        """Whether a message costs alpha + n / beta whoever sends it to whom."""
+        """Whether a message costs alpha + n / beta between any two ranks."""
         return type(self) is Network and self.contention == "sender" and not self.jitter
 
     @property
@@ -153,7 +153,7 @@ class Network:
 class HierarchicalNetwork:
     r"""Nodes of several ranks: one network inside a node, a slower one between nodes.
 
-    Ranks 0 .. s - 1 live in the first node, the next s in the second, and so on.
+    Ranks 0 .. s - 1 are on the first node, the next s on the second, and so on.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class HierarchicalNetwork:
         if not hasattr(self.ranks_per_node, "__index__") or self.ranks_per_node < 1:
             raise ValueError(f"HierarchicalNetwork: ranks_per_node is {self.ranks_per_node!r}, expected 1 or more")
 
-    # what a network of one level has, too: as a message between nodes sees it
+    # the attributes of a network of one level: those of the network between nodes
     @property
     def alpha(self) -> float:
         """Latency between nodes [s]."""

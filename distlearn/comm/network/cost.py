@@ -4,7 +4,7 @@ r"""What each collective of `distlearn.comm.collectives` sends, and how long tha
     nbytes("ring_all_reduce", n, p)     ->   2 n (p - 1)
     seconds("ring_all_reduce", n, p, network)
 
-n is the size in bytes of the array that one rank gives: all of it for a broadcast or a reduction, one row for scatter
+n is the size in bytes of the array that one rank passes: all of it for a broadcast or a reduction, one row for scatter
 and gather. Messages and bytes are sums over all ranks and exact for every n and p. Seconds are those of a network on
 which a rank sends one message and receives one at a time; they are exact where all shares are equally long, and for
 trees where p is a power of two (else a bound from above). Arithmetic is free unless gamma says what a byte costs.
@@ -24,7 +24,7 @@ def messages(algorithm, n: float, p: int, ranks_per_node: int | None = None) -> 
     algorithm : callable or str
         A function of `distlearn.comm.collectives`, or its name; "ring" is short for "ring_all_reduce".
     n : float
-        Bytes of the array that a rank gives (for counting messages it does not matter).
+        Bytes of the array that a rank passes (does not affect the number of messages).
     p : int
         Number of ranks.
     ranks_per_node : int, optional
@@ -103,14 +103,13 @@ def crossover(first, second, p: int, network: Network, low: float = 1.0, high: f
 
 
 def _name(algorithm) -> str:
-    """The name under which the formulas know an algorithm."""
+    """Return the name of an algorithm among the formulas."""
     name = algorithm if isinstance(algorithm, str) else algorithm.__name__
     name = name.replace("-", "_")
     return name if name in FORMULAS or name in LEVELS else f"{name}_all_reduce"
 
 
 def _formula(algorithm, p: int, ranks_per_node) -> Formula:
-    """Look a formula up."""
     if p < 1:
         raise ValueError(f"cost: p is {p!r}, expected a number of ranks, 1 or more")
     name = _name(algorithm)

@@ -1,4 +1,4 @@
-"""A network model from measurements: alpha and beta that explain best what messages took."""
+"""A network model from measurements: the alpha and beta that best explain the times of messages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Sweep(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Median of |predicted / measured - 1|: how far off the model typically is, as a share of the truth."""
+        """Median of |predicted / measured - 1|: the model's typical error, as a fraction of the measured time."""
         if not len(self.nbytes):
             return 0.0
-        wrong = np.where(self.predicted == self.measured, 0.0, np.inf)  # of what takes no time at all
+        wrong = np.where(self.predicted == self.measured, 0.0, np.inf)  # used where the measured time is 0
         np.divide(abs(self.predicted - self.measured), self.measured, out=wrong, where=self.measured > 0)
         return float(np.median(wrong))
 
@@ -77,7 +77,7 @@ def fit(
     r"""Measure a ping-pong and an all-reduce sweep on the ranks of a world; return the network that explains them.
 
     alpha and beta minimise :math:`\sum_n \left((\alpha + n / \beta) / t_n - 1\right)^2`, where t_n is the shortest
-    time of a message of n bytes between ranks 0 and `peer`: every size counts alike, as a share of its own time. gamma
+    time of a message of n bytes between ranks 0 and `peer`: errors are relative, so every size counts equally. gamma
     is the time of an addition of arrays, per byte.
 
     Parameters
@@ -91,7 +91,7 @@ def fit(
     repeats : int
         Measurements of each all-reduce, and an eighth of those of each message.
     peer : int
-        The rank that answers rank 0: one on another node tells of the network between nodes.
+        The rank that answers rank 0: choose one on another node to measure the network between nodes.
 
     Returns
     -------

@@ -26,7 +26,7 @@ def _floor(p: int) -> int:
 
 
 def _hops(p: int) -> int:
-    """How many messages the rows of a binomial scatter travel in, all together."""
+    """Total number of hops that the rows of a binomial scatter make."""
     return sum(v.bit_count() for v in range(p))
 
 
@@ -115,7 +115,7 @@ FORMULAS = {
     ),
     "dissemination_barrier": Formula(lambda p: p * rounds(p), lambda n, p: 0, lambda n, p, time: rounds(p) * time(0)),
 }
-"""By the name of the function; the two-level algorithms, which know nodes, stand below."""
+"""By the name of the function; the two-level algorithms, which depend on nodes, are below."""
 
 
 def _hierarchical(s: int) -> Formula:
@@ -169,4 +169,4 @@ def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> floa
 
 
 LEVELS = {"hierarchical_all_reduce": _hierarchical, "torus_all_reduce": _torus}
-"""By the name of the function: the formula for so many ranks per node."""
+"""By the name of the function: the formula for a number of ranks per node."""

@@ -19,12 +19,13 @@ def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11, peer: int = 1) -> li
     Only rank 0's times count. Other ranks wait at the end.
     """
     if comm.size < 2:
-        raise ValueError("ping_pong needs 2 ranks or more, got 1: nobody is there to answer")
+        raise ValueError("ping_pong needs 2 ranks or more, got 1")
     if not 1 <= peer < comm.size:
         raise ValueError(f"ping_pong: peer is {peer!r}, expected a rank from 1 to {comm.size - 1}")
     times: list[list[float]] = [[] for _ in sizes]
     for turn in range(repeats + 1):
-        for i, n in enumerate(sizes):  # size after size in every turn: what disturbs for a while disturbs all alike
+        # all sizes in every round, so that a temporary disturbance affects all of them equally
+        for i, n in enumerate(sizes):
             seconds = _there_and_back(comm, np.zeros(n, np.uint8), peer)
             if turn:  # the first warms up
                 times[i].append(seconds)
@@ -45,7 +46,7 @@ def _there_and_back(comm, x, peer: int) -> float:
 
 
 def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int = 7) -> dict[str, list[list[float]]]:
-    """Time all-reduces of float32 arrays, algorithm after algorithm, turn by turn.
+    """Time all-reduces of float32 arrays, all algorithms in every round.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int
 
 
 def reducing(comm, sizes=ARRAY_SIZES, repeats: int = 7) -> list[list[float]]:
-    """Add arrays of float32 up, on all ranks at once; return seconds, a list of `repeats` for each size."""
+    """Add float32 arrays, on all ranks at once; return seconds, a list of `repeats` for each size."""
     times: list[list[float]] = [[] for _ in sizes]
     for _ in range(repeats):
         for i, nbytes in enumerate(sizes):

@@ -1,7 +1,7 @@
-"""Real networks as models: bandwidth from the standard or the maker's data sheet, latency as measured by somebody.
+"""Real networks as models: bandwidth from the standard or the vendor's data sheet, latency from published measurements.
 
-Bandwidths are those of one direction and of data alone. They are what the wire can do; programs see less, and
-`Network.fit` says how much less.
+Bandwidths are those of one direction and of payload alone. They are upper bounds; programs see less, and
+`Network.fit` measures how much less.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""CUDA C on a CPU: the front end, the builds, and in `runtime/` the C++ that runs and checks a kernel."""
+"""CUDA C on a CPU: front end, builds, and in `runtime/` the C++ code that runs and checks a kernel."""

@@ -1,9 +1,9 @@
-"""Shifts and casts of CUDA C written so that they compute what a card does, where C++ leaves it to the processor.
+"""Shifts and casts of CUDA C with a card's results, where C++ leaves them to the processor.
 
-`1 << 40` is 0 on a card and 256 on an x86; `(int)1e10f` is the largest integer there and the smallest here. C++ gives
-no hold on either but their text: operators and a cast of `runtime/arithmetic.h` take their place, with the precedence
-that `<<` and a cast have. Where they stay as they were: a shift by a plain number below 32, which is the same on both;
-in the text of macros; and a conversion that is not written (`int i = x;`), which clang saturates by itself and gcc does
+`1 << 40` is 0 on a card and 256 on an x86; `(int)1e10f` is the largest integer there and the smallest here. C++ can
+overload neither, so the text is changed: operators and a cast of `runtime/arithmetic.h` replace them, with the
+precedence that `<<` and a cast have. Unchanged are: a shift by a literal below 32, which is the same on both;
+in the text of macros; and an implicit conversion (`int i = x;`), which clang saturates by itself and gcc does
 not.
 """
 
@@ -21,7 +21,7 @@ FUNCTION_CAST = re.compile(r"(?<![\w.>:])(int|unsigned|uint|long)(?=\(\s*[\w(\-.
 SHIFT = re.compile(r"(?<![<>])(<<|>>)(=?)(?![<>=])")
 SMALL = re.compile(r"\s*(?:[12]?\d|3[01]|0[xX]1?[0-9a-fA-F])[uU]?(?![\w.])")
 BEFORE_OPERAND = re.compile(r"(?:[=+\-*/%&|^~!<>?:,;({\[}]|\b(?:return|else|case))\s*$")
-CLOSES = re.compile(r"[\w:,*&\s()+\-/%.<>]*")  # what stands between the brackets of a template
+CLOSES = re.compile(r"[\w:,*&\s()+\-/%.<>]*")  # the arguments between the brackets of a template
 
 
 def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
@@ -45,7 +45,7 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
 
 
 def _closes_templates(code: str, at: int) -> bool:
-    """Say whether `>>` closes two templates: two `<` right behind a name are open before it, in one expression."""
+    """Return whether `>>` closes two templates: two `<`, each right after a name, are open in the same expression."""
     depth = opened = 0
     while at > 0 and opened < 2:
         at -= 1

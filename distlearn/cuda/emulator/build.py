@@ -1,7 +1,7 @@
-"""Builds a kernel, in the checked or in the fast build, and keeps what was built.
+"""Builds a kernel, in the checked or in the fast build, and caches the result.
 
 The cache is keyed by everything that goes into a build: the source, the emulator's own files, the compiler and its
-flags. It lies in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
+flags. It is in the user's cache directory (DISTLEARN_CACHE names another one) and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HINTS = [
 ]
 
 
-# "maybe" is gcc's word for what is read on some paths; clang has no warning that is as careful.
+# gcc's "maybe" warning means: read uninitialised on some paths; clang has no warning that is as careful.
 UNINITIALISED = ["-Wuninitialized", "-Wno-unknown-warning-option", "-Wmaybe-uninitialized"]
 
 
@@ -43,11 +43,11 @@ class NeedsFibres(Exception):
 
 
 class Build(NamedTuple):
-    """What was built: a program (checked) or a library (fast).
+    """The result of a build: a program (checked) or a library (fast).
 
     `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
     `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
-    and text of local variables that are perhaps read before they are written.
+    and text of local variables that may be read before they are written.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class Build(NamedTuple):
 
 @functools.cache
 def emulator_directory() -> Path:
-    """Return where the emulator's C++ files lie."""
+    """Return the folder of the emulator's C++ files."""
     return Path(str(resources.files("distlearn.cuda.emulator") / "runtime"))
 
 
@@ -70,7 +70,7 @@ def _emulator_hash() -> str:
 
 
 def _processor() -> str:
-    """Return what tells processors apart: a home directory may be shared by machines with different instructions."""
+    """Return an id of the processor: machines with different instructions may share a home directory."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -90,9 +90,11 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
     CompileError
         With the compiler's messages at the lines of the source.
     """
-    options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags mean nothing here
+    options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags have no meaning here
     flags = " ".join([*compiler.flags(checked), *options])
-    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))  # headers are in the text
+    key = _hash(
+        code.text, name, flags, _emulator_hash(), repr(compiler), str(checked)
+    )  # headers are in the text already
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
@@ -102,7 +104,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
         with scratch_directory() as scratch:
             try:
                 made, record = _compile(code, name, compiler, checked, options, scratch)
-            except CompileError:  # what reads oddly as text may do without the arithmetic of a card
+            except CompileError:  # where the rewritten text does not compile, try without the arithmetic of a card
                 made, record = _compile(code, name, compiler, checked, options, scratch, arithmetic=False)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
@@ -115,7 +117,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
 
 @functools.cache
 def _examine(compiler: Compiler) -> None:
-    """Have the compiler's counts examined, once for each compiler and version of the emulator."""
+    """Check the compiler's counts, once for each compiler and version of the emulator."""
     passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags(True))}"
     if not passed.exists():
         probe.examine(compiler, build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True))
@@ -155,7 +157,7 @@ def _compile(code, name, compiler, checked, options, scratch, arithmetic=True):
         try:
             fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
             _run([*command, *fibres], scratch, body, name, compiler, code)
-        except NeedsFibres:  # its barrier stood in a macro or in a header
+        except NeedsFibres:  # its barrier was in a macro or in a header
             _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
         return made, _record(fast.describe(made), [])
     flags.append("-DEMU_CHECKED")
@@ -172,13 +174,13 @@ def _compile(code, name, compiler, checked, options, scratch, arithmetic=True):
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
         raise KernelError(
-            f"programs may not be run from {cache_directory()}; let DISTLEARN_CACHE name a place where they may"
+            f"programs cannot be executed in {cache_directory()}; set DISTLEARN_CACHE to a folder where they can"
         ) from None
     return made, _record(asked.stdout, sites, uninitialised(said.stderr, body))
 
 
 def _record(described: str, sites, warnings=()) -> dict:
-    """Return what is kept of a build: its first line lists the parameters' types, each other one a variable."""
+    """Return the record of a build: its first line lists the parameters' types, each other line a variable."""
     signature, *variables = described.split("\n")
     each = [line.split() for line in variables if line]
     return {
@@ -224,20 +226,20 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     lines = src.lines_of(translated.source)
     found = [
         f for f in found if "shfl" not in lines[int(f[0]) - 1]
-    ]  # what only one lane of a shuffle has is no mistake
+    ]  # a value that only one lane of a shuffle has is no mistake
     return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
 
 
 def compile_error(
     messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
 ) -> CompileError:
-    """Turn a compiler's messages into an error that shows the lines of the source they mean."""
+    """Turn a compiler's messages into an error that shows the lines of the source."""
     pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
     found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
     problems = [(line, translated.column(line, column), message) for line, column, message in found]
     if not problems and (bracket := src.unbalanced(translated.source)):
-        problems = [bracket]  # compilers notice at the end of the file only
-    if not problems:  # from the line that exports the kernel, say
+        problems = [bracket]  # compilers report it at the end of the file only
+    if not problems:  # such as from the line that exports the kernel
         rest = list(dict.fromkeys(re.findall(r"error: (?:static assertion failed:? *)?(.*)", messages)))
         return CompileError(f"kernel {name!r} does not compile ({compiler}):\n  " + "\n  ".join(rest or [messages]))
     lines = code.lines
@@ -256,6 +258,6 @@ def compile_error(
         for name in sorted(code.of_host) if re.search(rf"\b{name}\b", said)
     ]  # fmt: skip
     if code.flat.missing:
-        out.append(f"  hint: found nowhere: {', '.join(code.flat.missing)}; name their folder in the options: -I...")
+        out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
     out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])

@@ -17,7 +17,7 @@ from filelock import FileLock
 
 @functools.cache
 def cache_directory() -> Path:
-    """Return the directory of built kernels, made if need be."""
+    """Return the directory of built kernels; create it if necessary."""
     root = os.environ.get("DISTLEARN_CACHE") or platformdirs.user_cache_dir("distlearn", appauthor=False)
     path = Path(root) / "cuda"
     try:
@@ -29,20 +29,20 @@ def cache_directory() -> Path:
 
 
 def _temporary_cache() -> Path:
-    """Return a directory for a home that cannot be written: builds are then kept as long as the machine runs."""
+    """Return a temporary directory, for a home that cannot be written; it lasts until the machine restarts."""
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
     path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # what lies there is run
+    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # its files are executed
         return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
     return path
 
 
 @contextlib.contextmanager
 def scratch_directory():
-    """Give a directory to build in, on the disk of the cache; sweep up those that killed processes have left."""
+    """Provide a directory to build in, on the disk of the cache; remove those that killed processes have left."""
     for old in cache_directory().glob("building-*"):
-        with contextlib.suppress(OSError):  # another process may be sweeping, too
+        with contextlib.suppress(OSError):  # another process may be removing it, too
             if time.time() - old.stat().st_mtime > 3600:
                 shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
@@ -50,7 +50,7 @@ def scratch_directory():
 
 
 def one_at_a_time(name: str) -> FileLock:
-    """Return a lock with which one process at a time builds: the others find what was built when their turn comes."""
+    """Return a lock with which one process at a time builds: the others then find the result."""
     return FileLock(cache_directory() / name)
 
 

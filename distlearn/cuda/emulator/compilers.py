@@ -1,7 +1,7 @@
 """Which C++ compilers there are, and the flags each needs.
 
 Any of g++ (11 or later), clang++ (14 or later, Apple's too) and zig (`pip install ziglang`, which brings its own libc)
-will do. The environment variable DISTLEARN_CXX, a command, goes before all others.
+works. The environment variable DISTLEARN_CXX, a command, takes precedence.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ HELP = (
 # "vla": a card has no local arrays whose size is only known when the kernel runs.
 COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno",
           "-fwrapv", "-Werror=vla"]  # fmt: skip
-# -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; and a loop
+# -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; a loop
 # without end must not be optimised away, which C++ would allow. A memcpy is
 # seen if it stays a call.
 CHECKED = ["-O1", "-g1", "-fno-optimize-sibling-calls", "-fno-finite-loops", "-fno-asynchronous-unwind-tables",
            *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset"))]  # fmt: skip
 FRAME = 98304  # bytes of local variables that a function may have
 FAST = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden"]
-if sys.platform == "linux":  # a frame larger than a guard page must not step over it
+if sys.platform == "linux":  # a frame larger than a guard page must not skip it
     FAST.append("-fstack-clash-protection")
 
 
@@ -52,7 +52,7 @@ class Compiler(NamedTuple):
         """Return the flags that build a kernel, in the checked or in the fast build."""
         flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
-        if self.kind != "gcc":  # numbers that an integer type does not hold, as on a card; see arithmetic.py
+        if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see arithmetic.py
             flags.append("-fno-strict-float-cast-overflow")
         if not checked:
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():

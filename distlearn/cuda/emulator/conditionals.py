@@ -1,4 +1,4 @@
-"""Which branches of `#if` count, without expanding any macro: lines and columns stay."""
+"""Finds the branches of `#if` that are taken, without expanding any macro: lines and columns stay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MACRO = re.compile(r"[ \t]*#[ \t]*(define|undef)\b")
 
 
 def spaces(text: str) -> str:
-    """Return as many spaces, with the same ends of lines."""
+    """Replace all characters with spaces, except ends of lines."""
     return re.sub(r"[^\n]", " ", text)
 
 
 def taken_branches(text: str, preprocessor) -> str:
     """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves.
 
-    It is given the conditions and macros, and for every line a word that stands for it: what comes back is taken.
+    It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are taken.
     """
     code = without_comments(text).split("\n")
     if not any(map(CONDITION.match, code)):
@@ -41,7 +41,7 @@ def taken_branches(text: str, preprocessor) -> str:
 
 
 def first_branches(code: str) -> str:
-    """Blank what stands between `#else` (or `#elif`) and `#endif`; comments must be blanked."""
+    """Blank the text between `#else` (or `#elif`) and `#endif`; comments must be blanked."""
     out, depth, blank = [], 0, []
     for line in code.split("\n"):
         match = CONDITION.match(line)

@@ -1,8 +1,8 @@
 """A .cu file cut into its top-level declarations, with the names that each declares and uses.
 
-This is no C++ parser. It knows brackets, templates and the macros of the file, which is enough to tell where a
-function, a type or a variable begins and ends, whether it is of the host or of the device, and which others it needs.
-Where it cannot tell it says too much rather than too little: a name too many only keeps a declaration too many.
+This is not a C++ parser. It knows brackets, templates and the macros of the file, which is enough to tell where a
+function, a type or a variable begins and ends, whether it belongs to the host or the device, and which others it needs.
+Where it cannot tell, it lists too many names rather than too few: an extra name only keeps an extra declaration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from distlearn.cuda.emulator.source import lines_of, split_commas
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
 DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*)", re.S)
 WORD = re.compile(r"[A-Za-z_]\w*")
-# Not the name of a function although a bracket follows.
+# Not names of functions, although a bracket follows.
 SPECIFIERS = {"__launch_bounds__", "__attribute__", "__align__", "__builtin_align__", "alignas", "decltype", "noexcept",
               "__declspec", "explicit", "requires", "__cluster_dims__", "__block_size__", "__maxnreg__"}  # fmt: skip
 DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__"}
@@ -35,7 +35,7 @@ class Macro:
 
 @dataclass
 class Declaration:
-    """A declaration from `begin` to `end`; `head` is what stands before its body, macros expanded.
+    """A declaration from `begin` to `end`; `head` is the text before its body, macros expanded.
 
     `kind` is "function", "type", "variable", "using namespace", "static_assert", "instance" or "other".
     """
@@ -54,7 +54,7 @@ class Declaration:
 
     @property
     def on_device(self) -> bool:
-        """Whether it says itself that it is for the device; a constexpr function is for both."""
+        """Whether it is marked for the device; a constexpr function is for both."""
         words = set(WORD.findall(self.head))
         return bool(words & DEVICE) or (self.kind == "function" and bool(words & {"constexpr", "consteval"}))
 
@@ -149,7 +149,7 @@ def _without_template(head: str) -> str:
 
 
 def _brackets_removed(head: str) -> str:
-    """Take out the specifiers that have brackets: what is left has brackets only for parameters and initial values."""
+    """Remove the specifiers that have brackets: the remaining brackets are those of parameters and initial values."""
     at, out = 0, ""
     for match in WORD.finditer(head):
         if match.start() >= at and match[0] in SPECIFIERS:
@@ -240,7 +240,7 @@ def _read(text, at, end, all_macros) -> Declaration:
 
 
 def _opens_function(head: str) -> bool:
-    """Say whether the `{` after this head is a function's: the head has brackets of parameters and gives no value."""
+    """Say whether the `{` after this head is a function's: the head has parameters in brackets and no initial value."""
     before = head.partition("(")[0]
     if "(" not in head or (RECORD.search(before) and not re.search(r"\w+[\s*&]+\w+\s*$", before)):
         return False
@@ -248,7 +248,7 @@ def _opens_function(head: str) -> bool:
 
 
 def _whole_macro(text, word, end, macros) -> Declaration | None:
-    """Read a macro that stands for whole declarations: KERNEL(add, +), with or without a semicolon."""
+    """Read a macro that expands to whole declarations: KERNEL(add, +), with or without a semicolon."""
     macro, stop = macros[word[0]], word.end()
     if macro.parameters is not None:
         bracket = re.compile(r"\s*\(").match(text, stop, end)

@@ -1,8 +1,8 @@
-"""What of a .cu file a kernel needs: the rest (main, host functions, their headers, other kernels) is put aside.
+"""Finds the part of a .cu file that a kernel needs: the rest (main, host functions, headers, other kernels) is removed.
 
-The file comes as it is. Headers of its own are read in (includes.py), branches of `#if` that are not taken are left
+The file needs no preparation. Its own headers are read in (includes.py), branches of `#if` that are not taken are left
 out, the rest is cut into declarations (declarations.py), and those that the kernel reaches by name are kept. What is
-put aside is blanked, so that lines and columns stay.
+left out is blanked, so that lines and columns stay.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from distlearn.cuda.emulator.source import (
 )
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
-# Types that only the host has: a variable or type made of them is put aside even if a kernel seems to name it.
+# Types that only the host has: a variable or type made of them is left out even if a kernel seems to name it.
 HOST_ONLY = re.compile(
     r"\b(FILE|(?:std\s*::\s*)?(?:vector|string|map|unordered_map|unique_ptr|shared_ptr|function|ostream|istream|fstream"
     r"|ifstream|ofstream|stringstream|thread|mutex|chrono|random_device|mt19937\w*|uniform_\w+_distribution)\s*[<\s&]"
     r"|cuda(?:Stream|Event|Error|Graph\w*|DeviceProp)_?t?|cublas\w+|cudnn\w+|thrust\s*::\s*\w+_vector)\b"
 )
 
-# What CUDA has of the C++ library for device code.
+# The headers of the C++ library that CUDA has for device code.
 CUDA_STD = {"algorithm", "array", "bit", "cfloat", "climits", "cmath", "complex", "cstddef", "cstdint", "functional",
             "limits", "numeric", "tuple", "type_traits", "utility"}  # fmt: skip
 C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
@@ -53,7 +53,7 @@ class DeviceCode:
     """The device code of one kernel; `text` has the lines and columns of `flat`, what is not needed is blank.
 
     `parameters` are the names of the kernel's parameters, `most_threads` what its `__launch_bounds__` allow,
-    `of_host` the names of functions that were put aside although the kernel names them, or something of that name.
+    `of_host` the names of functions that were left out although the kernel names them, or something of that name.
     """
 
     text: str
@@ -69,7 +69,7 @@ class DeviceCode:
 
 
 def device_code(source: str, name: str, options=(), preprocessor=None) -> DeviceCode:
-    """Return what of a source a kernel needs.
+    """Return the part of a source that a kernel needs.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     CompileError
         If there is no such kernel.
     UnsupportedFeature
-        If what the kernel needs is not there without a GPU.
+        If the kernel needs what the emulator does not have.
     """
     flat = flatten(source, options)
     text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
@@ -97,7 +97,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     kernel = _find(declarations, name)
     if kernel is None:
         raise CompileError(_no_kernel(declarations, name))
-    if unbalanced(text):  # where declarations end is anybody's guess: the compiler sees it all and says what is wrong
+    if unbalanced(text):  # cannot tell where declarations end: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, _parameters(kernel, name), 1024)
     kept = _reached(declarations, code, name, macros)
     of_host = _without_host(declarations, kept, code)
@@ -111,7 +111,7 @@ def without_host_code(source: str, options=(), names=()) -> Flat:
 
     Headers of its own are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
     do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from
-    the first of each. What has nothing of the host's comes back as it is.
+    the first of each. A source without host code is returned unchanged.
     """
     flat = flatten(source, options)
     code = first_branches(without_comments(flat.text))
@@ -125,7 +125,7 @@ def without_host_code(source: str, options=(), names=()) -> Flat:
 
 
 def _with_device_headers(text: str) -> str:
-    """Take out the headers of the host; those of the C++ library that kernels need are CUDA's own, in cuda::std."""
+    """Remove the headers of the host; for those of the C++ library that kernels need, use CUDA's own, in cuda::std."""
     code = without_comments(INCLUDE.sub("", text))
     uses_std = re.search(r"(?<!cuda::)\bstd::|\busing namespace std\b", code)
 
@@ -178,7 +178,7 @@ def _in_used_macro(pattern, plain, macros):
 
 
 def _blank(text: str, declarations) -> str:
-    """Blank declarations, except macros and conditions between their lines: those count for what follows."""
+    """Blank declarations, except macros and conditions between their lines: those affect the text that follows."""
     out, at = [], 0
     for d in declarations:
         out.append(text[at : d.begin])
@@ -267,7 +267,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
 
 
 def _without_host(declarations, kept, code) -> frozenset[str]:
-    """Put aside what the host alone can use after all; return the names of its functions."""
+    """Leave out what only the host can use; return the names of its functions."""
     names = set()
     for d in declarations:
         if id(d) in kept and not d.on_device and d.kind == "function":

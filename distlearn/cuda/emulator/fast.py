@@ -1,6 +1,6 @@
 """Runs kernels of the fast build, without checks: for kernels that are trusted, and for timing.
 
-They run in one process beside this one (worker.py), which stays for the next launch. A kernel that goes astray ends
+They run in one process beside this one (worker.py), which is kept for the next launch. A kernel that crashes ends
 that process, as it would end a card's context, and becomes an error here; the next launch starts another. Arrays are
 copied into memory that both share, and back if the kernel can have written them.
 """
@@ -86,7 +86,7 @@ class Worker:
         return json.loads(answer)
 
     def run(self, path, grid, block, shared_mem, bound, place, constants, threads) -> bool:
-        """Run a launch in the process; return whether some threads wait for ever."""
+        """Run a launch in the process; return whether some threads wait forever."""
         begins, end = [], 0
         for (first, last, *_), phase in zip(place.ranges, place.phases(), strict=True):
             begins.append(-(-(end + BETWEEN) // 512) * 512 + phase)
@@ -115,7 +115,7 @@ class Worker:
         return stuck
 
     def said(self) -> str:
-        """Return what kernels printed since this was asked last, and how the process ended, if it has."""
+        """Return what kernels printed since the last call, and how the process ended, if it has."""
         self._said.seek(0)
         text = self._said.read().decode(errors="replace")
         self._said.seek(0)
@@ -129,7 +129,7 @@ class Worker:
         self.forget()
 
     def forget(self) -> None:
-        """Close what belongs to it, here only: after a fork it is the other process's."""
+        """Close its files in this process only: after a fork the other process still uses them."""
         for file in (self._process.stdin, self._process.stdout, self._shared, self._said):
             with contextlib.suppress(OSError):
                 file.close()
@@ -160,9 +160,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def _ask(question):
-    """Put a question to the process, started if need be.
+    """Send a request to the process; start it if necessary.
 
-    If a process dies that has run other kernels before, one of those may have damaged it: then a new one is asked.
+    If a process dies that has run other kernels before, one of those may have damaged it, so a new one is tried.
     """
     global _worker
     with _lock:
@@ -191,7 +191,7 @@ def _ask(question):
 
 
 def describe(path) -> str:
-    """Return what a library says of its kernel: a line of its parameters' types, and one for each variable."""
+    """Describe a library's kernel: a line with its parameters' types, and one for each variable."""
     return _ask(lambda worker: worker.ask(describe=str(path)))
 
 
@@ -201,8 +201,8 @@ def run(path, grid, block, shared_mem, bound, constants, *, threads=None) -> Non
     Raises
     ------
     KernelError
-        If some threads of a block wait for ever, or if the kernel crashes.
+        If some threads of a block wait forever, or if the kernel crashes.
     """
     place = Placement(bound.values, bound.signature, bound.names)
     if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
-        raise KernelError("some threads of a block wait for ever at a barrier or a warp operation; .check() says where")
+        raise KernelError("some threads of a block wait forever at a barrier or a warp operation; .check() says where")

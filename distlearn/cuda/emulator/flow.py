@@ -1,9 +1,9 @@
 """Control flow of a kernel, read from the compiler's assembly: what each basic block computes, and in which order.
 
-Two things are asked of it. How many floating-point operations belong to each block that a hook counts: +, -, *, / and
+It answers two questions. How many floating-point operations belong to each block that a hook counts: +, -, *, / and
 sqrt count one, a fused multiply-add two, a function such as exp one; comparisons and conversions do not count. And how
 the lanes of a warp that took different ways come together again: on a card the lanes that are behind run first. This
-is an order of the blocks in which every block stands before those that follow it, and all blocks of a loop before those
+is an order of the blocks in which every block comes before those that follow it, and all blocks of a loop before those
 after the loop (F. Bourdoncle, "Efficient chaotic iteration strategies with widenings", 1993, section 3: a weak
 topological order).
 """
@@ -33,7 +33,7 @@ class BasicBlock:
 
     flops: int = 0
     following: list[int] = field(default_factory=list)
-    ends: bool = False  # by an error that is reported: nobody comes out of it
+    ends: bool = False  # by an error that is reported: no thread continues after it
 
 
 def read_call(callee: str) -> list[tuple]:
@@ -59,7 +59,7 @@ def order_blocks(flow: list[tuple]) -> dict[int, BasicBlock]:
     """Return the blocks that need a hook, by the number of their hook, in the order in which a warp would run them.
 
     The compiler cuts blocks further after it has placed the hooks (around checks of an index, say) and moves the pieces
-    about. All pieces that can be reached from a hook without passing another belong to it. A block that always follows
+    around. All pieces that can be reached from a hook without passing another belong to it. A block that always follows
     the same other one, which nothing else follows, is joined to that one and needs no hook of its own.
     """
     labels = {event[1]: i for i, event in enumerate(flow) if event[0] == "label"}
@@ -113,7 +113,7 @@ def _read_block(flow, start, labels) -> BasicBlock:
 
 
 def weak_order(graph: dict[int, list[int]]) -> list[int]:
-    """Return the nodes so that those of a loop stand together, its head first, and before what follows the loop.
+    """Order the nodes so that those of a loop are together, its head first, before the nodes after the loop.
 
     Nodes are visited in the order of the dictionary: a function's entry comes before its other blocks.
 

@@ -10,7 +10,7 @@ from distlearn.cuda.emulator.source import lines_of, without_comments
 from distlearn.cuda.errors import CompileError
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*$', re.M)
-# Headers that every compiler for CUDA has; the emulator's own header stands for them all.
+# Headers that every compiler for CUDA has; the emulator's own header replaces them all.
 CUDA_HEADER = re.compile(
     r"(cuda[\w./]*|device_launch_parameters\.h|device_functions\.h|math_constants\.h|math_functions\.h"
     r"|vector_types\.h|vector_functions\.h|cooperative_groups(/\w+)?\.h|cuComplex\.h|sm_\w+\.h|mma\.h|crt/.*"
@@ -51,10 +51,10 @@ def include_folders(options) -> list[Path]:
 
 
 def flatten(source: str, options=()) -> Flat:
-    """Put headers that lie in folders named by -I in the place of their `#include` lines.
+    """Replace `#include` lines with the headers, where they are in folders named by -I.
 
-    Headers of CUDA, and those of the host that are found nowhere, keep their line: who compiles the text passes over
-    them. `missing` names those in quotes that were found nowhere.
+    Headers of CUDA, and those of the host that are not found, keep their line, which the caller ignores.
+    `missing` names those in quotes that were not found.
     """
     lines: list[str] = []
     places: list[tuple[str, int]] = []

@@ -1,7 +1,7 @@
-"""Asks a compiler, once, whether kernels that it builds are counted right: a small kernel whose counts are known.
+"""Tests once for each compiler that its kernels are counted correctly, with a small kernel of known counts.
 
 Operations and the order of basic blocks are read from the compiler's assembly (sites.py, flow.py, COUNTING.md). One
-that writes it in another way would be miscounted without a sign; so before the first kernel of a compiler is checked,
+that writes it in another way would be miscounted silently; so before the first kernel of a compiler is checked,
 this one is, and if anything differs from what was counted by hand the compiler is refused.
 """
 
@@ -84,7 +84,7 @@ def examine(compiler: Compiler, made) -> None:
     for what, wanted in WANTED.items():
         if got.get(what) != wanted:
             raise KernelError(
-                f"{compiler.name} writes assembly that the emulator does not count right: {what} of the probe are "
-                f"{got.get(what)}, expected {wanted}. Let DISTLEARN_CXX name another compiler, or launch with "
+                f"{compiler.name} writes assembly that the emulator does not count correctly: {what} of the probe are "
+                f"{got.get(what)}, expected {wanted}. Set DISTLEARN_CXX to another compiler, or launch with "
                 "checked=False"
             )

@@ -1,7 +1,7 @@
 """Runs a checked program: the launch goes in, the report and the arrays come back.
 
 `runtime/launch_io.h` is the other end and describes the bytes. The program is a process of its own, so that nothing a
-kernel does can harm this one; a time limit lies on both ends.
+kernel does can harm this one; both ends have a time limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 
 import numpy as np
 
-GRACE = 5.0  # seconds that a program has to report its own time-out before it is ended from outside
+GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed
 
 
 class Placement:
@@ -47,7 +47,7 @@ class Placement:
         raise AssertionError("an array lies in no range")
 
     def phases(self):
-        """Return how many bytes behind a multiple of 512 each range begins: an array that is no view begins at one."""
+        """Return the offset of each range from a multiple of 512 bytes; an array that is not a view begins at one."""
         for begin, *_, arrays in self.ranges:
             base = arrays[0]
             while isinstance(base.base, np.ndarray):

@@ -3,8 +3,8 @@
 The checked build is compiled to assembly. Beside every call (they are the hooks) a label is put, and tables are
 added to the end: the labels' addresses, which are the return addresses that the hooks see, and a number for each. Every
 line gets a label, too, for a signal can come between two hooks. The `.loc` directives, which every compiler writes for
-debuggers, say which line and column a call belongs to. So no debug-information reader is needed, and it works alike for
-all compilers and systems.
+debuggers, say which line and column a call belongs to. So no debug-information reader is needed, and it works
+for all compilers and systems.
 
 Labels, jumps and floating-point instructions are handed on to flow.py, which counts the operations of every basic block
 and finds the order in which a warp would run the blocks.
@@ -27,7 +27,7 @@ COPIES = {"memcpy": "__tsan_memcpy", "memmove": "__tsan_memmove", "memset": "__t
 
 
 class SourceSite(NamedTuple):
-    """A place that a hook reports from; `flops` of the basic block that begins here."""
+    """A place that a hook reports from; `flops` is the operations of the basic block that begins here."""
 
     line: int
     column: int
@@ -48,7 +48,7 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     Returns
     -------
     (str, list of SourceSite)
-        The text with labels and tables; the sites by number (number 0 stands for "not in the kernel").
+        The text with labels and tables; the sites by number (number 0 means "not in the kernel").
     """
     prefix = "_" if platform == "darwin" else ""
     out: list[str] = []
@@ -93,7 +93,7 @@ def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
 
 
 def _finish(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
-    """Write labels and tables; take out the hooks of blocks that were joined to the one before."""
+    """Write labels and tables; remove the hooks of blocks that were joined to the one before."""
     label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
     sites, ids, known = [SourceSite(0, 0, "", 0)], [], {}
     order = [0]

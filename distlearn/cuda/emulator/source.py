@@ -1,15 +1,15 @@
-"""Small readings of CUDA C text: without comments, split at commas, brackets that go astray; and what cannot be run."""
+"""Helpers for CUDA C text: remove comments, split at commas, find unmatched brackets; and the unsupported features."""
 
 from __future__ import annotations
 
 import re
 
-# Of a cooperative group of the grid; `NAMES` stands for the variables that hold one.
+# Of a cooperative group of the grid; `NAMES` is replaced with the variables that hold one.
 GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\bsync\s*\(\s*(?:NAMES)\s*\)"
 GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis_grid\s*\(")
 # A pattern and what to say when the source uses it. Words are matched outside comments and strings.
 UNSUPPORTED = [
-    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is made for NVIDIA's processors, write it in CUDA C"),
+    (r"\basm\s*(volatile\s*)?\(|\b__asm", "inline PTX", "it is specific to NVIDIA's processors, write it in CUDA C"),
     (r"\b(nvcuda::)?wmma\s*::|\bmma_sync\b", "tensor cores (wmma)", "use an ordinary matrix product"),
     (GRID_BARRIER, "a barrier over the whole grid", "blocks run one after another here, so they cannot wait for each "
      "other; end the kernel and launch another"),
@@ -49,7 +49,7 @@ def without_comments(source: str) -> str:
 
 
 def lines_of(source: str) -> list[str]:
-    """Return the lines as compilers count them: `str.splitlines` would also end one at a form feed, say."""
+    """Return the lines as compilers count them: `str.splitlines` would also split at a form feed."""
     return [line.rstrip("\r") for line in source.split("\n")]
 
 
@@ -59,7 +59,7 @@ def position(text: str, at: int) -> tuple[int, int]:
 
 
 def unbalanced(source: str) -> tuple[int, int, str] | None:
-    """Return line, column and message for the first bracket without its other half, or None."""
+    """Return line, column and message for the first unmatched bracket, or None."""
     code, opened = without_comments(source), []
     for match in re.finditer(r"[(){}\[\]]", code):
         if match[0] in "([{":
@@ -74,7 +74,7 @@ def unbalanced(source: str) -> tuple[int, int, str] | None:
 
 
 def needs_fibres(source: str) -> bool:
-    """Say whether the threads of a block meet anywhere; if not, they can run one after another in a plain loop."""
+    """Whether the threads of a block synchronise anywhere; if not, they can run one after another in a plain loop."""
     return bool(WARP_OR_BARRIER.search(without_comments(source)))
 
 

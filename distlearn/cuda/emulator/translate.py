@@ -1,9 +1,9 @@
-"""CUDA C turned into the C++ that the header `runtime/cuda_emu.h` completes, line by line the same.
+"""Translates CUDA C, line by line, into the C++ that the header `runtime/cuda_emu.h` completes.
 
 Nearly all of CUDA C is made valid C++ by that header. Four things need the text itself:
 
 - `#include` is blanked: the emulator's header has what CUDA's have, a source's own were read in by includes.py;
-- `extern "C"` is blanked (names live in a namespace instead, where they cannot clash with the C library's);
+- `extern "C"` is blanked (names are in a namespace instead, where they cannot clash with the C library's);
 - `extern __shared__ T x[];` becomes a pointer to dynamic shared memory, or an object that converts to one;
 - after a `__shared__`, `__constant__` or `__device__` variable comes what tells the checker its name and size.
 
@@ -21,11 +21,11 @@ from distlearn.cuda.emulator.source import lines_of, position, split_commas, wit
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
-# `::sqrtf`: CUDA's functions lie in a namespace here.
+# `::sqrtf`: CUDA's functions are in a namespace here.
 GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
-# What may stand in brackets before the name of a variable; any other bracket begins a function's parameters.
+# What may be in brackets before the name of a variable; any other bracket begins a function's parameters.
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
 ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
 RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
@@ -45,7 +45,7 @@ class Declaration(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Put `text` in the place of the characters from `begin` to `end`."""
+    """Replace the characters from `begin` to `end` with `text`."""
 
     begin: int
     end: int
@@ -81,7 +81,7 @@ class Translated:
 
 
 def declarations(code: str) -> list[Declaration]:
-    """Return the variables of a kernel source that live in the card's memories; comments must be blanked."""
+    """Return the variables of a kernel source in the card's memories; comments must be blanked."""
     code = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code)
     found: list[Declaration] = []
     functions: list[bool] = []  # by open brace: whether it is one of a function (or class), not of a namespace
@@ -143,7 +143,7 @@ def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
     Raises
     ------
     CompileError
-        If a `__shared__` variable has an initial value, or hides in a macro.
+        If a `__shared__` variable has an initial value, or is in a macro.
     """
     code = without_comments(source)
     edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in INCLUDE.finditer(code)]
@@ -167,7 +167,7 @@ def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
         else:
             word = "EMU_SHARED" if d.in_function else "EMU_SHARED_GLOBAL"
             edits += [
-                Edit(d.begin + m.start(), d.begin + m.end(), " " * 6)  # `__shared__` says it already
+                Edit(d.begin + m.start(), d.begin + m.end(), " " * 6)  # `__shared__` implies it
                 for m in re.finditer(r"\bstatic\b", code[d.begin : d.end])
             ]
             edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
@@ -178,7 +178,7 @@ def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
 
 
 def _in_macros(source, code) -> list[Edit]:
-    """Declarations in the text of a macro are completed there if they end there."""
+    """Complete declarations in the text of a macro that also end there."""
     edits = []
     for match in DIRECTIVE.finditer(code):
         if "__shared__" not in match[0]:
@@ -192,7 +192,7 @@ def _in_macros(source, code) -> list[Edit]:
 
 
 def _dynamic_shared(source: str, d: Declaration) -> str:
-    """Give `extern __shared__ T x[]` a meaning: in a function a pointer, outside an object that turns into one."""
+    """Translate `extern __shared__ T x[]`: in a function to a pointer, outside to an object that converts to one."""
     out = re.match(r"\s*", source[d.begin : d.end])[0]
     for name, brackets in d.names:
         row = brackets.partition("]")[2].strip()  # of `T x[][16]`

@@ -1,7 +1,7 @@
 """The process that runs kernels of the fast build; fast.py starts it and talks to it.
 
-A request is a length of 8 bytes and JSON, so is the answer. Arrays lie in memory that both processes share. Only the
-standard library is imported: the process is there in a few hundredths of a second.
+A request is a length of 8 bytes and JSON, so is the answer. Arrays are in memory that both processes share. Only the
+standard library is imported, so that the process starts in a few hundredths of a second.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _load(path):
 
 
 def describe(path):
-    """Return what a library says of its kernel's parameters and variables."""
+    """Return a library's description of its kernel's parameters and variables."""
     library = ctypes.CDLL(path)
     library.emu_signature.restype = ctypes.c_char_p
     text = library.emu_signature().decode()
@@ -71,7 +71,7 @@ class Arena:
         self._file, self._size, self._map, self._first = file, 0, None, None
 
     def address(self, size, name):
-        """Return where it begins here; it has grown to `size` bytes, or is another one."""
+        """Return its address in this process; map it again if it has grown to `size` bytes or is another one."""
         if size != self._size:
             self._first = self._map = None
             self._map = mmap.mmap(-1, size, tagname=name) if sys.platform == "win32" else mmap.mmap(self._file, size)
@@ -80,7 +80,7 @@ class Arena:
 
 
 def run(arena, path, grid, block, shared_mem, args, constants, threads):
-    """Run a launch; return whether some threads of a block wait for ever."""
+    """Run a launch; return whether some threads of a block wait forever."""
     library = _load(path)
     for name, value in constants:
         address = getattr(library, f"emu_address_of_{name}")
@@ -113,7 +113,7 @@ def main(shared):
     os.dup2(2, 1)
     todo: queue.SimpleQueue = queue.SimpleQueue()
 
-    def listen():  # beside the kernel that runs, which may run for ever
+    def listen():  # in a thread of its own, because the kernel may run forever
         with os.fdopen(requests, "rb") as pipe:
             while len(head := pipe.read(8)) == 8:
                 todo.put(json.loads(pipe.read(struct.unpack("<q", head)[0])))

@@ -1,12 +1,12 @@
 """Matrix products by NVIDIA's cuBLAS, called directly: what CuPy does not do while a CUDA graph is captured.
 
-CuPy refuses every call of cuBLAS on a stream that captures. cuBLAS itself allows them, if its work memory was set
-beforehand, so that it need not ask for any (cuBLAS documentation, section "CUDA Graphs Support"). Hence ctypes: CuPy's
-binding is what refuses, cuda.core and cuda.bindings have no cuBLAS, and for five calls nvmath-python would be one more
-package.
+CuPy rejects every call of cuBLAS on a capturing stream. cuBLAS itself allows them, if its workspace was set
+beforehand, so that it need not allocate any (cuBLAS documentation, section "CUDA Graphs Support"). Hence ctypes: it is
+CuPy's binding that rejects them, cuda.core and cuda.bindings have no cuBLAS, and for five calls nvmath-python would be
+one more package.
 
 cuBLAS stores matrices column by column. To it a matrix that is stored row by row is its own transpose, so
-C = A B is asked for as C^T = B^T A^T, and nothing is copied.
+C = A B is computed as C^T = B^T A^T, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Blas:
         b : (k, n), (s, k, n) or (k,) array
             float32 or float64, like `a`.
         out : array, optional
-            Gets the product.
+            Where to write the product.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class Blas:
         """
         if a.dtype != b.dtype or a.dtype.name not in GEMM or not {a.ndim, b.ndim} <= {1, 2, 3}:
             found = f"{a.dtype} {a.shape} @ {b.dtype} {b.shape}"
-            raise NotImplementedError(f"a captured product takes matrices of float32 or float64, got {found}")
+            raise NotImplementedError(f"a captured product needs matrices of float32 or float64, got {found}")
         left, right = a.reshape(1, -1) if a.ndim == 1 else a, b.reshape(-1, 1) if b.ndim == 1 else b
         stacks = {x.shape[0] for x in (left, right) if x.ndim == 3}
         if left.shape[-1] != right.shape[-2] or len(stacks) > 1:
@@ -114,7 +114,7 @@ class Blas:
     def _gemm(self, a, b, c, stack):
         name, number = GEMM[a.dtype.name]
         (m, k), n = a.shape[-2:], b.shape[-1]
-        first, second = self._operand(b), self._operand(a)  # the other way round: see above
+        first, second = self._operand(b), self._operand(a)  # operands swapped: see the module's docstring
         self._call(
             f"{name}StridedBatched", self._handle, ctypes.c_int(first.how), ctypes.c_int(second.how),
             *map(ctypes.c_int, (n, m, k)), ctypes.byref(number(1)),
@@ -123,7 +123,7 @@ class Blas:
         )  # fmt: skip
 
     def _operand(self, x):
-        """Describe matrices as they lie in memory; only where neither rows nor columns are without gaps, a copy."""
+        """Describe matrices without copying; copy only if neither rows nor columns are contiguous."""
         item, (rows, columns) = x.itemsize, x.shape[-2:]
         by_row = 1 if columns == 1 else x.strides[-1] // item, columns if rows == 1 else x.strides[-2] // item
         by_column = 1 if rows == 1 else x.strides[-2] // item, rows if columns == 1 else x.strides[-1] // item

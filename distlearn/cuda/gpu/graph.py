@@ -18,7 +18,7 @@ class Captured:
     Attributes
     ----------
     result : object
-        What the function returned when it was captured. Its arrays are written anew by every replay.
+        What the function returned when it was captured. Every replay overwrites its arrays.
     """
 
     def __init__(self, graph, stream, result, kept):
@@ -26,7 +26,7 @@ class Captured:
         self._kept = kept  # memory that the graph's kernels read and write
 
     def __call__(self):
-        """Replay after all that was launched so far on the current stream, which goes on after the replay.
+        """Replay in the order of the current stream: after earlier launches, before later ones.
 
         Returns
         -------
@@ -46,7 +46,7 @@ def capture(function, *, warmup: int = 3, cublas=None) -> Captured:
     """Record what `function()` launches on the current GPU.
 
     The function must do the same at every call: read and write the same arrays, on the GPU alone. What Python computes
-    in it (a learning rate, a step count) is computed once and stays. It may not look at a value on the host: take
+    in it (a learning rate, a step count) is computed once and stays. It must not read a value on the host: use
     `nn.loss.softmax_cross_entropy_rows` instead of a loss that returns a float.
 
     Parameters
@@ -78,7 +78,7 @@ def capture(function, *, warmup: int = 3, cublas=None) -> Captured:
         raise ValueError(f"capture: warmup is {warmup!r}, expected 1 or more: nothing may be compiled while capturing")
     pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
     stream.wait_event(cupy.cuda.get_current_stream().record())
-    # A pool of its own: what the function frees is the graph's for ever, and nobody else may be given it.
+    # A separate pool: memory that the function frees still belongs to the graph and must not be reused.
     with cupy.cuda.using_allocator(pool.malloc), stream:
         blas = Blas(cupy, stream, cublas)
         token = gpu_matmul.set(blas.matmul)
@@ -93,12 +93,11 @@ def capture(function, *, warmup: int = 3, cublas=None) -> Captured:
 
 
 def _record(function, stream):
-    """Return the graph of a call and the call's result."""
     stream.begin_capture()
     try:
         result = function()
     except Exception as error:
-        with contextlib.suppress(Exception):  # the capture is invalid, and saying so would hide why
+        with contextlib.suppress(Exception):  # the capture is invalid; that error would hide the original one
             stream.end_capture()
         raise RuntimeError(f"the function cannot be captured: {type(error).__name__}: {error}") from error
     return stream.end_capture(), result

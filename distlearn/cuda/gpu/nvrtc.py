@@ -1,11 +1,11 @@
 """Compiles CUDA C for real cards on a machine that has none, with NVIDIA's own compiler library.
 
 NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
-catches what a host compiler lets pass: headers of the C++ library, types that only the host's headers define.
+catches what a host compiler accepts: headers of the C++ library, types that only the host's headers define.
 
-It is called through `cupy.cuda.nvrtc`: CuPy is there anyway and that part of it works without a GPU, log of a failed
-compile included; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for the
-same calls.
+It is called through `cupy.cuda.nvrtc`: CuPy is installed anyway and that part of it works without a GPU, including the
+log of a failed compile; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for
+the same calls.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Problem(NamedTuple):
 
 @dataclass
 class CompileCheck:
-    """What NVRTC said about a source.
+    """NVRTC's messages about a source.
 
     Attributes
     ----------
     version : tuple of 2 int
         Of NVRTC.
     sizes : dict
-        Bytes of machine code by architecture (90 stands for sm_90), for those that compiled.
+        Bytes of machine code by architecture (90 is sm_90), for those that compiled.
     problems : list of Problem
         Errors and warnings, each once, with the first architecture that showed it.
     """
@@ -90,7 +90,7 @@ def _installed() -> list[Path]:
 
 
 def _headers() -> list[Path]:
-    """Return where CUDA's headers lie, if they are installed."""
+    """Return the folders of CUDA's headers, if they are installed."""
     found = [d / "include" for d in _installed() if (d / "include" / "cuda_fp16.h").exists()][:1]
     return [*found, *(d / "cccl" for d in found if (d / "cccl").exists())]  # cuda/std and thrust
 
@@ -102,7 +102,7 @@ def _library():
         from cupy.cuda import nvrtc
 
         nvrtc.getVersion()
-    except Exception:  # what CuPy raises for a library that is not there differs from release to release
+    except Exception:  # the exception for a missing library differs between releases of CuPy
         return None
     return nvrtc
 
@@ -123,12 +123,12 @@ def supported_architectures() -> tuple[int, ...]:
 def compile_check(
     source: str, archs: Sequence = ARCHITECTURES, *, names: Sequence[str] = (), options=()
 ) -> CompileCheck:
-    """Compile CUDA C for real cards and say what the compiler said.
+    """Compile CUDA C for real cards and return the compiler's messages.
 
     Parameters
     ----------
     source : str
-        CUDA C. What a whole .cu file has for the host is put aside.
+        CUDA C. The host code of a whole .cu file is ignored.
     archs : sequence of int or str
         Compute capabilities: 90 or "sm_90".
     names : sequence of str
@@ -209,7 +209,7 @@ def _problems(log: str, arch: int, code: Flat) -> list[Problem]:
             continue
         number, message = int(match[1]), match[3]
         shown = text[number - 1] if 0 < number <= len(text) else ""
-        # The source line and a caret follow, indented alike: what stands above the caret tells the column.
+        # The source line and a caret follow, indented alike: the text above the caret gives the column.
         column = 0
         if i + 2 < len(lines) and lines[i + 2].strip() == "^" and shown.strip():
             at = lines[i + 1].find(shown.strip())

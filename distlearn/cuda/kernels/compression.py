@@ -1,4 +1,4 @@
-"""Gradients made small, with error feedback: the largest elements, 8 bits, 1 bit.
+"""Gradient compression with error feedback: the largest elements, 8 bits, 1 bit.
 
 References
 ----------
@@ -22,7 +22,7 @@ def _blocks_of(x):
 
 
 def top_k_reference(grad, residual, threshold, index, value, count):
-    """Write numbers and values of the elements of grad + residual whose size is at least `threshold`."""
+    """Write indices and values of the elements of grad + residual whose size is at least `threshold`."""
     total = grad + residual
     (chosen,) = np.nonzero(np.abs(total) >= f32(threshold))
     index[: chosen.size], value[: chosen.size] = chosen, total[chosen]

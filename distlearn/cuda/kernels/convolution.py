@@ -1,4 +1,4 @@
-"""Convolution: im2col and its transpose, direct, and direct with the block's part of the image shared."""
+"""Convolution: im2col and its transpose, direct, and direct with the block's part of the image in shared memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from distlearn.cuda.kernels.variant import Launch, Variant, blocks, f32, i32
 
 
 def output_size(size: int, k: int, stride: int, padding: int) -> int:
-    """Return how many positions a filter of `k` takes along a side of `size`."""
+    """Return the number of positions of a filter of size `k` along a side of `size`."""
     return (size + 2 * padding - k) // stride + 1
 
 
@@ -90,7 +90,7 @@ def _conv_example(rng):
     return _images(rng), w, np.zeros((4, 5, 32, 32), f32), 1, 1
 
 
-# Reading a row of 32 floats shifted by one element touches a fifth sector, where it is not cut off at the rim.
+# Reading a row of 32 floats shifted by one element touches a fifth sector, except where the border cuts it off.
 IM2COL = Variant(
     "convolution.cu", "im2col", _columns(0, 1, 1), im2col_reference, _im2col_example,
     {("x", "read"): 4, ("col", "write"): 4},

@@ -55,7 +55,7 @@ def softmax_xent(z, label, loss, dz, scale):
     ----------
     z, dz : (batch, classes) float32 arrays
     label : (batch,) int32 array
-        The loss of a row whose label is no class is NaN.
+        The loss of a row whose label is not a class is NaN.
     loss : (batch,) float32 array
     scale : float
         1 / the global batch.

@@ -13,7 +13,7 @@ def _windows(x, k, stride):
 
 
 def max_pool_reference(x, y, arg, k, stride):
-    """Write each window's largest element and its number in the window (ky k + kx)."""
+    """Write each window's largest element and its index in the window (ky k + kx)."""
     windows = _windows(x, k, stride)
     arg[...] = windows.argmax(-1)
     y[...] = windows.max(-1)

@@ -1,4 +1,4 @@
-"""A kernel of the library: its source, how it is launched, its NumPy reference, and what is known of its memory use."""
+"""A kernel of the library: its source, how it is launched, its NumPy reference, and its expected memory use."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def source(file: str) -> str:
 
 
 def blocks(n: int, per_block: int = 256, most: int = 65535) -> tuple[int]:
-    """Return a one-dimensional grid with a thread for each of `n` elements, or as many as a grid-stride loop wants."""
+    """Return a one-dimensional grid with a thread for each of `n` elements, or as many as a grid-stride loop needs."""
     return (max(1, min(-(-n // per_block), most)),)
 
 
 def aligned(*arrays) -> bool:
-    """Say whether every array begins at a multiple of 16 bytes, as a float4 must: a view into a bucket may not."""
+    """Say whether every array begins at a multiple of 16 bytes, as a float4 requires; a view into a bucket may not."""
     return all((a.ctypes.data if isinstance(a, np.ndarray) else a.data.ptr) % 16 == 0 for a in arrays)
 
 
@@ -79,7 +79,7 @@ class Variant:
 
     @functools.cached_property
     def raw(self) -> RawKernel:
-        """The kernel itself, without checks: it is the library's own, and tested."""
+        """The kernel, without checks: it is the library's own, and tested."""
         return RawKernel(source(self.file), self.kernel, checked=False)
 
     def __call__(self, *args):
@@ -94,7 +94,7 @@ class Variant:
             if getattr(a, "size", 0) >= 2**31:
                 raise ValueError(f"{self}: argument {i} has {a.size} elements, the kernel can number 2**31 - 1")
         grid, block, kernel_args, shared_mem = self.launch(*args)
-        if 0 in grid:  # nothing to compute: an empty shard, say. A card refuses such a launch
+        if 0 in grid:  # nothing to compute, as for an empty shard; a card rejects such a launch
             return
         self.raw(grid, block, kernel_args, shared_mem=shared_mem)
 

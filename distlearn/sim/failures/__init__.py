@@ -1,4 +1,4 @@
-"""Failures as parameters of a simulated world, and the parts of the simulator that let them happen."""
+"""Failures as parameters of a simulated world, and the parts of the simulator that apply them."""
 
 from .schedule import Failure, FailureSchedule, FailureTimeline, Loss
 

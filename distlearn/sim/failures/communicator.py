@@ -16,13 +16,13 @@ class FaultyClock(SimClock):
     """Virtual time of a rank that may hang, slow down or end."""
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual time pass."""
+        """Advance the clock."""
         super().sleep(seconds)
         self._transport.scheduler.apply_failures(self._fibre)
 
     @contextmanager
     def span(self, name, *, lane="compute", flops=0, nbytes=0):
-        """Run the block, then advance the clock, as far as the rank gets."""
+        """Run the block, then advance the clock, at most to the time at which the rank ends."""
         self._transport.scheduler.apply_failures(self._fibre)
         with super().span(name, lane=lane, flops=flops, nbytes=nbytes):
             yield
@@ -33,7 +33,7 @@ class FaultyClock(SimClock):
 
 
 class FaultyComm(FormulaComm):
-    """A simulated rank's `Communicator` that is `FaultTolerant`, too."""
+    """A simulated rank's `Communicator` that is also `FaultTolerant`."""
 
     clock_class = FaultyClock
 
@@ -49,14 +49,14 @@ class FaultyComm(FormulaComm):
         return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
 
     def report(self, step, total, **values):
-        """Hand on the progress of the lowest rank that is left."""
+        """Pass on the progress of the lowest surviving rank."""
         transport, fibre = self._transport, self._fibre
         first = next(r for r, timeline in enumerate(transport.timelines) if timeline.noticed_at > fibre.now)
         if fibre.rank == first and transport.world.report:
             transport.world.report(step, total, **values)
 
     def _meet(self, call, payload, nbytes, finish):
-        """Join the next collective, unless it cannot succeed any more."""
+        """Join the next collective, unless it can no longer succeed."""
         self._transport.enter(self._fibre, self._context)
         self._transport.refuse_lost(self._fibre, self._context)
         return super()._meet(call, payload, nbytes, finish)
@@ -74,7 +74,7 @@ class FaultyComm(FormulaComm):
                 transport.wait_for(fibre, ObjectSendOp(fibre, channel, data, math.inf))
 
     def _poll(self, event) -> None:
-        """Spend the time of one look; raise if the event will never happen."""
+        """Let the time of one poll pass; raise if the event will never happen."""
         super()._poll(event)
         problem = self._transport.problem(self._fibre, event) if event.when is None else None
         if problem is not None:
@@ -92,10 +92,10 @@ class FaultyComm(FormulaComm):
         return self._transport.gather_survivors(self._fibre, name, self._context, number, value)
 
     def agree(self, flag: bool) -> bool:
-        """Return whether all ranks that are left said True."""
+        """Return whether all survivors passed True."""
         return all(self._gather_survivors("agree", bool(flag))[1])
 
     def shrink(self) -> FaultyComm:
-        """Return a communicator of the ranks that are left."""
+        """Return a communicator of the survivors."""
         members, _, context = self._gather_survivors("shrink", None)
         return FaultyComm(self._transport, self._fibre, members.index(self._fibre), members, context, self.clock)

@@ -1,4 +1,4 @@
-"""What a simulated rank can wait for in a world with failures, beyond what there is in a sound one."""
+"""What a simulated rank can wait for only in a world with failures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..transport import CollectiveCall, RecvOp, SendOp
 
 
 class Vanished(Exception):
-    """A message that nobody will ever receive."""
+    """A message that will never be received."""
 
 
 class FaultyCollectiveCall(CollectiveCall):
@@ -21,7 +21,7 @@ class FaultyCollectiveCall(CollectiveCall):
 
 
 class Listening(BlockReason):
-    """A `recv_obj` under way."""
+    """A `recv_obj` in progress."""
 
     __slots__ = ("context", "key", "source", "when")
 
@@ -31,11 +31,11 @@ class Listening(BlockReason):
 
 
 class Gathering:
-    """`agree` or `shrink` under way: ends when all that are not given up have come."""
+    """`agree` or `shrink` in progress: ends when all ranks not known to be lost have called it."""
 
     def __init__(self, name: str, context: int, members: list[Fibre]):
         self.name, self.context, self.members = name, context, members
-        self.came: dict[int, tuple[float, object]] = {}  # rank of the world -> (time, what it brought)
+        self.came: dict[int, tuple[float, object]] = {}  # rank of the world -> (time of the call, its value)
         self.when: float | None = None
         self.result = None
 
@@ -50,7 +50,7 @@ def context_of(event) -> int:
 
 
 def abandon(event) -> None:
-    """Forget a send or a receive that nobody waits for any more: a later message must not land in its buffer."""
+    """Withdraw a send or a receive that is no longer waited for: a later message must not end up in its buffer."""
     if event.__class__ is RecvOp and event in event.channel.recvs:
         event.channel.recvs.remove(event)
     elif event.__class__ is SendOp and event in event.channel.sends:

@@ -1,12 +1,12 @@
 """Failures as parameters of a simulated world: which rank fails when, how, and for how long.
 
 Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), is *cut* off (it
-runs, but no message reaches it or leaves it), or is *slow*. What is over before the failure detector's patience is used
-up is a mere delay, and nobody notices; after that the others are told that the rank is lost, and it is out for good,
-even if it comes back to life: it would otherwise go on with what the others have long given up.
+runs, but no message reaches it or leaves it), or is *slow*. A failure shorter than the detection time
+is only a delay, which no rank notices. A longer one makes the detector tell the others that the rank is lost; this is
+final, even if the rank recovers: it would otherwise continue work that the others have abandoned.
 
-The detector is one for all ranks, as a cluster's manager is: it never errs, everybody hears of a loss at the same
-moment, and a rank that is cut off from the others is cut off from it, and so knows that it is the one that is lost.
+There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
+moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
 
     >>> from distlearn.sim import Failure, SimWorld
     >>> from distlearn.comm import PeerLostError
@@ -37,7 +37,7 @@ KINDS = ("kill", "hang", "cut", "slow")
 
 @dataclass(frozen=True)
 class Failure:
-    """One thing that goes wrong on one rank of a simulated world.
+    """One failure of one rank of a simulated world.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Failure:
         When it begins [virtual s].
     kind : {"kill", "hang", "cut", "slow"}
     until : float
-        When it is over [s]; never, by default. A kill is never over.
+        When it ends [s]; never, by default. A kill never ends.
     factor : float
         How much slower "slow" computes.
 
@@ -74,12 +74,12 @@ class Failure:
             raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
 
     def is_noticed(self, detection: float) -> bool:
-        """Return whether it makes the others give the rank up, if they wait `detection` seconds for a sign of life."""
+        """Return whether it lasts long enough for the rank to be declared lost, after `detection` seconds."""
         return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
 
 
 class Loss(NamedTuple):
-    """A rank that the others gave up: how it failed, when, and when they were told [s]."""
+    """A rank that was declared lost: how it failed, when, and when the others were told [s]."""
 
     rank: int
     kind: str
@@ -101,13 +101,13 @@ class FailureSchedule:
         Mean time between the failures of *one* node [s]; n nodes together fail n times as often.
     seed : int
     kinds : sequence of {"kill", "hang", "cut", "slow"}
-        What happens; each is as likely.
+        Possible failures, all equally likely.
     repair : float
         How long a hang, a cut and a slowness last [s].
     ranks_per_node : int
         A node fails with all its ranks.
     shape : float
-        Of the Weibull distribution: 1 is the exponential (a node does not age); machines in service are nearer to 0.7,
+        Of the Weibull distribution: 1 is the exponential (a node does not age); production machines are nearer to 0.7:
         their failures come in clusters.
 
     References
@@ -168,7 +168,7 @@ class FailureSchedule:
 
 
 class FailureTimeline:
-    """All that will go wrong on one rank, as times.
+    """The failure timeline of one rank: the times of everything that will go wrong on it.
 
     Parameters
     ----------
@@ -176,16 +176,16 @@ class FailureTimeline:
     failures : iterable of Failure
         Of this rank.
     detection : float
-        The failure detector's patience [s].
+        The failure detector's timeout [s].
 
     Attributes
     ----------
     loss : Loss or None
-        When the others give the rank up; `lost_at` and `noticed_at` are infinite if they never do.
+        When the rank is declared lost; `lost_at` and `noticed_at` are infinite if it never is.
     ends_at : float
-        When it ends: a kill, or a hang for ever.
+        When it ends: by a kill or a permanent hang.
     pauses, cuts : list of (start, end)
-        When it runs no further; when no message passes.
+        When it is stopped; when none of its messages get through.
     """
 
     def __init__(self, rank: int, failures: Iterable[Failure] = (), detection: float = 1.0):
@@ -203,7 +203,7 @@ class FailureTimeline:
         self._windows = sorted(slow + [(start, end, 0.0) for start, end in self.pauses])  # with their speeds
 
     def finish(self, start: float, seconds: float) -> float:
-        """Return when work of so many seconds that begins at `start` is done, or when the rank ends."""
+        """Return when work of this many seconds that begins at `start` is done, or when the rank ends."""
         now, left = start, seconds
         for begin, end, rate in self._windows:
             if end <= now:

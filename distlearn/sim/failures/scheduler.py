@@ -1,4 +1,4 @@
-"""The simulator's engine in a world where ranks fail: fibres end or hang when their timeline says so."""
+"""The scheduler of a world where ranks fail: fibres end or hang at the times of their failure timelines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .schedule import FailureTimeline
 
 
 class FaultyScheduler(Scheduler):
-    """A scheduler whose fibres can end and hang while they are blocked; its monitor wakes those that must know.
+    """A scheduler whose fibres can end and hang while they are blocked; its monitor wakes those that are affected.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class FaultyScheduler(Scheduler):
         self.notify = None  # called with the time after every event
 
     def _watch(self, monitor: Fibre) -> None:
-        """Wake ranks at the moments at which they end, and everybody when a loss is noticed."""
+        """Wake each rank at the time at which it ends, and all ranks when a loss is noticed."""
         moments = {t for timeline in self.timelines for t in (timeline.ends_at, timeline.noticed_at) if t < math.inf}
         for when in sorted(moments):
             self.yield_until(monitor, when)
@@ -47,7 +47,7 @@ class FaultyScheduler(Scheduler):
         return super().run(survive)
 
     def block(self, fibre: Fibre, event) -> None:
-        """Give the baton away; what happens to the rank meanwhile shows when it gets it back."""
+        """Switch to other fibres; failures of this rank meanwhile are applied when it runs again."""
         super().block(fibre, event)
         self.apply_failures(fibre)
 

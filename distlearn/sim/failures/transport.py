@@ -1,10 +1,10 @@
 """The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
 
-Everything follows from the ranks' timelines, which are known from the start. A message that its sender could not send
-any more, or that would arrive after its receiver was lost, vanishes. Whoever waits for a lost rank is woken when the
-failure detector's patience is over, and raises `PeerLostError`. A collective that a rank is lost in the middle of
-succeeds on some of the others and fails on the rest (by a seeded coin): so it is on real networks, and recovery must
-not rely on anything better.
+Everything follows from the ranks' failure timelines, which are known from the start. A message that its sender can no
+longer send, or that would arrive after its receiver was lost, vanishes. A rank that waits for a lost one is woken when
+the failure detector reports the loss, and raises `PeerLostError`. A collective during which a rank is lost succeeds on
+some of the others and fails on the rest (drawn from the seed), as on real networks: recovery must not rely on anything
+better.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class FaultyTransport(Survivors, Transport):
     def __init__(self, world, scheduler: FaultyScheduler):
         super().__init__(world, scheduler)
         self.timelines = scheduler.timelines
-        self.plain = False  # every message asks whether it gets through
+        self.plain = False  # the network must be asked for every message
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
-        self.revoked: dict[int, float] = {}  # context -> when everybody knows
+        self.revoked: dict[int, float] = {}  # context -> when all ranks know
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
         self.gatherings: dict[tuple, Gathering] = {}
         self._n_partial = 0
@@ -47,14 +47,14 @@ class FaultyTransport(Survivors, Transport):
         return sorted((f.loss for f in self.timelines if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
 
     def check_empty(self) -> None:
-        """Complain of messages that were never received only if no rank was lost."""
+        """Raise for messages that were never received, but only if no rank was lost."""
         ranks = zip(self.timelines, self.scheduler.fibres, strict=True)
         if not self.revoked and not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
             super().check_empty()
 
     # -- what gets through ---------------------------------------------------------------------------------------------
     def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
-        """Take a message through the network; return when it arrives.
+        """Route a message through the network; return when it arrives.
 
         Raises
         ------
@@ -64,14 +64,14 @@ class FaultyTransport(Survivors, Transport):
         arrival = super()._travel(fibre, channel, nbytes)
         timelines = self.timelines[channel.sender], self.timelines[channel.receiver]
         for start, end in timelines[0].cuts + timelines[1].cuts:
-            if start <= arrival and fibre.now < end < math.inf:  # the network tries again until the link is back
+            if start <= arrival and fibre.now < end < math.inf:  # retransmitted until the link is back
                 arrival = max(arrival, end + arrival - fibre.now)
         if arrival >= timelines[1].lost_at or fibre.now >= timelines[0].lost_at:
             raise Vanished
         return arrival
 
     def send(self, fibre: Fibre, channel: Channel, x):
-        """Send `x`: as in a sound world, if it gets through."""
+        """Send `x`, as in a world without failures if it gets through."""
         self.enter(fibre, channel.context)
         try:
             return super().send(fibre, channel, x)
@@ -79,12 +79,12 @@ class FaultyTransport(Survivors, Transport):
             return fibre.now if x.nbytes <= self.eager_limit else SendOp(fibre, channel, x, math.inf)
 
     def receive(self, fibre: Fibre, channel: Channel, out):
-        """Receive into `out`; what a lost rank sent before may still come."""
+        """Receive into `out`; what a lost rank sent before may still arrive."""
         self.enter(fibre, channel.context)
         return super().receive(fibre, channel, out)
 
     def complete(self, event, when: float, fibre: Fibre) -> None:
-        """Let `event` happen at `when` for `fibre`, unless it is a collective that failed for it."""
+        """Set the time of `event` for `fibre`, unless it is a collective that failed for it."""
         if event.__class__ is FaultyCollectiveCall:
             if event.failed_ranks is None:
                 event.failed_ranks = self._failed_ranks(event, when)
@@ -104,14 +104,14 @@ class FaultyTransport(Survivors, Transport):
 
     # -- who notices ---------------------------------------------------------------------------------------------------
     def enter(self, fibre: Fibre, context: int) -> None:
-        """Begin an operation: nobody who is dead, cut off, or on a revoked communicator can."""
+        """Begin an operation; raise if the rank is dead or cut off, or the communicator revoked."""
         self._reach(fibre)
         problem = self._revoked(fibre, context)
         if problem is not None:
             raise problem
 
     def _reach(self, fibre: Fibre) -> None:
-        """Raise if the rank is cut off; nothing gets through at once, but it takes patience to be sure of that."""
+        """Raise if the rank is cut off: its messages are lost at once, but it knows only after the detection time."""
         self.scheduler.apply_failures(fibre)
         timeline = self.timelines[fibre.rank]
         if timeline.lost_at <= fibre.now < timeline.noticed_at:
@@ -147,7 +147,7 @@ class FaultyTransport(Survivors, Transport):
         super().wait_for(fibre, event)
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
-        """Block until an object has come; tell of every lost rank that it may have been waited for, once."""
+        """Block until an object has arrived; raise once for every lost rank that might have sent it."""
         self.enter(fibre, key[0])
         event = Listening(what.waiting(fibre), key, source)
         box = self.objects[key]
@@ -168,7 +168,7 @@ class FaultyTransport(Survivors, Transport):
                 return
 
     def _block(self, fibre: Fibre, event) -> None:
-        """Block, and let `revoke` and the monitor know on what."""
+        """Block, and register the event for `revoke` and the monitor."""
         if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
             self.scheduler.wake(fibre, known)
         self.blocked[fibre.rank] = (fibre, event)
@@ -178,7 +178,7 @@ class FaultyTransport(Survivors, Transport):
             self.blocked.pop(fibre.rank, None)
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
-        """Return whether the fibre has to wait on."""
+        """Return whether the fibre must continue to wait."""
         return event.when is None or (event.__class__ is FaultyCollectiveCall and fibre.rank in event.failed_ranks)
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
@@ -200,7 +200,7 @@ class FaultyTransport(Survivors, Transport):
         return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
 
     def _told_of(self, fibre: Fibre, event) -> set[int]:
-        """Return the lost ranks that a fibre has been told of and does not wait for any more."""
+        """Return the lost ranks that a fibre has been told of and no longer waits for."""
         if event.__class__ is Listening and event.source == ANY:
             return self.known.get((event.context, fibre.rank), set())
         return set()
@@ -230,14 +230,14 @@ class FaultyTransport(Survivors, Transport):
         return self.members[context].index(fibre)
 
     def _notify(self, when: float) -> None:
-        """Wake whoever waits for what a loss, noticed at `when`, has made impossible."""
+        """Wake the fibres that wait for something that a loss, noticed at `when`, has made impossible."""
         for timeline in self.timelines:
             if timeline.noticed_at == when:
                 self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
         for fibre, event in list(self.blocked.values()):
             if event.__class__ is Gathering:
                 self._close(event, when)
-                if self.timelines[fibre.rank].noticed_at == when:  # the others go on without it: it must hear of that
+                if self.timelines[fibre.rank].noticed_at == when:  # the lost rank itself must learn of its loss
                     self.scheduler.wake(fibre, max(fibre.now, when))
             elif self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)
