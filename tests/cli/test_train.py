@@ -458,8 +458,8 @@ def step_and_interrupt(strategy, step):
     return stepped
 import distlearn.train.program as program
 build = program.build
-def built(*args):
-    strategy = build(*args)
+def built(*args, **options):
+    strategy = build(*args, **options)
     strategy.step = step_and_interrupt(strategy, strategy.step)
     return strategy
 program.build = built
