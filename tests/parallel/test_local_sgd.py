@@ -144,6 +144,6 @@ def test_bad_options_are_named():
         return LocalSGD(comm, model, loss, MixedPrecision(model.params, rule, lr))
 
     with pytest.raises(
-        RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps masters"
+        RankError, match="LocalSGD works on the parameters themselves, but MixedPrecision keeps its own master copies"
     ):
         SimWorld(1).run(run, mixed)

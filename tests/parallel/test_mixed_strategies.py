@@ -70,7 +70,7 @@ def test_codes_which_may_hide_an_overflow_are_refused(codec):
     def make(*args):
         return DataParallel(*args, compress=codec)
 
-    with pytest.raises(RankError, match=r"DataParallel\(compress=.*MixedPrecision keeps masters"):
+    with pytest.raises(RankError, match=r"DataParallel\(compress=.*MixedPrecision keeps its own master copies"):
         SimWorld(2).run(train, make, None, steps=1)
 
 
