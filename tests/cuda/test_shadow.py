@@ -110,8 +110,8 @@ ROUNDS = {  # body: in a loop whose first round, r == 0, is right; threads, bloc
         "__shared__ float u[64];\nif (r == 0) u[t] = 1;\ny[t] = u[t + r * 32];", 32, 1, [("uninitialised", 6, 0)]
     ),
     "shared memory that only the first block sets": (
-        "__shared__ float u[32];\nif (blockIdx.x == 0) u[t] = 1;\nif (r == blockIdx.x) y[t + blockIdx.x * 32] = u[t];", 32, 2,
-        [("uninitialised", 6, 0)],
+        "__shared__ float u[32];\nif (blockIdx.x == 0) u[t] = 1;\nif (r == blockIdx.x) y[t + blockIdx.x * 32] = u[t];",
+        32, 2, [("uninitialised", 6, 0)],
     ),
 }  # fmt: skip
 
