@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .rule import add_scaled, check_not_negative, check_share, decayed
+from .rule import check_not_negative, check_share, decayed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,28 @@ class SGD:
             saxpy(-lr, grad, data)
         else:
             add_scaled(data, -lr, grad)
+
+
+def add_scaled(data, factor: float, values) -> None:
+    """Add `factor * values` to `data`, in place.
+
+    NumPy makes two passes and a temporary array; BLAS one pass. Whether the product is rounded before it is added depends
+    on the processor and the place in the array, so a shard may differ from the whole in the last bit.
+    """
+    if isinstance(data, np.ndarray) and data.flags.carray and 0 < data.size < 2**31:
+        axpy = _axpy().get(data.dtype)
+        if axpy is not None and values.dtype == data.dtype and values.flags.c_contiguous:
+            axpy(values.reshape(-1), data.reshape(-1), a=factor)
+            return
+    data += factor * values
+
+
+@functools.cache
+def _axpy():
+    """BLAS's functions for y + a x, by precision."""
+    from scipy.linalg.blas import daxpy, saxpy
+
+    return {np.dtype("float32"): saxpy, np.dtype("float64"): daxpy}
 
 
 @dataclass(frozen=True)
