@@ -50,8 +50,8 @@ class SGD:
 def add_scaled(data, factor: float, values) -> None:
     """Add `factor * values` to `data`, in place.
 
-    NumPy makes two passes and a temporary array; BLAS one pass. Whether the product is rounded before it is added depends
-    on the processor and the place in the array, so a shard may differ from the whole in the last bit.
+    NumPy makes two passes and a temporary array; BLAS one pass. Whether the product is rounded before it is added
+    depends on the processor and the place in the array, so a shard may differ from the whole in the last bit.
     """
     if isinstance(data, np.ndarray) and data.flags.carray and 0 < data.size < 2**31:
         axpy = _axpy().get(data.dtype)
