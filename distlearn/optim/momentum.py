@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,36 +36,14 @@ class SGD:
 
     def update(self, data, grad, state, lr, step):
         """Step against the gradient."""
-        if self.weight_decay:
-            data -= lr * decayed(grad, data, self.weight_decay)
-        elif can_launch(data, grad):
+        if not self.weight_decay and can_launch(data, grad):
             from ..cuda.kernels import saxpy
 
             saxpy(-lr, grad, data)
-        else:
-            add_scaled(data, -lr, grad)
-
-
-def add_scaled(data, factor: float, values) -> None:
-    """Add `factor * values` to `data`, in place.
-
-    NumPy makes two passes and a temporary array; BLAS one pass. Whether the product is rounded before it is added
-    depends on the processor and the place in the array, so a shard may differ from the whole in the last bit.
-    """
-    if isinstance(data, np.ndarray) and data.flags.carray and 0 < data.size < 2**31:
-        axpy = _axpy().get(data.dtype)
-        if axpy is not None and values.dtype == data.dtype and values.flags.c_contiguous:
-            axpy(values.reshape(-1), data.reshape(-1), a=factor)
             return
-    data += factor * values
-
-
-@functools.cache
-def _axpy():
-    """BLAS's functions for y + a x, by precision."""
-    from scipy.linalg.blas import daxpy, saxpy
-
-    return {np.dtype("float32"): saxpy, np.dtype("float64"): daxpy}
+        # not BLAS's axpy: with some processors it rounds the last elements of an array in another way than the others,
+        # and a shard would differ from the whole in the last bit
+        data -= lr * decayed(grad, data, self.weight_decay)
 
 
 @dataclass(frozen=True)
