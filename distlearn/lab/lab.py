@@ -185,6 +185,20 @@ class Lab:
         show.display(show.Picture(figure, alt))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
 
+    def film(self, frames) -> None:
+        """Show figures one after the other, with a slider.
+
+        Parameters
+        ----------
+        frames : list of (Figure, str)
+            Figures, each with its alternative text: what `viz.kernel_film` returns.
+        """
+        import matplotlib.pyplot as plt
+
+        show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
+        for figure, _ in frames:
+            plt.close(figure)
+
 
 def _machine(number: str, cores: int) -> str:
     from importlib.metadata import version
