@@ -6,8 +6,8 @@ import pickle
 
 from numpy import ndarray
 
-from ..comm.base import BaseComm
-from ..comm.protocol import ANY, check_buffer, check_output, check_peer, check_tag
+from ..comm.base import BaseComm, check_buffer, check_output, check_peer, check_tag
+from ..comm.protocol import ANY
 from .clock import SimClock
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..protocol import check_reduction
+from ..base import check_reduction
 from .group import Group
 from .rings import cut, pass_around, reduce_around, ring_all_reduce
 from .trees import tree_broadcast, tree_reduce

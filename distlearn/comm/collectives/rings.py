@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import shares
-from ..protocol import REDUCTIONS, check_buffer, check_reduction
+from ..base import check_buffer, check_reduction
+from ..protocol import REDUCTIONS
 
 
 def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
