@@ -103,7 +103,7 @@ def check_checkpointable(strategy) -> None:
     if not strategy.checkpointable:
         raise TypeError(
             f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
-            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, ZeRO, TensorParallel, "
+            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, DiLoCo, ZeRO, TensorParallel, "
             "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
         )
 
