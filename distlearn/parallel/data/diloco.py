@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...optim.momentum import Nesterov
-from ...optim.rule import Rule, apply, check_rule, memory_of
+from ...optim.optimizer import apply_rule, state_arrays
+from ...optim.rule import Rule, check_rule
 from ..checkpoint.state import part_of_rank
 from .local_sgd import LocalSGD
 
@@ -77,7 +78,7 @@ class DiLoCo(LocalSGD):
         nbytes = sum(3 * start.nbytes for start in self._starts)
         with self.clock.span("outer update", flops=4 * sum(s.size for s in self._starts), nbytes=nbytes):
             for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-                apply(self.outer, start, start - p.data, state, self.outer_lr, self._rounds)
+                apply_rule(self.outer, start, start - p.data, state, self.outer_lr, self._rounds)
                 p.data[...] = start
         self._rounds += 1
         return loss
@@ -86,7 +87,7 @@ class DiLoCo(LocalSGD):
     def own_state(self):
         found = {f"{_OUTER}rounds": get_xp(self._starts[0]).array([self._rounds])} if self._starts else {}
         for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-            arrays = start, *memory_of(state)
+            arrays = start, *state_arrays(state)
             found |= {f"{_OUTER}{p.name}/{i}": array for i, array in enumerate(arrays)}
         return super().own_state() | found
 
@@ -100,5 +101,5 @@ class DiLoCo(LocalSGD):
             return
         self._rounds = int(mine[f"{_OUTER}rounds"][0])
         for p, start, state in zip(self.optimizer.params, self._starts, self._states, strict=True):
-            for i, array in enumerate((start, *memory_of(state))):
+            for i, array in enumerate((start, *state_arrays(state))):
                 array[...] = get_xp(array).asarray(mine[f"{_OUTER}{p.name}/{i}"])
