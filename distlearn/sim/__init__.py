@@ -3,7 +3,7 @@
 It is built on the protocol and the collectives of `comm`, and knows nothing about layers, models or optimizers.
 """
 
-from .compute import Free, Measured, Roofline
+from .clock import Free, Measured, Roofline
 from .failures import Failure, FailureSchedule, Loss
 from .meta import MetaArray
 from .world import SimWorld

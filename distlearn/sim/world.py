@@ -6,7 +6,8 @@ is correct on every MPI, and one that relies on buffering fails at any message s
 which ranks wait for which.
 
 Overview: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
-worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a `FormulaComm`.
+worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a plain
+`SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
 they wait. In a world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyTransport`.
 """
@@ -17,17 +18,16 @@ import numpy as np
 
 from ..comm.network import Network
 from ..trace import Trace
-from .compute import ComputeModel, Free, Roofline
+from .clock import ComputeModel, Free, Roofline
+from .communicator import MessageComm, SimComm
 from .failures import Failure, FailureSchedule, FailureTimeline, Loss
-from .formula import FormulaComm
-from .messages import MessageComm
 from .scheduler import Scheduler
 from .transport import Transport
 
 __all__ = ["SimWorld"]
 
 
-COMMUNICATORS = {"messages": MessageComm, "formula": FormulaComm}
+COMMUNICATORS = {"messages": MessageComm, "formula": SimComm}
 
 LARGEST_WITH_MESSAGES = 64
 """By default the collectives of worlds of up to this many ranks send messages; above they use the formula."""

@@ -26,6 +26,7 @@ _NAMES = {
     "plot_timeline": "timeline",
     "plot_speedup": "scaling",
     "plot_roofline": "roofline",
+    "kernel_film": "film",
     "plot_accesses": "accesses",
     "plot_sectors": "accesses",
     "describe_schedule": "pipeline",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
-from ...backend import get_xp, matmul
-from ...nn import ops
+from ...backend import column_sums, get_xp, matmul
 from ...nn.container import layer_span
 from ...nn.layer import describe
 from .axis_sharding import AxisSharding, gather_last, gathered_values
@@ -162,7 +161,7 @@ class ColumnParallelLinear(ColumnParallel):
         work = self.comm.iall_reduce(dx)
         with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is being summed
             local.W.add_product(rows.T, dy)
-            local.b.grad += ops.column_sums(dy)
+            local.b.grad += column_sums(dy)
         return work.wait().reshape(shape)
 
 

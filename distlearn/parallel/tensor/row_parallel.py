@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp, matmul
-from ...nn import Dropout, Identity, ops
+from ...backend import column_sums, get_xp, matmul
+from ...nn import Dropout, Identity
 from ...nn.layer import check_dtype, check_shape, describe
 from .axis_sharding import AxisSharding, gather_last, gathered_values, reduce_scatter_last
 from .layer import TensorLayer, Traffic
@@ -78,7 +78,7 @@ class RowParallelLinear(TensorLayer):
         dy = dy.reshape(-1, self.d_out)
         with self.span("backward", saved):
             self.W.add_product(saved.reshape(-1, self.d_in).T, dy)
-            self.b.grad += ops.column_sums(dy)
+            self.b.grad += column_sums(dy)
             return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):

@@ -7,7 +7,7 @@ import pickle
 from contextlib import contextmanager
 
 from ..clock import SimClock
-from ..formula import FormulaComm
+from ..communicator import SimComm
 from ..transport import ObjectSendOp
 from .events import Vanished
 
@@ -32,7 +32,7 @@ class FaultyClock(SimClock):
         return self._transport.timelines[self._fibre.rank].finish(start, seconds)
 
 
-class FaultyComm(FormulaComm):
+class FaultyComm(SimComm):
     """A simulated rank's `Communicator` that is also `FaultTolerant`."""
 
     clock_class = FaultyClock
