@@ -44,6 +44,7 @@ _NAMES = {
     "plot_bounds": "race",
     "plot_loss": "policies",
     "plot_loss_by_rate": "staleness",
+    "plot_losses": "staleness",
     "plot_lr_limits": "staleness",
     "plot_policies": "policies",
     "plot_race": "race",

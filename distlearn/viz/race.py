@@ -100,7 +100,7 @@ def plot_backups(shares, seconds, *, axes=None, title=None):
     ----------
     shares : (n,) array
         From 0 to 1.
-    seconds : dict of str to (n,) array
+    seconds : dict of str to (seeds, n) array
         By assumption about the late workers: mean time between updates of 100 workers [s].
     axes : two Axes, optional
     title : str, optional
@@ -111,9 +111,11 @@ def plot_backups(shares, seconds, *, axes=None, title=None):
     """
     left, right = new_axes(2, figsize=(10.4, 4.0)) if axes is None else list(np.ravel(axes))
     shares, told = np.asarray(shares), []
-    for i, (name, mean) in enumerate(seconds.items()):
+    for i, (name, by_seed) in enumerate(seconds.items()):
+        mean = np.mean(by_seed, axis=0)
         look = {"color": COLORS[i], "linestyle": LINES[i], "marker": MARKERS[i], "label": name}
         left.plot(100 * shares, mean, **look)
+        left.fill_between(100 * shares, np.min(by_seed, axis=0), np.max(by_seed, axis=0), color=COLORS[i], alpha=0.18)
         used = 100 * shares / mean
         right.plot(100 * shares, used, **look)
         best = used.argmax()

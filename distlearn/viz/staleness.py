@@ -127,6 +127,40 @@ def _limit_finding(limits) -> str:
 
 
 @styled
+def plot_losses(losses, *, smooth=40, guessing=None, ax=None, title=None):
+    """Draw the loss of every gradient, in the order in which they were computed.
+
+    Parameters
+    ----------
+    losses : dict of str to (gradients,) array
+    smooth : int
+        Mean over so many.
+    guessing : float, optional
+        The loss of a model that has learned nothing; the axis ends at three times that.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    (ax,) = new_axes() if ax is None else (ax,)
+    for i, (name, values) in enumerate(losses.items()):
+        mean = np.convolve(values, np.full(smooth, 1 / smooth), "valid")
+        ax.plot(np.arange(len(mean)) + smooth, mean, color=COLORS[i], linestyle=LINES[i], label=name)
+    if guessing:
+        ax.axhline(guessing, color=MUTED, linewidth=1)
+        ax.annotate("guessing", (len(values) / 2, guessing), (0, 4), textcoords="offset points", color=MUTED)
+        ax.set_ylim(0, 3 * guessing)
+    ax.set_xlabel("gradient")
+    ax.set_ylabel(f"loss (mean of {smooth})")
+    ax.legend(loc="upper right", handlelength=2.8)
+    ends = ", ".join(f"{np.mean(values[-2 * smooth :]):.2f}" for values in losses.values())
+    write_title(ax, f"Loss at the end: {ends}", title)
+    return ax
+
+
+@styled
 def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
     """Draw the loss at the end against the learning rate per gradient: a control beside it, and the remedies.
 

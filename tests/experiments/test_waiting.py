@@ -122,7 +122,7 @@ def test_figures_of_waiting_say_what_was_found():
     assert left.lines[0].get_ydata().tolist() == [2, 2]
     assert right.get_legend_handles_labels()[1] == ["bound 0", "no bound"]
     shares = np.array([0.5, 1.0])
-    _, right = viz.plot_backups(shares, {"late ones are cancelled": np.array([1.0, 4.0])})
+    _, right = viz.plot_backups(shares, {"late ones are cancelled": np.array([[1.0, 4.0]])})
     assert "50 % if late ones are cancelled" in right.get_title(loc="left")
     found = {
         name: np.array([[low], [high]]) for name, low, high in (("1", 1, 1), ("s", 1, 9), ("a", 9, 9), ("b", 2, 9))

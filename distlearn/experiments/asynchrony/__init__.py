@@ -21,7 +21,16 @@ from .limits import Limits, lr_limits, theory
 from .race import Entry, Mix, Race, hidden_mixes, make_entry, practice_mixes, race
 from .rates import Method, loss_by_rate
 from .real import Pair, calibrate, real_beside_simulated
-from .servers import active_units, check_log, replay, run_digits, run_digits_synchronous, train_digits, try_server
+from .servers import (
+    active_units,
+    check_log,
+    judge_server,
+    replay,
+    run_digits,
+    run_digits_synchronous,
+    train_digits,
+    try_server,
+)
 from .task import SCENARIOS, Task, digits_task, mnist_task, run_policy, scenario_speeds
 from .workers import Throughputs, TimeToLoss, throughputs, time_to_loss
 
@@ -45,6 +54,7 @@ __all__ = [
     "compare_policies",
     "digits_task",
     "hidden_mixes",
+    "judge_server",
     "loss_by_rate",
     "lr_limits",
     "make_entry",

@@ -58,7 +58,7 @@ def try_server(train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3):
     return targets, SimWorld(size, Network(alpha=20e-6, beta=1e9), Roofline(1e9), slowdown=slow).run(on_rank)
 
 
-def replay(targets, log, lr: float, *, late: bool = False) -> np.ndarray:
+def replay(targets, log, lr: float, *, late: bool = False, steps: bool = True) -> np.ndarray:
     """Work out which weights a log of `try_server` must lead to.
 
     Parameters
@@ -69,17 +69,19 @@ def replay(targets, log, lr: float, *, late: bool = False) -> np.ndarray:
     lr : float
     late : bool
         Take each step from the weights that its worker had pulled, as a server must not.
+    steps : bool
+        False: as if every gradient were one of step 0.
 
     Returns
     -------
     w : (d,) array
     """
-    w, pulled, step = np.ones(targets.shape[1]), {}, {}
+    w, pulled, step = np.ones(targets.shape[1]), {}, dict.fromkeys(range(len(targets)), -1 if steps else 0)
     for kind, worker in log:
         if kind == "pull":
             pulled[worker] = w.copy()
         else:
-            k = step[worker] = step.get(worker, -1) + 1
+            k = step[worker] = step[worker] + steps
             w = (pulled[worker] if late else w) - lr * (pulled[worker] - targets[worker]) * (1 + k)
     return w
 
@@ -108,6 +110,54 @@ def check_log(log, workers: int, steps: int) -> str:
             told = f"{counts[0]} pulls and {counts[1]} pushes of worker {worker}, expected {steps} of each"
             return f"the log has {told}: every message of every step is taken and written down"
     return ""
+
+
+def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3) -> None:
+    """Try a server, and add to a lab's check what its log, its weights and its workers must be.
+
+    Parameters
+    ----------
+    check : Check
+    train, size, steps, lr, slow, d, seed
+        For `try_server`.
+    """
+    targets, ranks = try_server(train, size, steps, lr=lr, slow=slow, d=d, seed=seed)
+    (w, log, _), *workers = ranks
+    of = f"{len(workers)} worker{'s' * (size > 2)}, {steps} steps"
+    check.true(f"workers return None, {of}", all(r[1] is None for r in workers), "the log is rank 0's to return")
+    fault = check_log(log, size - 1, steps)
+    check.true(f"log, {of}", not fault, fault)
+    if fault:
+        return
+    wrong = {
+        "not updated, or not in place: `w -= ...` changes the array that w is": np.ones(d),
+        "uphill: the gradient should be subtracted": replay(targets, log, -lr),
+        "the server steps from the weights that the worker had pulled, not from its newest": replay(
+            targets, log, lr, late=True
+        ),
+        "the gradients are of step 0 in every step": replay(targets, log, lr, steps=False),
+        "a worker computes at zeros: take the gradient at the weights received": _at_zeros(targets, log, lr),
+    }
+    if size > 2:
+        wrong["every push is a whole step, not a share of one"] = replay(targets, log, lr / (size - 1))
+    check.close(f"weights, {of}", w, replay(targets, log, lr), rtol=1e-10, suspects=wrong)
+    check.equal(f"steps asked for, {of}", [asked for _, _, asked in workers], [list(range(steps))] * (size - 1))
+    others = [rank for rank in range(1, size) if rank not in (slow or {})]
+    for rank, factor in (slow or {}).items():
+        before = log[: log.index(("push", rank))]
+        quick, wanted = min(before.count(("push", other)) for other in others), min(steps, int(factor)) - 1
+        told = f"before its first push another worker pushed {quick} times, expected {wanted} or more: "
+        check.true(f"no worker waits for rank {rank}, {of}", quick >= wanted, told + "serve whichever comes first")
+
+
+def _at_zeros(targets, log, lr: float) -> np.ndarray:
+    """Work out the weights if every gradient were computed at zeros."""
+    w, step = np.ones(targets.shape[1]), {}
+    for kind, worker in log:
+        if kind == "push":
+            k = step[worker] = step.get(worker, -1) + 1
+            w = w + lr * targets[worker] * (1 + k)
+    return w
 
 
 def train_digits(comm, train, lr: float, steps: int, *, seed: int = 0, pause: dict[int, float] | None = None):

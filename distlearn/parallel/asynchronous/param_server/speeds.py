@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-LAWS = ("constant", "lognormal", "pareto", "occasional")
+LAWS = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}
+"""Laws, and the shape that each has by default."""
 
 DELAYED = 10.0
 """Under "occasional", how many times as long a delayed step takes."""
@@ -46,7 +47,7 @@ class Speeds:
         if law not in LAWS:
             raise ValueError(f"Speeds: law is {law!r}, expected one of {', '.join(LAWS)}")
         self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
-        self.shape = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}[law] if shape is None else shape
+        self.shape = LAWS[law] if shape is None else shape
         self._check()
         self.slow = dict(slow or {})
         self._scale = np.full(workers, float(seconds))
