@@ -179,7 +179,7 @@ def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
     -------
     axes : (Axes, Axes)
     """
-    axes = new_axes(2, figsize=(10.4, 4.0), sharey=True) if axes is None else list(np.ravel(axes))
+    axes = new_axes(2, figsize=(11.6, 4.0), sharey=True) if axes is None else list(np.ravel(axes))
     names = list(found)
     top = 1.15 * guessing if guessing else max(np.max(values) for values in found.values())
     for ax, shown in zip(axes, (names[:3], names[2:]), strict=True):
@@ -195,7 +195,8 @@ def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_major_formatter(FuncFormatter(lambda lr, _: f"{lr:g}"))
         ax.set_xlabel("learning rate of one gradient")
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.93), handlelength=2.8)
+    axes[0].legend(loc="center right", handlelength=2.8)
+    axes[1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.8)
     axes[0].set_ylim(0, 1.08 * top)
     axes[0].set_ylabel("loss at the end")
     write_title(axes[0], _control_finding(found, rates, guessing), title)

@@ -69,11 +69,19 @@ def test_a_race_is_the_same_in_every_run_and_ends_at_an_error_floor():
         ((1, False, ALWAYS, -SAME), "0 or more"),
         ((1, False, ALWAYS, SAME * np.inf), "0 or more"),
         ((1, False, np.arange(9), SAME), "True or False"),
+        ((1, False, ALWAYS, 0.05), "np.full"),
     ],
 )
 def test_an_entry_that_cannot_race_is_told_why(entry, match):
     with pytest.raises(ValueError, match=match):
         Entry(*entry)
+
+
+def test_a_policy_that_returns_too_little_is_told_what_is_missing():
+    with pytest.raises(ValueError, match="returns 2 things, expected four"):
+        make_entry(lambda workers, lead, staleness: (1, False))
+    with pytest.raises(ValueError, match="returns NoneType"):
+        make_entry(lambda workers, lead, staleness: None)
 
 
 def test_many_synchronous_workers_fail_at_the_rate_of_one_as_asynchronous_ones_do():

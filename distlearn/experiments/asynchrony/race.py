@@ -91,7 +91,6 @@ def hidden_mixes(seed: int) -> list[Mix]:
     ]
 
 
-@dataclass(frozen=True)
 class Entry:
     """A policy with a learning rate for each staleness, as plain numbers: what enters the race.
 
@@ -109,25 +108,21 @@ class Entry:
     name : str
     """
 
-    quorum: int
-    waits: bool
-    starts: np.ndarray
-    rate: np.ndarray
-    name: str = "yours"
-
-    def __post_init__(self):
-        starts, rate = np.asarray(self.starts), np.asarray(self.rate, float)
-        if not (hasattr(self.quorum, "__index__") and 1 <= self.quorum <= WORKERS):
-            raise ValueError(f"race: quorum is {self.quorum!r}, expected a whole number from 1 to {WORKERS}")
+    def __init__(self, quorum: int, waits: bool, starts, rate, name: str = "yours"):
+        starts, rate = np.asarray(starts), np.asarray(rate, float)
+        if not (hasattr(quorum, "__index__") and 1 <= quorum <= WORKERS):
+            raise ValueError(f"race: quorum is {quorum!r}, expected a whole number from 1 to {WORKERS}")
         if starts.dtype != bool or starts.ndim != 1:
             raise ValueError(f"race: starts is {starts.dtype} {starts.shape}, expected True or False for each lead")
         if not starts[0] or (np.diff(starts.astype(int)) > 0).any():
             raise ValueError("race: starts must be True at lead 0 (else all wait) and, once False, stay False")
-        if rate.ndim != 1 or not (np.isfinite(rate) & (rate >= 0)).all() or not rate[0] > 0:
-            raise ValueError("race: rate must be a number of 0 or more for each staleness, and above 0 for staleness 0")
-        object.__setattr__(self, "starts", starts)
-        object.__setattr__(self, "rate", rate)
-        object.__setattr__(self, "waits", bool(self.waits))
+        if rate.ndim != 1:
+            raise ValueError(
+                f"race: rate has shape {rate.shape}, expected a number for each staleness: np.full(1000, ...)"
+            )
+        if not (np.isfinite(rate) & (rate >= 0)).all() or not rate[0] > 0:
+            raise ValueError("race: rate must be 0 or more for each staleness, and above 0 for staleness 0")
+        self.quorum, self.waits, self.starts, self.rate, self.name = int(quorum), bool(waits), starts, rate, name
 
     def __str__(self) -> str:
         return self.name
@@ -167,7 +162,11 @@ class _Policy:
 def make_entry(policy, name: str = "yours") -> Entry:
     """Ask a function for its entry: `policy(workers, lead, staleness) -> (quorum, waits, starts, rate)`."""
     steps = np.arange(LONGEST)
-    return Entry(*policy(WORKERS, steps, steps.copy()), name=name)
+    answer = policy(WORKERS, steps, steps.copy())
+    if not (isinstance(answer, (tuple, list)) and len(answer) == 4):
+        count = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else type(answer).__name__
+        raise ValueError(f"race: the policy returns {count}, expected four: quorum, waits, starts, rate")
+    return Entry(*answer, name=name)
 
 
 def references(lr: float = 0.05) -> list[Entry]:

@@ -102,6 +102,8 @@ def check_log(log, workers: int, steps: int) -> str:
     pulled = set()
     for kind, worker in log:
         if kind == "push" and worker not in pulled:
+            if ("pull", worker) not in map(tuple, log):
+                return f"the log has pushes of worker {worker}, but no pull: write both down, as they come in"
             return f"worker {worker} pushes before it has pulled for the first time: pull, compute, push, in this order"
         pulled.add(worker)
     for worker in range(1, workers + 1):
