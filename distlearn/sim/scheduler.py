@@ -154,7 +154,7 @@ class Scheduler:
         if self._monitor is not None:
             self._start(self._monitor, self._watch_over)
         try:
-            while (self._line or self._heap or self._to_start) and not self._failure:
+            while (self._line or self._heap or self._to_start or not self.is_stuck()) and not self._failure:
                 while self._to_start:
                     helper = self._to_start.pop()
                     self._start(helper, self._help)
@@ -172,6 +172,10 @@ class Scheduler:
             text = str(error).removeprefix(f"rank {rank}: ")
             raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
         return [f.result for f in self.fibres]
+
+    def is_stuck(self) -> bool:
+        """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
+        return True
 
     def _start(self, fibre: Fibre, main) -> None:
         """Make a fibre's greenlet, ready at the fibre's time."""

@@ -60,6 +60,10 @@ class SimWorld:
         How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
         up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
         fail. Those of objects always go by the formula.
+    order : sequence of str or callable, optional
+        The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.order`): whose message
+        a receive from any rank gets, and which sends are buffered. After the last one, the lowest rank's message is
+        delivered. Or `choose(options, transport) -> Decision`. Time stands still in such a world.
     detection : float
         How long a rank must be silent before the others are told that it is lost [virtual s].
 
@@ -95,6 +99,7 @@ class SimWorld:
         failures=(),
         detection: float = 1.0,
         collectives: str | None = None,
+        order=None,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -123,6 +128,9 @@ class SimWorld:
             raise ValueError(f"SimWorld: collectives is {collectives!r}, expected 'messages' or 'formula'")
         if self.failures and collectives == "messages":
             raise ValueError("SimWorld: collectives is 'messages', but where ranks fail they go by the formula")
+        self.order = _chooser(order)
+        if order is not None and (self.failures or collectives == "formula" or eager_limit):
+            raise ValueError("SimWorld: order excludes failures, eager_limit and collectives='formula'")
         small = self.size <= LARGEST_WITH_MESSAGES and not self.failures
         self.collectives = collectives or ("messages" if small else "formula")
         self._trace, self._transport = Trace(), None
@@ -180,6 +188,11 @@ class SimWorld:
 
     def _parts(self):
         """Make the scheduler and the transport, and choose the communicator class, with or without failures."""
+        if self.order is not None:
+            from .order import OrderedComm, OrderedScheduler, OrderedTransport
+
+            scheduler = OrderedScheduler(self.size)
+            return scheduler, OrderedTransport(self, scheduler, self.order()), OrderedComm
         if not self.failures:
             scheduler = Scheduler(self.size, self.compute.measures)
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
@@ -190,6 +203,18 @@ class SimWorld:
         timelines = [FailureTimeline(rank, self.failures, self.detection) for rank in range(self.size)]
         scheduler = FaultyScheduler(timelines, self.compute.measures)
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
+
+
+def _chooser(order):
+    """Return a function that makes, for each run, the function that decides."""
+    if order is None:
+        return None
+    if callable(order):
+        return lambda: order
+    from .order import Decision, follow
+
+    decisions = [Decision.parse(text) for text in order]
+    return lambda: follow(decisions)
 
 
 def _drawn(failures, size: int) -> list[Failure]:
