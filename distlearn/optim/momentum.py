@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .rule import check_not_negative, check_share, decayed
+from .optimizer import check_not_negative, check_share, decayed
 
 
 @dataclass(frozen=True)
