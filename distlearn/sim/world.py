@@ -9,7 +9,8 @@ Overview: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands e
 worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a plain
 `SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
-they wait. In a world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyTransport`.
+they wait. In a world with failures every fibre has the `FailureTimeline` of its rank, which the scheduler and the clock
+apply; `FaultyTransport` loses messages and tells who is lost, and a `FaultyComm` can `revoke`, `agree` and `shrink`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..comm.network import Network
 from ..trace import Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
-from .failures import Failure, FailureSchedule, FailureTimeline, Loss
+from .failures import Failure, FailureSchedule, Loss
 from .scheduler import Scheduler
 from .transport import Transport
 
@@ -169,7 +170,10 @@ class SimWorld:
         self._transport = transport
 
         def main(fibre):
-            return fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            if fibre.failures is not None:  # one that has been killed by now has no result
+                fibre.failures.apply(fibre)
+            return result
 
         try:
             results = scheduler.run(main)
@@ -179,16 +183,13 @@ class SimWorld:
         return results
 
     def _parts(self):
-        """Make the scheduler and the transport, and choose the communicator class, with or without failures."""
+        """Make the scheduler and the transport, and choose the communicator class."""
+        scheduler = Scheduler(self.size, self.compute.measures)
         if not self.failures:
-            scheduler = Scheduler(self.size, self.compute.measures)
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
         from .failures.communicator import FaultyComm
-        from .failures.scheduler import FaultyScheduler
         from .failures.transport import FaultyTransport
 
-        timelines = [FailureTimeline(rank, self.failures, self.detection) for rank in range(self.size)]
-        scheduler = FaultyScheduler(timelines, self.compute.measures)
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
 
 
