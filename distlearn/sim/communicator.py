@@ -47,15 +47,13 @@ class SimComm(FormulaCollectives):
     clock : SimClock, optional
     """
 
-    clock_class = SimClock
-
     def __init__(
         self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None
     ):
         self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
-        self.clock = self.clock_class(transport, fibre) if clock is None else clock
+        self.clock = SimClock(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 
     def report(self, step, total, **values):

@@ -37,6 +37,8 @@ class Run:
     events : list of SpaceTimeEvent
     waiting : dict of int to str
         By rank, what it waited for at the end.
+    size : int
+        Number of ranks.
     """
 
     order: list[str]
@@ -45,6 +47,7 @@ class Run:
     error: Exception | None
     events: list[SpaceTimeEvent]
     waiting: dict[int, str]
+    size: int
 
     def __str__(self) -> str:
         death = "" if self.kill is None else f"rank {self.kill[0]} dies before its operation {self.kill[1] + 1}; "
@@ -233,7 +236,7 @@ def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, Order
     except (CommError, ValueError) as caught:
         error = caught
     order = [str(decision) for decision in transport.decisions]
-    return Run(order, kill, None if error else results, error, transport.events, dict(transport.waiting)), transport
+    return Run(order, kill, None if error else results, error, transport.events, scheduler.waiting, size), transport
 
 
 def _judge(found: Exploration, run: Run) -> None:

@@ -115,13 +115,14 @@ class SpaceTimeEvent(NamedTuple):
     kind : {"send", "receive"}
     message : int
         Number of the message, the same for both ends.
-    label : str
+    peer : int
+        The rank at the other end.
     """
 
     rank: int
     kind: str
     message: int
-    label: str
+    peer: int
 
 
 class OrderedScheduler(Scheduler):
@@ -170,7 +171,6 @@ class OrderedTransport(Transport):
         self.received: dict[int, list] = defaultdict(list)  # by rank, whose messages its receives from any rank got
         self.decisions: list[Decision] = []
         self.events: list[SpaceTimeEvent] = []
-        self.waiting: dict[int, str] = {}  # what ranks wait for in a deadlock
         self.dead: int | None = None
         self._told: set[int] = set()  # ranks that know of the death
         self._numbers: dict[SendOp, int] = {}
@@ -195,7 +195,7 @@ class OrderedTransport(Transport):
 
     def send(self, fibre, channel, x):
         self.count(fibre)
-        number = self._note_send(channel, f"send(dest={channel.dest}, tag={channel.tag})")
+        number = self._note_send(channel)
         event = super().send(fibre, channel, x)
         if isinstance(event, SendOp):
             self._numbers[event] = number
@@ -224,18 +224,18 @@ class OrderedTransport(Transport):
         super().wait_for(fibre, event)
 
     # -- what happened, for `viz.plot_spacetime` -----------------------------------------------------------------------
-    def _note_send(self, channel, label: str) -> int:
+    def _note_send(self, channel) -> int:
         number, self._n_messages = self._n_messages, self._n_messages + 1
-        self.events.append(SpaceTimeEvent(channel.sender, "send", number, label))
+        self.events.append(SpaceTimeEvent(channel.sender, "send", number, channel.receiver))
         return number
 
     def _note_receive(self, channel, number: int) -> None:
-        self.events.append(SpaceTimeEvent(channel.receiver, "receive", number, ""))
+        self.events.append(SpaceTimeEvent(channel.receiver, "receive", number, channel.sender))
 
     def put_object(self, key: tuple, op: ObjectSendOp) -> None:
         """Put an object in flight."""
         self.objects[key].append(op)
-        self._numbers[op] = self._note_send(op.channel, op.shown())
+        self._numbers[op] = self._note_send(op.channel)
         listener = self.listeners.get(key)
         if listener and listener[1] == op.channel.source:
             self.wake(listener[0], listener[0].now)
@@ -269,8 +269,6 @@ class OrderedTransport(Transport):
         """Make one decision; return False if there is none to make."""
         options = self.options()
         if not options:
-            stuck = (f for f in self.scheduler.fibres if not f.greenlet.dead)
-            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in stuck}
             return False
         decision = self.choose(options, self)
         self.decisions.append(decision)
