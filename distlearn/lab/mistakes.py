@@ -46,7 +46,7 @@ def value_mistake(name, got, want, right, factors) -> str:
         place = f", the first at [{first}]" if first else ""
         return f"{int(bad.sum())} of {got.size} elements of {name} are {kind}{place}"
     if not got.any() and want.any():
-        return f"{name} is still all zeros: is it ever written?"
+        return f"every element of {name} is 0" if got.size > 1 else ""
     for explain in (_factor, _undone, _order, _precision, _place):
         text = explain(name, got, want, right, factors)
         if text:
@@ -67,11 +67,11 @@ def _factor(name, got, want, right, factors) -> str:
     if k == 0 or abs(k - 1) < 1e-4 or not right(got / k):
         return ""
     if np.isclose(k, -1):
-        return f"the sign of {name} is flipped"
+        return f"{name} is the negative of what is wanted"
     known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
     if not known and big.sum() < 2:
         return ""  # any two numbers are multiples of each other
-    flipped = ", and its sign is flipped" if k < 0 else ""
+    flipped = ", with the opposite sign" if k < 0 else ""
     if abs(k) >= 1 or not np.isclose(1 / abs(k), round(1 / abs(k))):
         times = f"{abs(k):.4g} times"
     else:
