@@ -117,9 +117,9 @@ def _undone(name, got, want, right, factors) -> str:
         (lambda: np.square(got), f"{name} is the square root of what is wanted: did you forget to square?"),
         (lambda: 1 / got, f"{name} is the reciprocal of what is wanted"),
         (lambda: 1 - got, f"{name} is one minus what is wanted"),
-        (lambda: got / total, f"the rows of {name} do not sum to 1: divide by their sum"),
+        (lambda: got / total, f"{name} would be right if its rows were divided by their sum"),
     ):
-        if got.ndim == 0 and text.endswith("their sum"):
+        if got.ndim == 0 and "their sum" in text:
             continue
         if right(undone()):
             return text

@@ -60,7 +60,7 @@ MISTAKES = {
     "the square root of": (np.sqrt(np.abs(X)), np.abs(X)),
     "reciprocal": (1 / V, V),
     "one minus": (1 - V, V),
-    "do not sum to 1": (np.exp(X), P),
+    "rows were divided by their sum": (np.exp(X), P),
     "too large by 0.5 everywhere": (X + 0.5, X),
     "rounded to whole numbers": (np.array([0, 1, 2, 5]), np.array([0.3, 1.2, 2.9, 5.5])),
     "reverse order": (V[::-1], V),
