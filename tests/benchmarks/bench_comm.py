@@ -1,8 +1,8 @@
 """What communication through the library costs: all-reduce against mpi4py's own, engines against ipyparallel's own.
 
 An all-reduce of `MPIComm` can be interrupted and timed out, leaves its core to others and is recorded; that may cost a
-few microseconds, no more than a fifth at 1 MB, and no more than a tenth above. The same holds for its strict mode, which
-compares the calls of all ranks; of a training step it may take a twentieth.
+few microseconds, no more than a fifth at 1 MB, and no more than a tenth above. The same holds for its strict mode,
+which compares the calls of all ranks; of a training step it may take a twentieth.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One rank of `bench_comm`: steps of the course's models, plain and with every collective call compared, turn by turn."""
+"""One rank of `bench_comm`: steps of the course's models, not strict and strict, turn by turn."""
 
 import json
 import sys
