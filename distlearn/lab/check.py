@@ -17,7 +17,7 @@ import warnings
 import numpy as np
 
 from ..comm.protocol import RankError
-from . import show
+from . import scope, show
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
@@ -224,7 +224,7 @@ def _in_call(error) -> bool:
 def _students_frame(error):
     """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
-    frames = [f for f in frames if f.name not in ("<module>", "<cell line: 1>") and not f.name.startswith("<cell line")]
+    frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
     return frames[-1] if frames else None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import backend
 from ..comm.waiting import count_cores
-from . import show
+from . import scope, show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
@@ -40,7 +40,8 @@ class Lab:
         lab = dl.Lab("07", engines=4)
 
     It sets the style of figures, prints one line about the machine, and warns where engines and BLAS threads ask for
-    more cores than there are. It seeds nothing and writes no file.
+    more cores than there are. In a notebook, cells that check an exercise run in a scope of their own (see `scope`). It
+    seeds nothing and writes no file.
 
     Parameters
     ----------
@@ -58,6 +59,10 @@ class Lab:
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
+        if show.in_ipython():
+            from IPython import get_ipython
+
+            scope.install(get_ipython())
         cores = count_cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
@@ -184,6 +189,20 @@ class Lab:
         figure = figure if hasattr(figure, "savefig") else figure.figure
         show.display(show.Picture(figure, alt))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
+
+    def film(self, frames) -> None:
+        """Show figures one after the other, with a slider.
+
+        Parameters
+        ----------
+        frames : list of (Figure, str)
+            Figures, each with its alternative text: what `viz.kernel_film` returns.
+        """
+        import matplotlib.pyplot as plt
+
+        show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
+        for figure, _ in frames:
+            plt.close(figure)
 
 
 def _machine(number: str, cores: int) -> str:

@@ -125,7 +125,7 @@ def figures(lab: Source):
                 yield Problem(cell, "makes a table that is not shown: it must be the last line of its cell")
         shows = cell.calls("lab.show")
         draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
-        if draws and not shows and not cell.is_solution:
+        if draws and not shows and not cell.calls("lab.film") and not cell.is_solution:
             yield Problem(cell, 'draws, but does not end with lab.show(fig, alt="...")')
         if "plt.show(" in cell.source:
             yield Problem(cell, "plt.show has no alternative text: lab.show(fig, alt=...)")
