@@ -139,6 +139,7 @@ class Scheduler:
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
+        self.waiting: dict[int, str] = {}  # after a run: what ranks that did not end waited for
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
@@ -161,7 +162,7 @@ class Scheduler:
             self._helpers.append(Fibre(size, size))
             self._start(self._helpers[0], self.monitor)
         try:
-            while (self._line or self._heap or self._to_start) and not self._failure:
+            while (self._line or self._heap or self._to_start or not self.is_stuck()) and not self._failure:
                 while self._to_start:
                     helper = self._to_start.pop()
                     self._start(helper, self._help)
@@ -170,6 +171,8 @@ class Scheduler:
             if stuck and not self._failure:
                 raise DeadlockError(describe_deadlock(self.fibres))
         finally:
+            stuck = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)
+            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in stuck}
             self._unwind()
         if self._failure:
             rank, error = self._failure
@@ -179,6 +182,10 @@ class Scheduler:
             text = str(error).removeprefix(f"rank {rank}: ")
             raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
         return [f.result for f in self.fibres]
+
+    def is_stuck(self) -> bool:
+        """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
+        return True
 
     def _start(self, fibre: Fibre, main) -> None:
         """Make a fibre's greenlet, ready at the fibre's time."""
