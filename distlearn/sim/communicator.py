@@ -135,12 +135,9 @@ class SimComm(FormulaCollectives):
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent, received, fibre = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag), self._fibre
-        for event in (received, sent):
-            if event.__class__ is not float:
-                self._transport.wait_for(fibre, event)
-            elif event > fibre.now:  # `wait_for` inlined, for speed
-                fibre.now = event
+        sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
+        self._transport.wait_for(self._fibre, received)
+        self._transport.wait_for(self._fibre, sent)
         return out
 
     # -- objects -----------------------------------------------------------------------------------------------------
