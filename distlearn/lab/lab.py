@@ -229,6 +229,25 @@ class Lab:
         for figure, _ in frames:
             plt.close(figure)
 
+    def draw(self, trainer):
+        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
+
+        Parameters
+        ----------
+        trainer : Strategy
+            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
+
+        Returns
+        -------
+        drawing : Drawing
+        """
+        from .drawing import Drawing  # loads widgets
+
+        drawing = Drawing(trainer)
+        if show.in_ipython():
+            show.display(drawing)
+        return drawing
+
 
 def _machine(number: str, cores: int) -> str:
     from importlib.metadata import version

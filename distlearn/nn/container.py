@@ -119,11 +119,14 @@ class Sequential(Container):
     ['0.W', '0.b', '2.W', '2.b']
     """
 
+    clock = None  # that of the rank, for a model whose layers communicate
+
     def __init__(self, *layers: Layer):
         super().__init__(layers)
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
+        clock = self.clock if clock is None else clock
         if not len(x):
             dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
@@ -148,6 +151,7 @@ class Sequential(Container):
         clock : Clock, optional
             Gets one span per layer.
         """
+        clock = self.clock if clock is None else clock
         uses = Counter()
         for layer in self.layers if on_grad is not None else ():
             uses.update(map(id, layer.params))

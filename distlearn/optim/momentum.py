@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import can_launch, get_xp
-from .rule import check_not_negative, check_share, decayed
+from .optimizer import check_not_negative, check_share, decayed
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class SGD:
 
     def update(self, data, grad, state, lr, step):
         """Step against the gradient."""
-        if not self.weight_decay and can_launch(data, grad):
+        if self.weight_decay:
+            grad = grad + self.weight_decay * data
+        if can_launch(data, grad):
             from ..cuda.kernels import saxpy
 
             saxpy(-lr, grad, data)
-            return
-        # not BLAS's axpy: with some processors it rounds the last elements of an array in another way than the others,
-        # and a shard would differ from the whole in the last bit
-        data -= lr * decayed(grad, data, self.weight_decay)
+        else:  # not BLAS's axpy, which rounds the end of an array differently on some processors: shards would show it
+            data -= lr * grad
 
 
 @dataclass(frozen=True)

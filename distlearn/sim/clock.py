@@ -41,7 +41,9 @@ class SimClock:
     @contextmanager
     def span(self, name, *, lane="compute", flops=0, nbytes=0):
         """Run the block, then advance the clock by what the compute model says it took."""
-        fibre, compute = self._fibre, self._compute
+        fibre, compute, failures = self._fibre, self._compute, self._fibre.failures
+        if failures is not None:
+            failures.apply(fibre)
         start = fibre.now
         began = self._seconds_run() if compute.measures else 0.0
         yield
@@ -49,12 +51,10 @@ class SimClock:
         seconds *= self._factor
         if self._rng is not None:
             seconds *= float(np.exp(self._rng.normal(0.0, self._jitter)))
-        fibre.now = self._end(fibre.now, seconds)
+        fibre.now = fibre.now + seconds if failures is None else failures.finish(fibre.now, seconds)
         self._transport.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
-
-    def _end(self, start: float, seconds: float) -> float:
-        """Return when work of this many seconds ends."""
-        return start + seconds
+        if failures is not None:
+            failures.apply(fibre)
 
 
 # -- compute models: how many seconds a span of work takes

@@ -47,15 +47,13 @@ class SimComm(FormulaCollectives):
     clock : SimClock, optional
     """
 
-    clock_class = SimClock
-
     def __init__(
         self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None
     ):
         self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
-        self.clock = self.clock_class(transport, fibre) if clock is None else clock
+        self.clock = SimClock(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 
     def report(self, step, total, **values):
@@ -137,12 +135,9 @@ class SimComm(FormulaCollectives):
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent, received, fibre = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag), self._fibre
-        for event in (received, sent):
-            if event.__class__ is not float:
-                self._transport.wait_for(fibre, event)
-            elif event > fibre.now:  # `wait_for` inlined, for speed
-                fibre.now = event
+        sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
+        self._transport.wait_for(self._fibre, received)
+        self._transport.wait_for(self._fibre, sent)
         return out
 
     # -- objects -----------------------------------------------------------------------------------------------------

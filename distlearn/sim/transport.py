@@ -273,18 +273,8 @@ class Transport:
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, card = x.nbytes, fibre.card  # `launch` inlined, for speed
-        if card.users or self.shared:
-            self.scheduler.yield_until(fibre, fibre.now)
-        now = start = fibre.now
-        if self.plain:
-            if card.free > start:
-                start = card.free
-            arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
-        else:
-            arrival = self._travel(fibre, channel, nbytes)
-        self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
+        nbytes = x.nbytes
+        arrival = self.launch(fibre, channel, nbytes)
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:

@@ -36,6 +36,7 @@ _NAMES = {
     "plot_checkpoint_intervals": "failures",
     "plot_recoveries": "failures",
     "plot_restarts": "failures",
+    "plot_spacetime": "spacetime",
     "plot_plan": "steps",
     "plot_memory": "memory",
     "plot_remedies": "stall",

@@ -15,8 +15,7 @@ import math
 import numpy as np
 
 from ...comm.protocol import ANY
-from ...optim.optimizer import apply_rule
-from ...optim.rule import check_rule
+from ...optim.optimizer import apply_rule, check_rule
 from ...optim.schedules import as_schedule
 from .param_server.coordinator import Coordinator
 from .param_server.learning_rate import constant

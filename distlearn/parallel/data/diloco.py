@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...optim.momentum import Nesterov
-from ...optim.optimizer import apply_rule, state_arrays
-from ...optim.rule import Rule, check_rule
+from ...optim.optimizer import Rule, apply_rule, check_rule, state_arrays
 from ..checkpoint.state import part_of_rank
 from .local_sgd import LocalSGD
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from ....backend import to_numpy
 from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ....optim.optimizer import state_arrays
-from ....optim.rule import check_rule
+from ....optim.optimizer import check_rule, state_arrays
 from ....optim.schedules import as_schedule
 from ....shares import shares
 from ...strategy import Strategy
