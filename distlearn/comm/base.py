@@ -10,18 +10,9 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from .protocol import (
-    ANY,
-    Work,
-    check_buffer,
-    check_deal,
-    check_output,
-    check_peer,
-    check_reduction,
-    check_root,
-    check_rows,
-    check_tag,
-)
+import numpy as np
+
+from .protocol import ANY, REDUCTIONS, Work
 
 OWN = ("distlearn.comm", "distlearn.sim")
 """Modules whose frames are not the user's: errors name the line of the user's code that called them."""
@@ -148,23 +139,23 @@ class BaseComm:
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op="sum"):
         """Replace `x` on every rank by its reduction; return it."""
-        return self._all_reduce(self._reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._all_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def iall_reduce(self, x, op="sum"):
         """Start an all-reduce, in place; do not touch `x` before `wait`."""
-        return self._iall_reduce(self._reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._iall_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce the flat array `x`; return this rank's share."""
-        return self._reduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._reduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def ireduce_scatter(self, x, op="sum"):
         """Start a reduce-scatter; do not touch `x` before `wait`."""
-        return self._ireduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
-
-    def _reduction(self, name, x, op) -> Call:
-        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
-        return Call(name, (f"op={op!r}", x.shape, x.dtype), call_site())
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._ireduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def all_gather(self, x):
         """Return the `x` of every rank, stacked."""
@@ -182,7 +173,7 @@ class BaseComm:
         check_root(root, self.rank, self.size)
         check_output("scatter", out, self.rank)
         if self.rank == root:
-            check_deal("scatter", x, out, self.rank, self.size)
+            check_scatter("scatter", x, out, self.rank, self.size)
         call = Call("scatter", (f"root={root}", out.shape, out.dtype), call_site())
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
@@ -279,3 +270,92 @@ class BaseComm:
 
     def _split(self, call: Call, color, key):
         raise NotImplementedError
+
+
+# -- checks of arguments: the same errors from every communicator and every collective
+
+
+WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
+"""Operations that have a form for objects, named `*_obj`."""
+
+
+def check_buffer(what: str, x, rank: int) -> None:
+    """Raise unless `x` is an array that can be sent without a copy."""
+    hint = f"; use {what}_obj for other objects" if what in WITH_OBJECTS else ""
+    if not hasattr(x, "dtype") or not hasattr(x, "flags"):
+        raise TypeError(f"rank {rank}: {what} takes an array, got {type(x).__name__}{hint}")
+    if x.dtype.hasobject:
+        raise TypeError(f"rank {rank}: {what} cannot move an array of dtype {x.dtype}{hint}")
+    if not x.flags.c_contiguous:
+        raise ValueError(
+            f"rank {rank}: {what} needs a contiguous array, got shape {x.shape} with strides {x.strides}; "
+            "pass np.ascontiguousarray(x) (and copy the result back if it is an output)"
+        )
+
+
+def check_output(what: str, x, rank: int) -> None:
+    """Raise unless `x` is a contiguous array that may be written."""
+    check_buffer(what, x, rank)
+    if isinstance(x, np.generic):
+        raise TypeError(
+            f"rank {rank}: {what} writes into its buffer, expected an array, got {type(x).__name__}; use np.array(x)"
+        )
+    if getattr(x.flags, "writeable", True) is False:
+        raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
+
+
+SHOWN = 8
+"""Error messages show arrays of at most this many values."""
+
+
+def _shown(value) -> str:
+    """Format an argument for an error message; a large array, passed instead of a number, by type and shape."""
+    large = getattr(value, "size", 0) > SHOWN
+    return f"<{type(value).__name__} of shape {value.shape}>" if large else repr(value)
+
+
+def check_peer(what: str, peer: int, rank: int, size: int) -> None:
+    """Raise unless `peer` is another rank of the communicator."""
+    if not isinstance(peer, (int, np.integer)) or not 0 <= peer < size:
+        raise ValueError(f"rank {rank}: {what}={_shown(peer)}, expected a rank from 0 to {size - 1}")
+    if peer == rank:
+        raise ValueError(f"rank {rank}: {what}={peer} is this rank itself; copy the array instead of sending it")
+
+
+def check_root(root: int, rank: int, size: int) -> None:
+    """Raise unless `root` is a rank of the communicator."""
+    if not isinstance(root, (int, np.integer)) or not 0 <= root < size:
+        raise ValueError(f"rank {rank}: root={_shown(root)}, expected a rank from 0 to {size - 1}")
+
+
+def check_reduction(what: str, x, op: str, rank: int, in_place: bool = True) -> None:
+    """Raise unless `op` names a reduction that every communicator can apply to an array like `x`."""
+    if op not in REDUCTIONS:
+        raise ValueError(f"rank {rank}: op={op!r}, expected one of {', '.join(map(repr, REDUCTIONS))}")
+    (check_output if in_place else check_buffer)(what, x, rank)
+    dtype = x.dtype
+    if dtype.kind not in "iufcb" or not dtype.isnative or (dtype.kind == "c" and op in ("min", "max")):
+        raise TypeError(f"rank {rank}: {what} cannot form the {op} of arrays of dtype {dtype.str}")
+
+
+def check_tag(tag: int, rank: int, n_tags: float = float("inf")) -> None:
+    """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
+    if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
+        bound = f"from 0 to {n_tags - 1}" if n_tags < float("inf") else "of 0 or more"
+        raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number {bound}")
+
+
+def check_rows(what: str, x, rank: int, size: int) -> None:
+    """Raise unless `x` has one row per rank."""
+    check_buffer(what, x, rank)
+    if x.ndim == 0 or len(x) != size:
+        raise ValueError(f"rank {rank}: {what} needs one row per rank: expected shape ({size}, ...), got {x.shape}")
+
+
+def check_scatter(what: str, x, out, rank: int, size: int) -> None:
+    """Raise unless the rows of `x` can be scattered into the `out` of every rank."""
+    check_output(what, out, rank)
+    check_rows(what, x, rank, size)
+    if x.shape[1:] != out.shape or x.dtype != out.dtype:
+        rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"
+        raise ValueError(f"rank {rank}: {what} sends {rows}")

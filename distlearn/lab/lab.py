@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
+from ..comm.protocol import ignore_report
 from ..comm.waiting import count_cores
-from . import show
+from ..world.progress import Bar
+from . import scope, show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
@@ -40,7 +42,8 @@ class Lab:
         lab = dl.Lab("07", engines=4)
 
     It sets the style of figures, prints one line about the machine, and warns where engines and BLAS threads ask for
-    more cores than there are. It seeds nothing and writes no file.
+    more cores than there are. In a notebook, cells that check an exercise run in a scope of their own (see `scope`). It
+    seeds nothing and writes no file.
 
     Parameters
     ----------
@@ -58,6 +61,10 @@ class Lab:
         self.number = number
         self._guesses = _GUESSES.setdefault(number, {})
         use_style()
+        if show.in_ipython():
+            from IPython import get_ipython
+
+            scope.install(get_ipython())
         cores = count_cores()
         print(_machine(number, cores))
         for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
@@ -165,6 +172,29 @@ class Lab:
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
         raise NothingFailed(f"this cell is meant to fail with {names}, but it ran to its end")
 
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def bar(self, label: str, unit: str = "run"):
+        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades.
+
+        Parameters
+        ----------
+        label : str
+            What is being done: "training".
+        unit : str
+            What is counted.
+        """
+        if self.grading:
+            return ignore_report
+        bar = Bar(label, unit)
+
+        def report(step, total, **values):
+            bar(step, total, **values)
+            if step >= total:
+                bar.close()
+
+        return report
+
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def show(self, figure, alt: str) -> None:
@@ -184,6 +214,39 @@ class Lab:
         figure = figure if hasattr(figure, "savefig") else figure.figure
         show.display(show.Picture(figure, alt))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
+
+    def film(self, frames) -> None:
+        """Show figures one after the other, with a slider.
+
+        Parameters
+        ----------
+        frames : list of (Figure, str)
+            Figures, each with its alternative text: what `viz.kernel_film` returns.
+        """
+        import matplotlib.pyplot as plt
+
+        show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
+        for figure, _ in frames:
+            plt.close(figure)
+
+    def draw(self, trainer):
+        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
+
+        Parameters
+        ----------
+        trainer : Strategy
+            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
+
+        Returns
+        -------
+        drawing : Drawing
+        """
+        from .drawing import Drawing  # loads widgets
+
+        drawing = Drawing(trainer)
+        if show.in_ipython():
+            show.display(drawing)
+        return drawing
 
 
 def _machine(number: str, cores: int) -> str:

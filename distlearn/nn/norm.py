@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from ..backend import get_xp, rounded, single
-from . import ops
+from ..backend import column_sums, get_xp, rounded, single
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
@@ -90,9 +89,9 @@ class BatchNorm(_Scaled):
                 f"{self!r}: 1 value per channel in an input of shape {x.shape}, expected 2 or more when training: one "
                 "value is its own mean. Give every rank and micro-batch more samples, or use eval() to predict"
             )
-        mean = ops.column_sums(x) / n
+        mean = column_sums(x) / n
         normal = x - mean
-        var = ops.column_sums(normal * normal) / n
+        var = column_sums(normal * normal) / n
         scale = 1 / xp.sqrt(var + self.eps)
         normal *= scale
         y = normal * self.gamma.data + self.beta.data
@@ -103,7 +102,7 @@ class BatchNorm(_Scaled):
             return dy
         normal, scale, mean, var = saved
         n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, single(dy)
-        dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)
+        dbeta, dgamma = column_sums(dy), column_sums(dy * normal)
         self.beta.add(dbeta)
         self.gamma.add(dgamma)
         self._remember(mean, var * (n / (n - 1)))
@@ -138,8 +137,8 @@ class _BatchNormEval(BatchNorm):
     def backward(self, dy, saved):
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
-        self.beta.add(ops.column_sums(dy))
-        self.gamma.add(ops.column_sums(dy * normal))
+        self.beta.add(column_sums(dy))
+        self.gamma.add(column_sums(dy * normal))
         dy *= self.gamma.data * scale
         return rounded(dy, dtype)
 
@@ -190,11 +189,72 @@ class LayerNorm(_Scaled):
     def backward(self, dy, saved):
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
-        self.beta.add(ops.column_sums(dy))
-        self.gamma.add(ops.column_sums(dy * normal))
+        self.beta.add(column_sums(dy))
+        self.gamma.add(column_sums(dy * normal))
         dy *= self.gamma.data
         along = (dy * normal).mean(axis=-1, keepdims=True)
         dy -= dy.mean(axis=-1, keepdims=True)
         dy -= normal * along
         dy *= scale
         return rounded(dy, dtype)
+
+
+class RMSNorm(Layer):
+    r"""Divide every sample's last axis by its root mean square, then apply a learned scale: `LayerNorm` without a mean.
+
+    .. math:: \hat x = \frac{x}{\sqrt{\overline{x^2} + \epsilon}}, \qquad y = \gamma \odot \hat x
+
+    .. math:: dx = \frac{1}{\sqrt{\overline{x^2} + \epsilon}} \left( g - \hat x \, \overline{g \, \hat x} \right),
+              \qquad g = \gamma \odot dy
+
+    Parameters
+    ----------
+    channels : int
+        Length of the last axis.
+    eps : float
+    dtype : dtype
+
+    Notes
+    -----
+    Shapes: (..., channels) to the same. About 5 flops an element, 8 backward. Saves x hat and the root's inverse.
+
+    References
+    ----------
+    B. Zhang, R. Sennrich (2019), Root mean square layer normalization, NeurIPS, equation 4.
+    """
+
+    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
+        check_positive("RMSNorm", channels=channels)
+        self.channels, self.eps = channels, eps
+        self.gamma = Param(np.ones(channels, dtype), "gamma")
+        self.params = [self.gamma]
+
+    def forward(self, x):
+        check_shape(self, x.shape, "...", self.channels)
+        check_dtype(self, x)
+        dtype, x = x.dtype, single(x)
+        scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
+        normal = x * scale
+        return rounded(normal * self.gamma.data, dtype), (rounded(normal, dtype), scale)
+
+    def backward(self, dy, saved):
+        normal, scale = saved
+        dtype, dy = dy.dtype, single(dy)
+        self.gamma.add(column_sums(dy * normal))
+        dy *= self.gamma.data
+        dy -= normal * (dy * normal).mean(axis=-1, keepdims=True)
+        dy *= scale
+        return rounded(dy, dtype)
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "...", self.channels)
+        return shape
+
+    def flops(self, shape):
+        return 5 * math.prod(shape)
+
+    def backward_flops(self, shape):
+        return 8 * math.prod(shape)
+
+    def __repr__(self):
+        return f"RMSNorm({self.channels})"

@@ -8,8 +8,8 @@ from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
 from .clipping import clip_by_norm, clip_by_value, global_norm
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
-from .optimizer import Optimizer
-from .rule import Rule
+from .noise_scale import NoiseScale
+from .optimizer import Optimizer, Rule
 from .schedules import LR_SCHEDULES, Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
 RULES = {
@@ -39,6 +39,7 @@ __all__ = [
     "MixedPrecision",
     "Momentum",
     "Nesterov",
+    "NoiseScale",
     "Optimizer",
     "RMSprop",
     "Rule",

@@ -11,6 +11,7 @@ from .data.bucket import Bucket, group_params, make_buckets
 from .data.codecs import FP16, Codec, Int8, OneBit, TopK
 from .data.compression import CompressedAllReduce
 from .data.data_parallel import DataParallel, micro_batches
+from .data.diloco import DiLoCo
 from .data.local_sgd import LocalSGD
 from .data.naive import NaiveDataParallel
 from .data.replicas import Drift, ReplicaError, check_replicas
@@ -30,6 +31,7 @@ from .pipeline.schedule import (
 from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
 from .planning import Layout, Plan, plan
+from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, account, parallelize
 from .tensor.one_weird_trick import OneWeirdTrick
@@ -48,6 +50,7 @@ __all__ = [
     "Codec",
     "CompressedAllReduce",
     "DataParallel",
+    "DiLoCo",
     "Drift",
     "ElasticDataParallel",
     "Hogwild",
@@ -67,6 +70,7 @@ __all__ = [
     "ReplicaError",
     "Replicated",
     "Schedule",
+    "SequenceParallel",
     "Serial",
     "Strategy",
     "TensorParallel",

@@ -144,7 +144,7 @@ def ways_picture(path) -> Path:
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
         (pipeline, learning), scaling = figure.subplots(2, 2)
         plot_schedule("1f1b", 4, 8, ax=pipeline, legend=False)
-        plot_loss(runs, ax=learning, title="One slow worker of eight: who waits for it, lags")
+        plot_loss(runs, ax=learning, title="One slow worker of eight: policies that wait for it lag")
         learning.legend()
         scaling[1].sharey(scaling[0])
         plot_stall(curves, axes=scaling)

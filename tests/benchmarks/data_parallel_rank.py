@@ -9,6 +9,7 @@ start from the same weights, and their first losses are compared. Rank 0 prints 
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -142,6 +143,8 @@ def main(model: str, rounds: int, steps: int) -> None:
     comm.barrier()
     if torch:
         sides.clear()  # DistributedDataParallel goes before what it stands on, else the process may end with a crash
+        gc.collect()  # modules hold themselves in cycles
+        comm.barrier()  # no rank closes its sockets while another still uses them
         dist.destroy_process_group()
     if comm.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)

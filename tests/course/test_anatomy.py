@@ -196,6 +196,14 @@ BROKEN = {
     "no hidden tests": (text(CHECK, "HIDDEN TESTS", "MORE"), "no hidden tests between"),
     "no visible check": (text(CHECK, 'with lab.check("share") as', "with Other() as"), "among the visible checks"),
     "partial credit": (text(CHECK, "### BEGIN", "0.5\n### BEGIN"), "which nbgrader reads as partial credit"),
+    "variable of a check": (text("figure-share", "ax.legend", "print(ten); ax.legend"), "uses ten, a variable of"),
+    "function of a check": (
+        both(
+            text(CHECK, 'with lab.check("share") ', "def ten():\n    pass\nwith lab.check('share') "),
+            text("figure-share", "ax.legend", "print(ten); ax.legend"),
+        ),
+        None,
+    ),
     "unlocked check": (grader(CHECK, locked=False), "a check must be locked"),
     "same id": (no_ids, "id 'doctor' is used 2 times"),
     "outputs": (outputs, "has outputs or an execution count"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...backend import get_xp
-from ..protocol import check_rows
+from ..base import check_rows
 
 
 def pairwise_all_to_all(comm, x, tag: int = 0):

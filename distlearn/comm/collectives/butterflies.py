@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import share
-from ..protocol import REDUCTIONS, check_buffer, check_reduction
+from ..base import check_buffer, check_reduction
+from ..protocol import REDUCTIONS
 
 
 def bruck_all_gather(comm, x, tag: int = 0):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_deal, check_reduction, check_root
+from ..base import check_buffer, check_reduction, check_root, check_scatter
+from ..protocol import REDUCTIONS
 
 
 def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
@@ -32,7 +33,7 @@ def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
     check_root(root, comm.rank, comm.size)
     if comm.rank != root:
         return comm.recv(out, root, tag)
-    check_deal("flat_scatter", x, out, comm.rank, comm.size)
+    check_scatter("flat_scatter", x, out, comm.rank, comm.size)
     for dest in _others(comm):
         comm.send(x[dest : dest + 1], dest, tag)
     out[...] = x[root]

@@ -9,7 +9,8 @@ consists of the numbers from v to v + (lowest set bit of v) - 1.
 from __future__ import annotations
 
 from ...backend import get_xp
-from ..protocol import REDUCTIONS, check_buffer, check_deal, check_output, check_reduction, check_root
+from ..base import check_buffer, check_output, check_reduction, check_root, check_scatter
+from ..protocol import REDUCTIONS
 
 
 def tree_broadcast(comm, x, root: int = 0, tag: int = 0):
@@ -92,7 +93,7 @@ def tree_scatter(comm, x, out, root: int = 0, tag: int = 0):
     parent, children = _family(comm, root)
     check_output("tree_scatter", out, comm.rank)
     if parent is None:
-        check_deal("tree_scatter", x, out, comm.rank, comm.size)
+        check_scatter("tree_scatter", x, out, comm.rank, comm.size)
         rows = get_xp(x).concatenate([x[root:], x[:root]]) if root else x  # in the order of v
     elif children:
         rows = get_xp(out).empty((_subtree(comm, root), *out.shape), out.dtype)

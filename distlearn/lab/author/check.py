@@ -13,6 +13,7 @@ RULES = (
     structure.predictions,
     exercises.ids,
     exercises.exercises,
+    exercises.variables,
     structure.failure,
     structure.real_run,
     structure.engines,

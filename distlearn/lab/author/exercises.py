@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 
+from .. import scope
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Problem, Source
 
 LEAD_IN = re.compile(r"^### Exercise (?P<number>\d+) \((?P<stars>★{1,3}), (?P<points>\d+) points?\): \S", re.MULTILINE)
@@ -95,3 +96,20 @@ def _hints(cell, hints):
     found = re.findall(r"<details><summary>Hint (\d)</summary>\n\n.+?\n\n</details>", hints.source, re.DOTALL)
     if found != ["1", "2", "3"] or hints.source.count("<details") != 3:
         yield Problem(hints, "expected three folded hints, <details><summary>Hint 1</summary>, blank line, text, ...")
+
+
+def variables(lab: Source):
+    """No cell uses a variable of a check cell: only its functions, classes and imports outlive it."""
+    gone: dict[str, object] = {}
+    for cell in lab.code:
+        for name in sorted((cell.uses - cell.binds) & gone.keys()):
+            yield Problem(
+                cell, f"uses {name}, a variable of {gone[name]}, which ends with that cell: make it a function"
+            )
+        body = cell.tree.body if cell.tree else []
+        if any(map(scope.is_check, body)):
+            kept = {name for node in body if isinstance(node, scope.KEPT) for name in scope.bound(node)}
+            gone |= dict.fromkeys(cell.binds - kept, cell)
+        for name in cell.binds & gone.keys():
+            if gone[name] is not cell:
+                del gone[name]

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ...nn.layer import Param
+from ...optim.clipping import global_norm
 from .codecs import Codec
 from .compression import CompressedAllReduce
 from .residual import Residuals
@@ -124,12 +125,16 @@ class GradientReducer:
         Send gradients as codes.
     kind : callable, optional
         `kind(param) -> hashable`: parameters of different kinds are in different buckets.
+    norms : bool
+        Note the norm of this rank's gradients before they are summed.
 
     Attributes
     ----------
     buckets : list of Bucket
     loss : (1,) array
         This rank's part of the loss: add to it before `finish`.
+    squared_norm : float
+        Of this rank's gradients, as one vector; only with `norms`.
     residuals : Residuals
         What compression has left out.
 
@@ -148,10 +153,11 @@ class GradientReducer:
         overlap: bool = True,
         compress: Codec | None = None,
         kind: Callable | None = None,
+        norms: bool = False,
     ):
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
-        self.comm, self.overlap = comm, overlap
+        self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
         self.buckets = make_buckets(params, cap_bytes, extra=1, kind=kind)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
@@ -170,6 +176,7 @@ class GradientReducer:
         for bucket in self.buckets:
             bucket.clear()
         self._works = []
+        self.squared_norm = 0.0
         self.loss[...] = 0
 
     def on_grad(self, param: Param) -> None:
@@ -198,6 +205,8 @@ class GradientReducer:
 
     def _start(self, bucket: Bucket) -> None:
         bucket.settle()
+        if self.norms:
+            self.squared_norm += global_norm(bucket.params) ** 2
         if self.residuals.owed:
             self.residuals.add_to(bucket)
         reducer = self._reducers.get(bucket)

@@ -9,7 +9,12 @@ rank r:  part r of the batch --> forward --> backward --+--> update (the same on
 
 from __future__ import annotations
 
+import numpy as np
+
+from ...backend import get_xp
 from ...nn.layer import check_positive
+from ...optim.clipping import global_norm
+from ...optim.noise_scale import NoiseScale
 from ...shares import shares
 from ..strategy import Replicated, refuse_masters, update
 from .bucket import GradientReducer
@@ -41,6 +46,9 @@ class DataParallel(Replicated):
         Number of micro-batches that a rank's part is cut into, run one after another: their gradients add up, and
         all-reduces start in the last. Needs the memory of one micro-batch's activations, and gives the same results;
         only layers that use the batch as a whole (`BatchNorm`, `Dropout`'s random numbers) see smaller ones.
+    noise_scale : NoiseScale, optional
+        Gets the norms of the gradients of every step: those of the ranks' parts and that of their sum, at the price of
+        one more all-reduce of 16 bytes.
     check_every : int, optional
         Compare parameters and the optimizer's memory of all ranks every so many steps (see `check_replicas`).
 
@@ -67,35 +75,49 @@ class DataParallel(Replicated):
         overlap: bool = True,
         compress: Codec | None = None,
         accumulate: int = 1,
+        noise_scale: NoiseScale | None = None,
         check_every: int | None = None,
     ):
         check_positive("DataParallel", accumulate=accumulate, check_every=1 if check_every is None else check_every)
         super().__init__(comm, model, loss, optimizer)
         if compress is not None:
             refuse_masters("DataParallel(compress=...)", optimizer)  # a code may hide an overflow
+        if noise_scale is not None and (compress is not None or optimizer.weights is not optimizer.params):
+            raise ValueError("DataParallel: noise_scale needs gradients as they are, neither compressed nor scaled")
         self.accumulate, self.check_every, self._steps = accumulate, check_every, 0
-        self.reducer = GradientReducer(comm, model.params, cap_bytes=cap_bytes, overlap=overlap, compress=compress)
+        self.noise_scale = noise_scale
+        self.reducer = GradientReducer(
+            comm, model.params, cap_bytes=cap_bytes, overlap=overlap, compress=compress, norms=noise_scale is not None
+        )
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
-        *first, last = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
-        for x, y in first:
-            self._accumulate(x, y, batch.n)
-        self._accumulate(*last, batch.n, self.reducer.on_grad)
+        pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
+        for i, (x, y) in enumerate(pieces, 1):
+            out, saved = self.model.forward(x, clock=self.clock)
+            loss, dy = self.loss(out, y, batch.n)
+            self.reducer.loss[0] += loss
+            on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
+            self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
+            del out, saved, dy  # or the next micro-batch's activations would need memory beside these
         loss = self.reducer.finish()
+        if self.noise_scale is not None:
+            self._add_norms(batch)
         update(self.optimizer, self.clock)
         self._steps += 1
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
         return loss
 
-    def _accumulate(self, x, y, n: int, on_grad=None) -> None:
-        """Add the gradients and the loss of one micro-batch; when this returns, its activations are gone."""
-        out, saved = self.model.forward(x, clock=self.clock)
-        loss, dy = self.loss(out, y, n)
-        self.reducer.loss[0] += loss
-        self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
+    def _add_norms(self, batch) -> None:
+        """Hand the norms of the parts' gradients and of their sum to the estimator."""
+        mine = len(batch.x)
+        # the gradients are divided by n: those of the part's mean are n / mine times as long, and weigh mine / n
+        part = self.reducer.squared_norm * batch.n / mine if mine else 0.0
+        part, parts = self.total(get_xp(batch.x).array([part, mine > 0], np.float64))
+        whole = global_norm(p for p in self.model.params if not p.frozen) ** 2
+        self.noise_scale.add(float(part), whole, batch.n, int(parts))
 
     def check(self) -> None:
         """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's memory."""

@@ -61,6 +61,7 @@ MUTANTS = {
         ("overwrites", ("self.W.grad += x.T @ dy", "self.W.grad[:] = x.T @ dy"), BACKWARD),
         ("dW transposed", ("x.T @ dy", "dy.T @ x"), BACKWARD),
         ("W not transposed", ("self.W.data.T", "self.W.data"), BACKWARD),
+        ("the check's own W", ("self.W.data.T", "W.T"), BACKWARD),
         ("no sum over the batch", ("dy.sum(axis=0)", "dy"), BACKWARD),
         ("mean over the batch", ("dy.sum(axis=0)", "dy.mean(axis=0)"), BACKWARD),
         ("divides by the batch again", ("x.T @ dy", "x.T @ dy / len(x)"), BACKWARD),

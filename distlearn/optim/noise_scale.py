@@ -1,0 +1,139 @@
+r"""The gradient noise scale: how large a batch may be before more samples buy nothing.
+
+Ranks that train data-parallel have gradients of a small batch (each its own) and of a large one (their sum) in every
+step. The two differ by noise, whose size follows from their norms:
+
+.. math:: E|g_b|^2 = |G|^2 + \operatorname{tr}(\Sigma) / b
+
+for a batch of b samples, with the true gradient G and the covariance :math:`\Sigma` of the samples' gradients.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class NoiseScaleEstimate(NamedTuple):
+    """What `NoiseScale.estimate` returns.
+
+    Attributes
+    ----------
+    scale : float
+        tr(Sigma) / |G|^2 [samples]: the batch size at which noise and signal are equally large.
+    low, high : float
+        Confidence interval of `scale`; `high` is infinite where the data do not exclude a zero gradient.
+    trace : float
+        tr(Sigma).
+    squared_norm : float
+        |G|^2.
+    steps : int
+        From how many steps.
+    """
+
+    scale: float
+    low: float
+    high: float
+    trace: float
+    squared_norm: float
+    steps: int
+
+
+class NoiseScale:
+    r"""Estimator of the gradient noise scale :math:`B = \operatorname{tr}(\Sigma) / |G|^2`.
+
+    With p parts of :math:`b_i` samples, n in all, their mean gradients :math:`g_i` and the mean g of all samples,
+
+    .. math::
+        a = \sum_i \frac{b_i}{n} |g_i|^2, \qquad
+        \operatorname{tr}(\Sigma) = \frac{n}{p - 1} (a - |g|^2), \qquad
+        |G|^2 = \frac{p |g|^2 - a}{p - 1}
+
+    are unbiased in every step. For equal parts these are equations A.2 and A.3 of the reference. A ratio of two noisy
+    numbers is biased, so both are averaged over steps first.
+
+    Attributes
+    ----------
+    traces, squared_norms : list of float
+        The two estimates of every step; single ones may be negative.
+
+    References
+    ----------
+    S. McCandlish, J. Kaplan, D. Amodei et al. (2018), An empirical model of large-batch training, arXiv:1812.06162,
+    appendix A.1. The interval: E. C. Fieller (1954), Some problems in interval estimation, J. R. Stat. Soc. B 16(2).
+
+    Examples
+    --------
+    Two halves of a batch of 8 with the gradients (3, 0) and (1, 0):
+
+    >>> noise = NoiseScale()
+    >>> noise.add(part=(4 / 8) * 9 + (4 / 8) * 1, whole=4.0, n=8, parts=2)
+    >>> noise.traces, noise.squared_norms
+    ([8.0], [3.0])
+    """
+
+    def __init__(self):
+        self.traces: list[float] = []
+        self.squared_norms: list[float] = []
+
+    def add(self, part: float, whole: float, n: int, parts: int) -> None:
+        r"""Add one step.
+
+        Parameters
+        ----------
+        part : float
+            a, the mean of the parts' squared norms, weighted by their samples.
+        whole : float
+            |g|^2, the squared norm of the gradient of the whole batch.
+        n : int
+            Samples in the batch.
+        parts : int
+            Number of parts that have samples; a step with a single part says nothing and is left out.
+        """
+        if not n > 0:
+            raise ValueError(f"NoiseScale.add: n is {n!r}, expected the number of samples of a batch")
+        if parts > 1:
+            self.traces.append(n * (part - whole) / (parts - 1))
+            self.squared_norms.append((parts * whole - part) / (parts - 1))
+
+    def estimate(self, skip: int = 0, blocks: int = 20, z: float = 1.96) -> NoiseScaleEstimate:
+        """Return the noise scale of the steps so far, with its confidence interval.
+
+        Parameters
+        ----------
+        skip : int
+            Steps at the beginning to leave out: the noise scale grows while the loss falls.
+        blocks : int
+            Steps are averaged in so many blocks, whose spread gives the interval: neighbouring steps are correlated.
+        z : float
+            Half width of the interval in standard errors; 1.96 is 95 %.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer steps than blocks, or fewer than two blocks.
+        """
+        trace, square = np.array(self.traces[skip:]), np.array(self.squared_norms[skip:])
+        if not 2 <= blocks <= len(trace):
+            raise ValueError(
+                f"NoiseScale.estimate: {len(trace)} steps in {blocks} blocks, expected 2 blocks or more "
+                "of one step or more; a step counts if two ranks or more had samples"
+            )
+        means = np.array([[part.mean() for part in np.array_split(values, blocks)] for values in (trace, square)])
+        s, g = trace.mean(), square.mean()
+        covariance = np.cov(means) / blocks
+        low, high = _ratio_interval(s, g, covariance, z)
+        return NoiseScaleEstimate(s / g if g > 0 else np.inf, low, high, s, g, len(trace))
+
+
+def _ratio_interval(s: float, g: float, covariance, z: float) -> tuple[float, float]:
+    """Fieller's interval for s / g: all ratios r for which s - r g is within z standard errors of 0."""
+    (ss, sg), (_, gg) = covariance
+    # (s - r g)^2 <= z^2 (ss - 2 r sg + r^2 gg) is a quadratic inequality in r
+    a, b, c = g * g - z * z * gg, s * g - z * z * sg, s * s - z * z * ss
+    if a > 0 and g > 0:
+        root = np.sqrt(max(b * b - a * c, 0.0))
+        return max((b - root) / a, 0.0), (b + root) / a
+    # a gradient of zero is within the error: there is no upper limit
+    return (c / (b + np.sqrt(b * b - a * c)) if a < 0 < c else 0.0), np.inf
