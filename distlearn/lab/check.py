@@ -17,7 +17,9 @@ import warnings
 import numpy as np
 
 from ..comm.protocol import RankError
+from ..cuda.errors import CompileError
 from . import scope, show
+from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
@@ -182,23 +184,24 @@ class Check:
 
     def _explain(self, error) -> tuple[str, str, str]:
         """What stopped the checks, what to do, and where it happened."""
-        rank = ""
+        rank, check_file = "", error.__traceback__.tb_frame.f_code.co_filename
         if isinstance(error, RankError) and error.original is not None:
             rank, error = f"rank {error.rank}: ", error.original
         if isinstance(error, NotImplementedError):
-            return rank + _NOT_WRITTEN, "", ""
+            lost = missing_method(error, _is_library)
+            return rank + (lost or _NOT_WRITTEN), "", ""
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
             return f"{rank}{label} returned None", "did you forget `return`?", ""
         if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
-        text = f"{rank}{type(error).__name__}: {error}"
+        text, advice = f"{rank}{type(error).__name__}: {error}", advise(error, check_file, _is_library)
         frame = _students_frame(error)
-        if frame is None:
-            return text, "", ""
+        if frame is None or frame.filename == check_file or isinstance(error, CompileError):
+            return text, advice, ""
         where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
-        return text, where, f"{type(error).__name__}: {error}\n  {where}"
+        return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)

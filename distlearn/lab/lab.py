@@ -9,7 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
+from ..comm.protocol import ignore_report
 from ..comm.waiting import count_cores
+from ..world.progress import Bar
 from . import scope, show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
@@ -170,6 +172,29 @@ class Lab:
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
         raise NothingFailed(f"this cell is meant to fail with {names}, but it ran to its end")
 
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def bar(self, label: str, unit: str = "run"):
+        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades.
+
+        Parameters
+        ----------
+        label : str
+            What is being done: "training".
+        unit : str
+            What is counted.
+        """
+        if self.grading:
+            return ignore_report
+        bar = Bar(label, unit)
+
+        def report(step, total, **values):
+            bar(step, total, **values)
+            if step >= total:
+                bar.close()
+
+        return report
+
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def show(self, figure, alt: str) -> None:
@@ -203,6 +228,25 @@ class Lab:
         show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
         for figure, _ in frames:
             plt.close(figure)
+
+    def draw(self, trainer):
+        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
+
+        Parameters
+        ----------
+        trainer : Strategy
+            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
+
+        Returns
+        -------
+        drawing : Drawing
+        """
+        from .drawing import Drawing  # loads widgets
+
+        drawing = Drawing(trainer)
+        if show.in_ipython():
+            show.display(drawing)
+        return drawing
 
 
 def _machine(number: str, cores: int) -> str:

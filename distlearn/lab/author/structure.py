@@ -124,7 +124,7 @@ def figures(lab: Source):
             if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "table":
                 yield Problem(cell, "makes a table that is not shown: it must be the last line of its cell")
         shows = cell.calls("lab.show")
-        draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
+        draws = re.search(r"\b(plt|viz)\.(?!table\b)\w+\(", cell.without("### BEGIN", "### END"))
         if draws and not shows and not cell.calls("lab.film") and not cell.is_solution:
             yield Problem(cell, 'draws, but does not end with lab.show(fig, alt="...")')
         if "plt.show(" in cell.source:
