@@ -124,6 +124,7 @@ MUTANTS = {
         ("always the first keys", ("fetch(ks, k, first, m)", "fetch(ks, k, 0, m)"), FLASH),
         ("the query from memory", ("dot(mine, ks[j])", "dot(q + min(row, n - 1) * D, ks[j])"), FLASH),
         ("values of the key before", ("vs[j][c]", "vs[j > 0 ? j - 1 : 0][c]"), FLASH),
+        ("writes nothing", ("&& row < n; c++)", "&& row < 0; c++)"), FLASH),
         ("does not compile", ("top = above;", "top = above"), FLASH),
         ("no return", ("return TILE + r'''", "code = TILE + r'''"), FLASH),
     ],
