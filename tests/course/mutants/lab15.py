@@ -158,6 +158,11 @@ MUTANTS = {
             ("np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)", "np.arange(n).reshape(n // p, p).T"),
             ZIGZAG,
         ),
+        ("ranks turned round", ("pieces[:p], pieces[::-1][:p]", "pieces[:p][::-1], pieces[p:]"), ZIGZAG),
+        ("early pieces only", ("pieces[::-1][:p]", "pieces[:p]"), ZIGZAG),
+        ("late pieces only", ("[pieces[:p], ", "[pieces[p:], "), ZIGZAG),
+        ("no late piece", ("[pieces[:p], pieces[::-1][:p]]", "[pieces[:p]]"), ZIGZAG),
+        ("a piece too far", ("pieces[::-1][:p]", "np.roll(pieces, 1, axis=0)[::-1][:p]"), ZIGZAG),
         ("one rank's", ("axis=1)", "axis=1)[0]"), ZIGZAG),
         (
             "four ranks",
