@@ -7,8 +7,10 @@ import warnings
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
+from distlearn.lab.author.disarm import Disarm
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
+from distlearn.lab.author.ready import Ready
 from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
 
@@ -36,11 +38,13 @@ sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
 
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
-c.Autograde.sanitize_preprocessors = [MendMetadata, *sanitize, SkipDemonstrations]
+c.Autograde.sanitize_preprocessors = [Ready, MendMetadata, *sanitize, SkipDemonstrations]
 
+# Submissions run in a sandbox, and their checks in another; what they show is disarmed. See GRADING.md.
 # A cell that ends the kernel costs its own points, not all: the rest is run again without it. See ExecuteAll for more.
 grading = steps(Autograde, "autograde_preprocessors")
-c.Autograde.autograde_preprocessors = [ExecuteAll if step is Execute else step for step in grading]
+grading[grading.index(Execute) : grading.index(Execute) + 1] = [ExecuteAll, Disarm]
+c.Autograde.autograde_preprocessors = grading
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
 c.ExecuteAll.budget = 1200  # seconds a submission, about: what is left of it shortens the time of a cell
 c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
