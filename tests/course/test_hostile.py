@@ -26,7 +26,9 @@ if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
 
 LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 8\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.restarts = 1\n"
-LIMITS += "c.ExecuteAll.most_restarts = 4\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 60\n"
+LIMITS += (
+    "c.ExecuteAll.most_restarts = 2\nc.ExecuteAll.grace = 2\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 60\n"
+)
 SECRET = "the-secret-of-" + "another-student"
 
 
@@ -89,7 +91,7 @@ def graded(lab, tmp_path_factory, jupyter_home):
     grading.submit(course, lab, "zafter", honest)
     for name, kind in names.items():
         grading.submit(course, lab, name, hostile.submission(kind, sliced(released), places))
-    watched = [spoils, course / "source", course / "submitted", library, root / "labs"]
+    watched = [spoils, course / "source", course / "submitted", root / "labs"]
     before = contents(*watched)
     command = [
         sys.executable,
@@ -109,6 +111,7 @@ def graded(lab, tmp_path_factory, jupyter_home):
     found = Graded()
     found.scores, found.names, found.course, found.lab = json.loads(line.removeprefix("SCORES ")), names, course, lab
     found.changes = dict(set(contents(*watched).items()) ^ set(before.items()))
+    found.spoiled = [p for p in library.rglob("*.py") if "\nspoiled" in p.read_text(encoding="utf-8")]
     found.visitors, found.source = doors.visitors, Source(source)
     return found
 
@@ -138,6 +141,7 @@ def test_honest_submissions_beside_them_keep_their_points(graded):
 
 def test_nothing_outside_changed(graded):
     assert not graded.changes
+    assert not graded.spoiled
 
 
 def test_nothing_was_reached(graded):

@@ -54,8 +54,6 @@ _OURS = new_markdown_cell()
 """Placeholder for our own code, which may take longer than a cell because it loads the library."""
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
-GRACE = 10.0
-"""Seconds that a function has to end after an interrupt."""
 _SERVE = "__import__('distlearn.lab.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
@@ -74,6 +72,7 @@ class ExecuteAll(Execute):
     most_restarts = Integer(12, help="After so many dead kernels, nothing more is run.").tag(config=True)
     memory = Integer(4 * 2**30, help="Bytes that the kernel and what it starts may hold.").tag(config=True)
     max_output = Integer(2_000_000, help="Characters of output that are kept of a cell.").tag(config=True)
+    grace = Integer(10, help="Seconds that an answer has to end after an interrupt.").tag(config=True)
     unsafe = Bool(False, help="Run submissions without a sandbox, with the rights of who grades.").tag(config=True)
 
     def __init__(self, *args, **kwargs):
@@ -225,7 +224,7 @@ class ExecuteAll(Execute):
         except JudgeLost:
             self._interrupted = True
             run_sync(self.km.interrupt_kernel)()
-            return self._judge.answer(GRACE)
+            return self._judge.answer(self.grace)
 
     def _raise_if_dead(self) -> None:
         for _ in range(20):
