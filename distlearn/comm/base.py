@@ -139,23 +139,23 @@ class BaseComm:
     # -- all ranks ---------------------------------------------------------------------------------------------------
     def all_reduce(self, x, op="sum"):
         """Replace `x` on every rank by its reduction; return it."""
-        return self._all_reduce(self._reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._all_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def iall_reduce(self, x, op="sum"):
         """Start an all-reduce, in place; do not touch `x` before `wait`."""
-        return self._iall_reduce(self._reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._iall_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce the flat array `x`; return this rank's share."""
-        return self._reduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._reduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def ireduce_scatter(self, x, op="sum"):
         """Start a reduce-scatter; do not touch `x` before `wait`."""
-        return self._ireduce_scatter(self._reduction("reduce_scatter", x, op), x, op)
-
-    def _reduction(self, name, x, op) -> Call:
-        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
-        return Call(name, (f"op={op!r}", x.shape, x.dtype), call_site())
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._ireduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
 
     def all_gather(self, x):
         """Return the `x` of every rank, stacked."""

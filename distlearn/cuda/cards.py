@@ -27,6 +27,10 @@ class Card(NamedTuple):
         Bytes per second between the card's memory and its processors.
     source : str
         Where NVIDIA states the two numbers.
+    l2_bandwidth : float or None
+        Bytes per second that the second-level cache can deliver; None where NVIDIA does not state it.
+    l2_source : str
+        Where it does.
     """
 
     name: str
@@ -35,6 +39,8 @@ class Card(NamedTuple):
     peak: float
     bandwidth: float
     source: str
+    l2_bandwidth: float | None = None
+    l2_source: str = ""
 
     @property
     def ridge(self) -> float:
@@ -45,6 +51,10 @@ class Card(NamedTuple):
         """Return the most operations per second that a kernel of this arithmetic intensity can reach."""
         return min(self.peak, intensity * self.bandwidth)
 
+    def attainable_from_l2(self, intensity: float) -> float | None:
+        """Return the same if the second-level cache held all data; None where its bandwidth is unknown."""
+        return None if self.l2_bandwidth is None else min(self.peak, intensity * self.l2_bandwidth)
+
     def bound(self, intensity: float) -> str:
         """Return what limits a kernel: "memory" or "compute"."""
         return "memory" if intensity < self.ridge else "compute"
@@ -54,13 +64,16 @@ class Card(NamedTuple):
         return max(flops / self.peak, nbytes / self.bandwidth)
 
 
+_L2_SOURCE = "NVIDIA A100 architecture whitepaper: bytes that L2 delivers in a clock, times the boost clock"
+_V100_L2, _A100_L2 = (2048 * 1.53e9, _L2_SOURCE), (5120 * 1.41e9, _L2_SOURCE)
+
 CARDS = {
     card.name: card
     for card in (
         Card("T4", 75, 2018, 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256"),
-        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2"),
-        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB"),
-        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB"),
+        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", *_V100_L2),
+        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", *_A100_L2),
+        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", *_A100_L2),
         Card("RTX 3090", 86, 2020, 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper"),
         Card("RTX 4090", 89, 2022, 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper"),
         Card("L4", 89, 2023, 30.3e12, 300e9, "NVIDIA L4 datasheet"),

@@ -6,6 +6,7 @@ or seeds a generator. How to write a lab with it: course/AUTHORING.md.
 
 from .check import Check, CheckFailed
 from .diagnose import Comparison, compare
+from .kernels import at_cell_lines, in_parallel, kernel_of, no_errors
 from .lab import Expected, Lab, NothingFailed
 from .predict import Prediction, PredictionInvalid, PredictionMissing
 from .show import Card, Line
@@ -22,5 +23,9 @@ __all__ = [
     "Prediction",
     "PredictionInvalid",
     "PredictionMissing",
+    "at_cell_lines",
     "compare",
+    "in_parallel",
+    "kernel_of",
+    "no_errors",
 ]

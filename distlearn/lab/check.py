@@ -17,10 +17,14 @@ import warnings
 import numpy as np
 
 from ..comm.protocol import RankError
+from ..cuda.errors import CompileError
 from . import scope, show
+from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
+CHECK_FILE = "<check>"
+"""What the file of a check is called while it is graded."""
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
@@ -184,23 +188,25 @@ class Check:
 
     def _explain(self, error) -> tuple[str, str, str]:
         """What stopped the checks, what to do, and where it happened."""
-        rank = ""
+        rank, check_file = "", error.__traceback__.tb_frame.f_code.co_filename
         if isinstance(error, RankError) and error.original is not None:
             rank, error = f"rank {error.rank}: ", error.original
         if isinstance(error, NotImplementedError):
-            return rank + _NOT_WRITTEN, "", ""
+            lost = _told(error, "advice") or missing_method(error, is_library)
+            return rank + (lost or _NOT_WRITTEN), "", ""
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
             return f"{rank}{label} returned None", "did you forget `return`?", ""
         if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
+        advice = _told(error, "advice") or advise(error, check_file, is_library)
         text = f"{rank}{type(error).__name__}: {error}"
         frame = _students_frame(error)
-        if frame is None:
-            return text, "", ""
+        if frame is None or frame.filename == check_file or isinstance(error, CompileError):
+            return text, advice, ""
         where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
-        return text, where, f"{type(error).__name__}: {error}\n  {where}"
+        return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)
@@ -234,20 +240,21 @@ def _in_call(error) -> bool:
 
 def _students_frame(error):
     """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
-    told = getattr(error, "_distlearn_frames", None)  # of another process, while grading
-    frames = [f for f in told or traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
+    frames = _told(error, "frames") or traceback.extract_tb(error.__traceback__)
+    frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
     frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
     return frames[-1] if frames else None
 
 
-def _is_library(filename: str) -> bool:
+def _told(error, what: str):
+    """Return what another process tells of an exception that was raised there; see `distlearn.lab.judge`."""
+    return getattr(error, f"_distlearn_{what}", None)
+
+
+def is_library(filename: str) -> bool:
+    """Return whether code of a file belongs to Python or to a package, and not to a notebook."""
     path = filename.replace("\\", "/")
-    return (
-        "/distlearn/" in path
-        or "/site-packages/" in path
-        or "/lib/python" in path
-        or path.startswith(("<frozen", "<check>"))
-    )
+    return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
 
 
 def _named(fn, args, kwargs) -> dict:

@@ -130,6 +130,8 @@ def _difference(got, want) -> str:
     size = np.abs(want[where])
     relative = f" (relative {wrong[where] / size:.2g})" if size > 0 else ""
     index = ", ".join(map(str, map(int, where)))
+    if not np.isfinite(wrong[where]):
+        return f"at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
     return (
         f"largest difference {wrong[where]:.3g}{relative} at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
     )

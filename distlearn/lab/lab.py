@@ -190,6 +190,39 @@ class Lab:
         show.display(show.Picture(figure, alt))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
 
+    def film(self, frames) -> None:
+        """Show figures one after the other, with a slider.
+
+        Parameters
+        ----------
+        frames : list of (Figure, str)
+            Figures, each with its alternative text: what `viz.kernel_film` returns.
+        """
+        import matplotlib.pyplot as plt
+
+        show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
+        for figure, _ in frames:
+            plt.close(figure)
+
+    def draw(self, trainer):
+        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
+
+        Parameters
+        ----------
+        trainer : Strategy
+            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
+
+        Returns
+        -------
+        drawing : Drawing
+        """
+        from .drawing import Drawing  # loads widgets
+
+        drawing = Drawing(trainer)
+        if show.in_ipython():
+            show.display(drawing)
+        return drawing
+
 
 def _machine(number: str, cores: int) -> str:
     from importlib.metadata import version

@@ -46,7 +46,7 @@ def value_mistake(name, got, want, right, factors) -> str:
         place = f", the first at [{first}]" if first else ""
         return f"{int(bad.sum())} of {got.size} elements of {name} are {kind}{place}"
     if not got.any() and want.any():
-        return f"{name} is still all zeros: is it ever written?"
+        return f"every element of {name} is 0" if got.size > 1 else ""
     for explain in (_factor, _undone, _order, _precision, _place):
         text = explain(name, got, want, right, factors)
         if text:
@@ -67,11 +67,11 @@ def _factor(name, got, want, right, factors) -> str:
     if k == 0 or abs(k - 1) < 1e-4 or not right(got / k):
         return ""
     if np.isclose(k, -1):
-        return f"the sign of {name} is flipped"
+        return f"{name} is the negative of what is wanted"
     known = _named_factor(abs(k), factors, gradient="grad" in name.lower() or re.match(r"d[A-Z\d_]", name))
     if not known and big.sum() < 2:
         return ""  # any two numbers are multiples of each other
-    flipped = ", and its sign is flipped" if k < 0 else ""
+    flipped = ", with the opposite sign" if k < 0 else ""
     if abs(k) >= 1 or not np.isclose(1 / abs(k), round(1 / abs(k))):
         times = f"{abs(k):.4g} times"
     else:
@@ -117,9 +117,9 @@ def _undone(name, got, want, right, factors) -> str:
         (lambda: np.square(got), f"{name} is the square root of what is wanted: did you forget to square?"),
         (lambda: 1 / got, f"{name} is the reciprocal of what is wanted"),
         (lambda: 1 - got, f"{name} is one minus what is wanted"),
-        (lambda: got / total, f"the rows of {name} do not sum to 1: divide by their sum"),
+        (lambda: got / total, f"{name} would be right if its rows were divided by their sum"),
     ):
-        if got.ndim == 0 and text.endswith("their sum"):
+        if got.ndim == 0 and "their sum" in text:
             continue
         if right(undone()):
             return text

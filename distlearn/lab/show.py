@@ -132,3 +132,47 @@ class Picture:
         alt = html.escape(self.alt, quote=True)
         style = "max-width:100%;height:auto;background:white"
         return f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'
+
+
+class Film:
+    """Pictures in a row with a slider. It needs no kernel; where scripts are off, the first picture stays.
+
+    Parameters
+    ----------
+    frames : list of Picture
+    """
+
+    def __init__(self, frames):
+        self.frames = list(frames)
+
+    def text(self, colour: bool = False) -> str:
+        """The alternative texts."""
+        return "\n".join(frame.text() for frame in self.frames)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_png_(self) -> bytes:
+        return self.frames[0].png
+
+    def _repr_html_(self) -> str:
+        pictures = "|".join(base64.b64encode(frame.png).decode("ascii") for frame in self.frames)
+        texts = html.escape("|".join(frame.alt.replace("|", "/") for frame in self.frames), quote=True)
+        show = (
+            "const film = this.closest('.distlearn-film'), img = film.querySelector('img'), i = Number(this.value);"
+            "img.src = 'data:image/png;base64,' + film.dataset.pictures.split('|')[i];"
+            "img.alt = film.dataset.texts.split('|')[i]"
+        )
+        step = (
+            "const slider = this.closest('.distlearn-film').querySelector('input');"
+            "slider.value = Number(slider.value) + {}; slider.dispatchEvent(new Event('input'))"
+        )
+        button = '<button onclick="{}" aria-label="{}">{}</button>'
+        return (
+            f'<div class="distlearn-film" data-pictures="{pictures}" data-texts="{texts}">'
+            + button.format(step.format(-1), "one picture back", "◀")
+            + f'<input type="range" min="0" max="{len(self.frames) - 1}" value="0" style="width:60%;margin:0 8px" '
+            f'aria-label="picture" oninput="{show}">'
+            + button.format(step.format(1), "one picture on", "▶")
+            + f"<br>{self.frames[0]._repr_html_()}</div>"
+        )

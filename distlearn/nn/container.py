@@ -119,18 +119,21 @@ class Sequential(Container):
     ['0.W', '0.b', '2.W', '2.b']
     """
 
+    clock = None  # that of the rank, for a model whose layers communicate
+
     def __init__(self, *layers: Layer):
         super().__init__(layers)
 
     def forward(self, x, clock=None):
         """Run all layers; with a `clock`, one span per layer. An empty batch skips them: its output shape is known."""
+        clock = self.clock if clock is None else clock
         if not len(x):
             dtype = next((p.data.dtype for p in self.params), x.dtype)  # symbols are integers, outputs are not
             return get_xp(x).empty(self.output_shape(x.shape), dtype), x.shape
         saved = []
         for layer in self.layers:
             like = x.shape, x.dtype.itemsize
-            with _span(clock, layer, "forward", *like):
+            with layer_span(None if layer.spans_itself else clock, layer, "forward", *like):
                 x, s = layer.forward(x)
             saved.append((s, like))
         return x, saved
@@ -148,13 +151,16 @@ class Sequential(Container):
         clock : Clock, optional
             Gets one span per layer.
         """
-        uses = Counter(id(p) for layer in self.layers for p in layer.params) if on_grad is not None else {}
+        clock = self.clock if clock is None else clock
+        uses = Counter()
+        for layer in self.layers if on_grad is not None else ():
+            uses.update(map(id, layer.params))
         empty = dy is not None and not len(dy)
         for i in reversed(range(len(self.layers))):
             layer = self.layers[i]
             if not empty:
                 s, like = saved[i]
-                with _span(clock, layer, "backward", *like):
+                with layer_span(None if layer.spans_itself else clock, layer, "backward", *like):
                     if dy is not None:  # else the next layer returned no gradient: there is nothing to propagate
                         dy = layer.backward(dy, s)
             for p in reversed(layer.params) if on_grad is not None else ():
@@ -196,13 +202,11 @@ def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
 
 
 def layer_span(clock, layer, direction, shape, itemsize):
-    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves.
+
+    Without a clock it is a null context.
+    """
+    if clock is None:
+        return nullcontext()
     flops, nbytes = cost(layer, direction, shape, itemsize)
     return clock.span(f"{direction}[{layer.name}]", flops=flops, nbytes=nbytes)
-
-
-def _span(clock, layer, direction, shape, itemsize):
-    """Return a span for one layer's pass, or a null context without a clock or for a layer that writes its own."""
-    if clock is None or layer.spans_itself:
-        return nullcontext()
-    return layer_span(clock, layer, direction, shape, itemsize)

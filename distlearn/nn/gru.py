@@ -6,8 +6,8 @@ happens to one contiguous block.
 
 from __future__ import annotations
 
-from ..backend import get_xp, matmul
-from . import init, ops
+from ..backend import column_sums, get_xp, matmul
+from . import init
 from .layer import Param
 from .recurrent import Recurrent, swap
 
@@ -152,7 +152,7 @@ class GRU(Recurrent):
         before, after = h[:-1].reshape(-1, n).T, grads[:3, 1:].reshape(3, -1, n)
         new, r, z = matmul(before, after) + (0 if first is None else matmul(first.T, grads[:3, 0]))
         self.U.add(xp.concatenate([r, z, new], axis=1))
-        sums = [ops.column_sums(part) for part in rows]
+        sums = [column_sums(part) for part in rows]
         self.c.add(sums[0])
         self.b.add(xp.concatenate(sums[1:]))
 

@@ -208,8 +208,9 @@ def check_shape(layer: Layer, shape, *axes) -> None:
         least the batch.
     """
     tail = axes[1:] if axes[0] == "..." else axes
-    enough = len(shape) > len(tail) if axes[0] == "..." else len(shape) == len(tail)
-    fits = enough and all(isinstance(a, str) or a == s for a, s in zip(reversed(tail), reversed(shape), strict=False))
+    fits = len(shape) > len(tail) if axes[0] == "..." else len(shape) == len(tail)
+    for axis, n in zip(reversed(tail), reversed(shape), strict=False):
+        fits = fits and (isinstance(axis, str) or axis == n)
     if not fits:
         want = axes
         if axes[0] == "...":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..backend import matmul
-from . import init, ops
+from ..backend import column_sums, matmul
+from . import init
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
@@ -55,7 +55,7 @@ class Linear(Layer):
         x, shape = saved.reshape(-1, self.d_in), saved.shape
         dy = dy.reshape(-1, self.d_out)
         self.W.add_product(x.T, dy)
-        self.b.add(ops.column_sums(dy))
+        self.b.add(column_sums(dy))
         return matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
 
     def output_shape(self, shape):

@@ -48,7 +48,16 @@ class SoftmaxCrossEntropy:
         dlogits : array, shape of the logits
         """
         n = len(logits) if n is None else n
-        self._check(logits, labels, n)
+        if logits.ndim < 2:
+            raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
+        if labels.shape != logits.shape[:-1]:
+            raise ValueError(
+                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected {logits.shape[:-1]}: "
+                "one class index per row of logits"
+            )
+        if labels.dtype.kind not in "iu":
+            raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
+        _check_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -75,19 +84,6 @@ class SoftmaxCrossEntropy:
         if math.isnan(loss):
             self._check_labels(logits, labels)
         return loss, dlogits
-
-    @staticmethod
-    def _check(logits, labels, n):
-        if logits.ndim < 2:
-            raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
-        if labels.shape != logits.shape[:-1]:
-            raise ValueError(
-                f"SoftmaxCrossEntropy: labels have shape {labels.shape}, expected {logits.shape[:-1]}: "
-                "one class index per row of logits"
-            )
-        if labels.dtype.kind not in "iu":
-            raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
-        _check_n("SoftmaxCrossEntropy", n, len(logits))
 
     @staticmethod
     def _check_labels(logits, labels):

@@ -7,8 +7,7 @@ import math
 
 import numpy as np
 
-from ..backend import get_xp, rounded, single
-from . import ops
+from ..backend import column_sums, get_xp, rounded, single
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
@@ -90,9 +89,9 @@ class BatchNorm(_Scaled):
                 f"{self!r}: 1 value per channel in an input of shape {x.shape}, expected 2 or more when training: one "
                 "value is its own mean. Give every rank and micro-batch more samples, or use eval() to predict"
             )
-        mean = ops.column_sums(x) / n
+        mean = column_sums(x) / n
         normal = x - mean
-        var = ops.column_sums(normal * normal) / n
+        var = column_sums(normal * normal) / n
         scale = 1 / xp.sqrt(var + self.eps)
         normal *= scale
         y = normal * self.gamma.data + self.beta.data
@@ -103,7 +102,7 @@ class BatchNorm(_Scaled):
             return dy
         normal, scale, mean, var = saved
         n, dtype, dy = math.prod(dy.shape[:-1]), dy.dtype, single(dy)
-        dbeta, dgamma = ops.column_sums(dy), ops.column_sums(dy * normal)
+        dbeta, dgamma = column_sums(dy), column_sums(dy * normal)
         self.beta.add(dbeta)
         self.gamma.add(dgamma)
         self._remember(mean, var * (n / (n - 1)))
@@ -138,8 +137,8 @@ class _BatchNormEval(BatchNorm):
     def backward(self, dy, saved):
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
-        self.beta.add(ops.column_sums(dy))
-        self.gamma.add(ops.column_sums(dy * normal))
+        self.beta.add(column_sums(dy))
+        self.gamma.add(column_sums(dy * normal))
         dy *= self.gamma.data * scale
         return rounded(dy, dtype)
 
@@ -190,8 +189,8 @@ class LayerNorm(_Scaled):
     def backward(self, dy, saved):
         normal, scale = saved
         dtype, dy = dy.dtype, single(dy)
-        self.beta.add(ops.column_sums(dy))
-        self.gamma.add(ops.column_sums(dy * normal))
+        self.beta.add(column_sums(dy))
+        self.gamma.add(column_sums(dy * normal))
         dy *= self.gamma.data
         along = (dy * normal).mean(axis=-1, keepdims=True)
         dy -= dy.mean(axis=-1, keepdims=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from ..backend import get_xp, matmul
-from . import init, ops
+from ..backend import column_sums, get_xp, matmul
+from . import init
 from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
@@ -62,7 +62,7 @@ class Recurrent(Layer):
         """
         rows = dgates.reshape(-1, dgates.shape[-1])
         self.W.add_product(x.reshape(-1, self.d_in).T, rows)
-        self.b.add(ops.column_sums(rows))
+        self.b.add(column_sums(rows))
         before, after = h[:-1].reshape(-1, self.d_hidden), dproducts[1:].reshape(-1, dproducts.shape[-1])
         self.U.add_product(before.T, after)
         return swap(matmul(rows, self.W.data.T).reshape(x.shape)) if self.input_gradient else None

@@ -9,8 +9,7 @@ from .clipping import clip_by_norm, clip_by_value, global_norm
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale
-from .optimizer import Optimizer
-from .rule import Rule
+from .optimizer import Optimizer, Rule
 from .schedules import LR_SCHEDULES, Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
 RULES = {

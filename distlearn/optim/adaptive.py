@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..backend import can_launch, get_xp
-from .rule import check_not_negative, check_share, decayed
+from .optimizer import check_not_negative, check_share, decayed
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..backend import get_xp, rounded
 from ..nn.layer import Param
-from .optimizer import Optimizer
-from .rule import Rule
+from .optimizer import Optimizer, Rule
 
 BFLOAT16 = "bfloat16"
 

@@ -11,6 +11,7 @@ from .data.bucket import Bucket, group_params, make_buckets
 from .data.codecs import FP16, Codec, Int8, OneBit, TopK
 from .data.compression import CompressedAllReduce
 from .data.data_parallel import DataParallel, micro_batches
+from .data.diloco import DiLoCo
 from .data.local_sgd import LocalSGD
 from .data.naive import NaiveDataParallel
 from .data.replicas import Drift, ReplicaError, check_replicas
@@ -48,6 +49,7 @@ __all__ = [
     "Codec",
     "CompressedAllReduce",
     "DataParallel",
+    "DiLoCo",
     "Drift",
     "ElasticDataParallel",
     "Hogwild",

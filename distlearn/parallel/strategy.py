@@ -17,8 +17,7 @@ from ..backend import get_xp, to_numpy
 from ..comm.local import LocalComm
 from ..nn.container import check_unique_names
 from ..optim.clipping import global_norm
-from ..optim.optimizer import SCOPES, Optimizer, Scope
-from ..optim.rule import needs_whole
+from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole
 from ..trace import Clock
 from .checkpoint.fingerprint import run_fingerprint
 from .checkpoint.state import StateLayout, named_arrays, serial_part

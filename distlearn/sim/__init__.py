@@ -3,12 +3,14 @@
 It is built on the protocol and the collectives of `comm`, and knows nothing about layers, models or optimizers.
 """
 
-from .compute import Free, Measured, Roofline
+from .clock import Free, Measured, Roofline
+from .exploration import Exploration, explore
 from .failures import Failure, FailureSchedule, Loss
 from .meta import MetaArray
 from .world import SimWorld
 
 __all__ = [
+    "Exploration",
     "Failure",
     "FailureSchedule",
     "Free",
@@ -17,4 +19,5 @@ __all__ = [
     "MetaArray",
     "Roofline",
     "SimWorld",
+    "explore",
 ]

@@ -1,9 +1,11 @@
-"""A simulated rank's clock: virtual time that a span advances by the cost of what it computes."""
+"""Virtual time: a rank's clock, and the compute models that say by how much a span of work advances it."""
 
 from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -39,7 +41,9 @@ class SimClock:
     @contextmanager
     def span(self, name, *, lane="compute", flops=0, nbytes=0):
         """Run the block, then advance the clock by what the compute model says it took."""
-        fibre, compute = self._fibre, self._compute
+        fibre, compute, failures = self._fibre, self._compute, self._fibre.failures
+        if failures is not None:
+            failures.apply(fibre)
         start = fibre.now
         began = self._seconds_run() if compute.measures else 0.0
         yield
@@ -47,9 +51,103 @@ class SimClock:
         seconds *= self._factor
         if self._rng is not None:
             seconds *= float(np.exp(self._rng.normal(0.0, self._jitter)))
-        fibre.now = self._end(fibre.now, seconds)
+        fibre.now = fibre.now + seconds if failures is None else failures.finish(fibre.now, seconds)
         self._transport.trace.spans.append(Span(fibre.rank, lane, name, start, fibre.now, flops, nbytes))
+        if failures is not None:
+            failures.apply(fibre)
 
-    def _end(self, start: float, seconds: float) -> float:
-        """Return when work of this many seconds ends."""
-        return start + seconds
+
+# -- compute models: how many seconds a span of work takes
+
+
+class ComputeModel(Protocol):
+    """Turns a span's work into seconds."""
+
+    measures: bool
+    """Whether `seconds` reads its `wall` argument."""
+
+    def seconds(self, flops: float, nbytes: float, wall: float) -> float:
+        """Seconds for `flops` operations on `nbytes` bytes that took `wall` seconds on this machine."""
+
+
+@dataclass(frozen=True)
+class Free:
+    """Computing takes no time: for tests of what is computed, and for counting messages alone."""
+
+    measures = False
+
+    def seconds(self, flops, nbytes, wall):
+        """Return 0."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Roofline:
+    r"""A span takes max(flops / peak, nbytes / bandwidth) seconds: the same in every run.
+
+    Parameters
+    ----------
+    peak : float
+        Arithmetic speed [flop/s].
+    bandwidth : float
+        Memory bandwidth [bytes/s].
+
+    References
+    ----------
+    S. Williams, A. Waterman, D. Patterson (2009), Roofline: an insightful visual performance model for multicore
+    architectures, CACM 52(4).
+    """
+
+    peak: float
+    bandwidth: float = float("inf")
+    measures = False
+
+    def __post_init__(self):
+        for name in ("peak", "bandwidth"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Roofline: {name} is {getattr(self, name)!r}, expected a rate above 0")
+
+    @classmethod
+    def of(cls, card, share: float = 1.0) -> Roofline:
+        """Make the roofline of a real graphics card, by its name in `distlearn.cuda.cards`.
+
+        Parameters
+        ----------
+        card : str or Card
+        share : float
+            Share of its peak and of its bandwidth that a program achieves, above 0 and up to 1.
+
+        Examples
+        --------
+        >>> Roofline.of("V100")
+        Roofline(peak=15700000000000.0, bandwidth=900000000000.0)
+        """
+        from ..cuda.cards import card as find
+
+        if not 0 < share <= 1:
+            raise ValueError(f"Roofline.of: share is {share!r}, expected a share above 0 and up to 1")
+        found = find(card)
+        return cls(share * found.peak, share * found.bandwidth)
+
+    def seconds(self, flops, nbytes, wall):
+        """Return the longer of the time to compute and the time to move."""
+        return max(flops / self.peak, nbytes / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A span takes as long as its block really took here, times `scale`.
+
+    The measurement is undisturbed, as no other simulated rank runs meanwhile; it differs from run to run.
+    """
+
+    scale: float = 1.0
+    measures = True
+
+    def __post_init__(self):
+        if not self.scale >= 0:
+            raise ValueError(f"Measured: scale is {self.scale!r}, expected a factor of 0 or more")
+
+    def seconds(self, flops, nbytes, wall):
+        """Return the measured time, scaled."""
+        return wall * self.scale

@@ -1,25 +1,38 @@
-"""A simulated rank's communicator: its primitives between two ranks; those for all ranks are in `collectives`."""
+"""A simulated rank's communicator.
+
+`SimComm` sends and receives; its collectives take the seconds of a formula. Those of a `MessageComm` are the messages
+of `comm.collectives`: what a student steps through is what the simulated ranks run. A collective that blocks runs in
+the rank's own fibre, so that a breakpoint in `ring_all_reduce` shows the user's call further down the stack. A
+non-blocking one runs in a fibre of its own, which shares the rank's network card. Collectives of one communicator run
+one after another, in the order of their calls; those of different ones may overlap.
+"""
 
 from __future__ import annotations
 
+import copy
 import pickle
+from collections.abc import Callable
 
 from numpy import ndarray
 
-from ..comm.base import BaseComm, check_buffer, check_output, check_peer, check_tag
+from ..comm import collectives
+from ..comm.base import check_buffer, check_output, check_peer, check_tag
+from ..comm.network.formulas import BY_ROWS
 from ..comm.protocol import ANY
+from ..trace import Span
 from .clock import SimClock
+from .formula import FormulaCollectives
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre
-from .transport import ObjectSendOp, RecvOp, SendOp, Transport
-from .work import RecvWork, SendWork
+from .transport import Completion, ObjectSendOp, RecvOp, SendOp, Transport
+from .work import CollectiveWork, RecvWork, SendWork
 
 POLL_SECONDS = 1e-6
 """Virtual time that a call of `Work.done()` takes: without it a loop that polls would never end."""
 
 
-class SimComm(BaseComm):
-    """A simulated rank's `Communicator`, without its collectives.
+class SimComm(FormulaCollectives):
+    """A simulated rank's `Communicator`.
 
     Parameters
     ----------
@@ -34,15 +47,13 @@ class SimComm(BaseComm):
     clock : SimClock, optional
     """
 
-    clock_class = SimClock
-
     def __init__(
         self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None
     ):
         self._transport, self._fibre, self._members, self._context = transport, fibre, members, context
         self.rank = rank
         self.size = len(members)
-        self.clock = self.clock_class(transport, fibre) if clock is None else clock
+        self.clock = SimClock(transport, fibre) if clock is None else clock
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
 
     def report(self, step, total, **values):
@@ -124,12 +135,9 @@ class SimComm(BaseComm):
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
-        sent, received, fibre = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag), self._fibre
-        for event in (received, sent):
-            if event.__class__ is not float:
-                self._transport.wait_for(fibre, event)
-            elif event > fibre.now:  # `wait_for` inlined, for speed
-                fibre.now = event
+        sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
+        self._transport.wait_for(self._fibre, received)
+        self._transport.wait_for(self._fibre, sent)
         return out
 
     # -- objects -----------------------------------------------------------------------------------------------------
@@ -166,3 +174,92 @@ class SimComm(BaseComm):
     def _poll(self, event) -> None:
         """Let the time of one poll of `event` pass, and every fibre whose clock is earlier run first."""
         self._transport.scheduler.yield_until(self._fibre, self._fibre.now + POLL_SECONDS)
+
+
+class MessageComm(SimComm):
+    """A simulated rank's `Communicator` whose collectives of arrays send messages.
+
+    Collectives of objects, and `split`, take the time of the formula: they set a program up, and what they move has
+    another length on every rank, which an algorithm that receives into buffers would first have to be told.
+    """
+
+    def __init__(self, transport, fibre, rank, members, context=0, clock=None):
+        super().__init__(transport, fibre, rank, members, context, clock)
+        self._inner = SimComm(transport, fibre, rank, members, -1 - context, self.clock)  # for collectives' messages
+        self._latest: Completion | None = None  # of the non-blocking collectives
+        self._algorithms: dict[tuple, Callable] = {}  # by name of the collective and bytes
+
+    def _run(self, call, *args, nbytes=None):
+        """Perform a collective in the rank's own fibre, after those in progress; `args` begin with its array."""
+        joined = self._transport.join(call, self.rank, self._members, self._context)
+        if self._latest is not None:
+            self._finish_earlier()
+        if nbytes is None:
+            nbytes = args[0].nbytes * (self.size if call.name in BY_ROWS else 1)
+        return self._perform(self._fibre, call, joined, nbytes, *args)
+
+    def _finish_earlier(self) -> None:
+        """Wait for the non-blocking collectives that were started before."""
+        self._transport.wait_for(self._fibre, self._latest)
+        self._latest = None
+
+    def _start(self, call, x, op) -> CollectiveWork:
+        """Perform a collective of a copy of `x` in a fibre of its own."""
+        transport = self._transport
+        joined = transport.join(call, self.rank, self._members, self._context)
+        before, done = self._latest, Completion(joined, self._fibre)
+        self._latest = done
+        snapshot, mine = x.copy(), x.copy()
+
+        def task(fibre):
+            if before is not None:
+                before.waiters.append(fibre)
+                transport.wait_for(fibre, before)
+            done.results[self.rank] = self._perform(fibre, call, joined, x.nbytes, mine, op)
+            for waiter in done.waiters:
+                transport.complete(done, fibre.now, waiter)
+
+        transport.scheduler.spawn(self._fibre, task)
+        return CollectiveWork(self, done, call, x, snapshot)
+
+    def _perform(self, fibre, call, joined, nbytes, *args):
+        """Run a collective in `fibre` and record it; return its result."""
+        previous = fibre.call
+        fibre.call = joined
+        comm = self._inner
+        if fibre is not self._fibre:
+            comm = copy.copy(comm)
+            comm._fibre = fibre
+        start = fibre.now
+        key = call.name, nbytes
+        result = (self._algorithms.get(key) or self._choose(key))(comm, *args)
+        fibre.call = previous
+        self._transport.trace.spans.append(Span(fibre.rank, "comm", call.name, start, fibre.now, 0, nbytes))
+        return result
+
+    def _choose(self, key):
+        """Return the function that sends the messages of a collective of this many bytes."""
+        network = self._transport.network
+        chosen = network.algorithm(*key, [member.rank for member in self._members])
+        algorithm = getattr(collectives, chosen)
+        if chosen == "torus_all_reduce":
+            self._algorithms[key] = lambda comm, x, op: algorithm(comm, x, network.ranks_per_node, op)
+        else:
+            self._algorithms[key] = algorithm
+        return self._algorithms[key]
+
+    # these begin with the array that they are about
+    _all_reduce = _reduce_scatter = _all_gather = _broadcast = _gather = _all_to_all = _run
+    _iall_reduce = _ireduce_scatter = _start
+
+    def _scatter(self, call, x, out, root):
+        return self._run(call, x, out, root, nbytes=out.nbytes * self.size)
+
+    def _barrier(self, call):
+        self._run(call, nbytes=0)
+
+    def _meet(self, call, payload, nbytes, finish):
+        """Join a collective that takes the time of the formula, after those in progress."""
+        if self._latest is not None:
+            self._finish_earlier()
+        return super()._meet(call, payload, nbytes, finish)

@@ -9,33 +9,28 @@ import pickle
 from collections import defaultdict
 
 from ..backend import get_xp
+from ..comm.base import BaseComm
 from ..comm.protocol import REDUCTIONS
 from ..shares import shares
 from ..trace import Span
-from .communicator import SimComm
 from .timeline import first_common
 from .transport import CollectiveCall
 from .work import CollectiveWork
 
 
-class FormulaComm(SimComm):
-    """A simulated rank's `Communicator` whose collectives take the seconds that the network's formula gives."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._n_calls = 0  # collectives so far: the n-th call of every rank is the same collective
+class FormulaCollectives(BaseComm):
+    """The collectives of a simulated rank's communicator, taking the seconds that the network's formula gives."""
 
     def _meet(self, call, payload, nbytes, finish) -> CollectiveCall:
         """Join the next collective: the last rank to call computes `finish(payloads by rank) -> results by rank`."""
-        transport, fibre, seq = self._transport, self._fibre, self._n_calls
-        self._n_calls += 1
-        joined = transport.join(call, self.rank, self._members, self._context, seq)
+        transport, fibre = self._transport, self._fibre
+        joined = transport.join(call, self.rank, self._members, self._context)
         joined.payloads[self.rank] = (fibre.now, payload)
         if len(joined.payloads) == self.size:
             timelines = [member.timeline for member in self._members]
             ranks = [member.rank for member in self._members]
             name = FORMULA_OF.get(call.name, call.name)
-            seconds = transport.collective(name, nbytes, ranks, self._context, seq) if self.size > 1 else 0.0
+            seconds = transport.collective(name, nbytes, ranks, self._context, joined.seq) if self.size > 1 else 0.0
             start = first_common(timelines, max(t for t, _ in joined.payloads.values()), seconds)
             joined.results = finish([joined.payloads[r][1] for r in range(self.size)])
             for r, (member, timeline) in enumerate(zip(self._members, timelines, strict=True)):

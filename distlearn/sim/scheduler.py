@@ -72,11 +72,14 @@ class Fibre:
         What it is blocked on, described by its `waiting(fibre)`; None while it runs.
     call : CollectiveCall or None
         The collective that it performs.
+    failures : FailureTimeline or None
+        What will go wrong on its rank.
     """
 
     __slots__ = (
         "call",
         "card",
+        "failures",
         "greenlet",
         "now",
         "order",
@@ -96,7 +99,7 @@ class Fibre:
         self.now = 0.0
         self.card = NetworkCard()
         self.timeline = CommTimeline()  # when the rank is busy with collectives
-        self.waits = self.call = self.result = None
+        self.waits = self.call = self.failures = self.result = None
         self.ticket = 0  # number of its newest entry in the queue; older ones are ignored
         self.seconds_run = 0.0  # wall time it has really run, for the compute model "Measured"
         self.since = 0.0
@@ -118,14 +121,16 @@ class Scheduler:
         Number of fibres.
     measures : bool
         Record the wall time that each fibre really runs.
+
+    Attributes
+    ----------
     monitor : callable, optional
         `monitor(fibre)` runs on a separate fibre that is not a rank: it triggers events at given times.
     """
 
-    def __init__(self, size: int, measures: bool = False, monitor: Callable[[Fibre], None] | None = None):
+    def __init__(self, size: int, measures: bool = False):
         self.fibres = [Fibre(rank, rank) for rank in range(size)]
-        self._monitor = None if monitor is None else Fibre(size, size)
-        self._watch_over = monitor
+        self.monitor: Callable[[Fibre], None] | None = None
         self._helpers: list[Fibre] = []
         self._idle: list[Fibre] = []
         self._to_start: list[Fibre] = []
@@ -134,6 +139,7 @@ class Scheduler:
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
+        self.waiting: dict[int, str] = {}  # after a run: what ranks that did not end waited for
         self._hub = Fibre(size, size)  # never woken: it runs when no fibre is ready
         self._hub.greenlet = getcurrent()
 
@@ -151,18 +157,22 @@ class Scheduler:
         """
         for fibre in self.fibres:
             self._start(fibre, main)
-        if self._monitor is not None:
-            self._start(self._monitor, self._watch_over)
+        if self.monitor is not None:
+            size = len(self.fibres)
+            self._helpers.append(Fibre(size, size))
+            self._start(self._helpers[0], self.monitor)
         try:
-            while (self._line or self._heap or self._to_start) and not self._failure:
+            while (self._line or self._heap or self._to_start or not self.is_stuck()) and not self._failure:
                 while self._to_start:
                     helper = self._to_start.pop()
                     self._start(helper, self._help)
-                Scheduler.block(self, self._hub, _ITS_TURN)
+                self.block(self._hub, _ITS_TURN)
             stuck = [f for f in self.fibres if not f.greenlet.dead]
             if stuck and not self._failure:
                 raise DeadlockError(describe_deadlock(self.fibres))
         finally:
+            stuck = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)
+            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in stuck}
             self._unwind()
         if self._failure:
             rank, error = self._failure
@@ -172,6 +182,10 @@ class Scheduler:
             text = str(error).removeprefix(f"rank {rank}: ")
             raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
         return [f.result for f in self.fibres]
+
+    def is_stuck(self) -> bool:
+        """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
+        return True
 
     def _start(self, fibre: Fibre, main) -> None:
         """Make a fibre's greenlet, ready at the fibre's time."""
@@ -219,7 +233,7 @@ class Scheduler:
             fibre.card.users -= 1
             fibre.task = fibre.call = None
             self._idle.append(fibre)
-            Scheduler.block(self, fibre, _A_TASK)
+            self.block(fibre, _A_TASK)
 
     def wake(self, fibre: Fibre, when: float) -> None:
         """Make a fibre ready at `when`; the newest call counts."""
@@ -251,6 +265,8 @@ class Scheduler:
         if self._measures:
             fibre.since = time.perf_counter()
         fibre.waits = None
+        if fibre.failures is not None:
+            fibre.failures.apply(fibre)
 
     def yield_until(self, fibre: Fibre, when: float) -> None:
         """Let every fibre whose clock is before `when` run first."""
@@ -260,7 +276,7 @@ class Scheduler:
     def _unwind(self) -> None:
         """End every fibre that has not ended."""
         self._stopping = True
-        for fibre in (*self.fibres, *self._helpers, *([] if self._monitor is None else [self._monitor])):
+        for fibre in (*self.fibres, *self._helpers):
             for _ in range(100):  # code that swallows GreenletExit gets it again
                 if fibre.greenlet is None or fibre.greenlet.dead:
                     break

@@ -128,13 +128,14 @@ class RecvOp(Event):
 class CollectiveCall(Event):
     """One collective call of all members of a communicator: which ranks have called so far, and with what.
 
-    `when`, `payloads` and `results` are those of a collective that is computed at once (`formula`).
+    `seq` numbers the collectives of a communicator. `when`, `payloads` and `results` are those of a collective that is
+    computed at once (`formula`).
     """
 
-    __slots__ = ("calls", "context", "members", "payloads", "results", "when")
+    __slots__ = ("calls", "context", "members", "payloads", "results", "seq", "when")
 
-    def __init__(self, members: list[Fibre], context: int):
-        self.members, self.context = members, context
+    def __init__(self, members: list[Fibre], context: int, seq: int):
+        self.members, self.context, self.seq = members, context, seq
         self.calls: dict[int, Call] = {}  # by rank of the communicator
         self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time of the call, its array or object)
         self.results = None  # by rank
@@ -202,6 +203,7 @@ class Transport:
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
         self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
         self.calls: dict[tuple[int, int], CollectiveCall] = {}  # (context, sequence number)
+        self.n_calls = defaultdict(int)  # (context, rank) -> collectives that the rank has called
         self.unwaited: dict = {}  # works that were started and not waited for so far, in order
         self.contexts = 0
         self.sequence = 0
@@ -271,18 +273,8 @@ class Transport:
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, card = x.nbytes, fibre.card  # `launch` inlined, for speed
-        if card.users or self.shared:
-            self.scheduler.yield_until(fibre, fibre.now)
-        now = start = fibre.now
-        if self.plain:
-            if card.free > start:
-                start = card.free
-            arrival = start + (self.alpha + nbytes / self.beta)
-            card.free = arrival - self.alpha
-        else:
-            arrival = self._travel(fibre, channel, nbytes)
-        self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
+        nbytes = x.nbytes
+        arrival = self.launch(fibre, channel, nbytes)
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:
@@ -338,18 +330,19 @@ class Transport:
         del self.listeners[key]
 
     # -- collectives ---------------------------------------------------------------------------------------------------
-    def join(self, call: Call, rank: int, members: list[Fibre], context: int, seq: int) -> CollectiveCall:
-        """Let a rank join the collective that is number `seq` of its communicator.
+    def join(self, call: Call, rank: int, members: list[Fibre], context: int) -> CollectiveCall:
+        """Let a rank join the next collective of its communicator: the n-th call of every rank is the same one.
 
         Raises
         ------
         CommError
             If another rank makes another call.
         """
-        key = (context, seq)
-        joined = self.calls.get(key)
+        seq = self.n_calls[context, rank]
+        self.n_calls[context, rank] += 1
+        joined = self.calls.get((context, seq))
         if joined is None:
-            joined = self.calls[key] = self.call_class(members, context)
+            joined = self.calls[context, seq] = self.call_class(members, context, seq)
         elif joined.calls:
             other, first = next(iter(joined.calls.items()))
             if first[:2] != call[:2]:
@@ -359,7 +352,7 @@ class Transport:
                 )
         joined.calls[rank] = call
         if len(joined.calls) == len(members):
-            del self.calls[key]
+            del self.calls[context, seq]
         return joined
 
     def collective(self, name: str, nbytes: int, ranks: list[int], context: int, seq: int) -> float:

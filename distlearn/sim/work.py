@@ -18,20 +18,15 @@ class SimWork:
         Where it was started.
     """
 
-    __slots__ = ("_comm", "_event", "site")
+    __slots__ = ("_comm", "_event", "rank", "site")
 
     def __init__(self, comm, event, site=None):
-        self._comm, self._event = comm, event
+        self._comm, self._event, self.rank = comm, event, comm.rank
         self.site = call_site() if site is None else site
         comm._transport.unwaited[self] = None
 
     def __str__(self) -> str:
         return self._event.waiting(self._comm._fibre)
-
-    @property
-    def rank(self) -> int:
-        """Rank of the communicator that started it."""
-        return self._comm.rank
 
     def _wait(self) -> None:
         self._comm._transport.unwaited.pop(self, None)
@@ -74,9 +69,7 @@ class SendWork(SimWork):
             self._wait()
         if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
             call = self._event.shown()
-            raise CommError(
-                f"rank {self._comm.rank}: the array given to i{call} was changed before wait() ({self.site})"
-            )
+            raise CommError(f"rank {self.rank}: the array given to i{call} was changed before wait() ({self.site})")
         self._snapshot = None
 
     def done(self) -> bool:

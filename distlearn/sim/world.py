@@ -6,9 +6,11 @@ is correct on every MPI, and one that relies on buffering fails at any message s
 which ranks wait for which.
 
 Overview: `SimWorld.run` makes a `Scheduler` with one fibre per rank and hands each a communicator. In small
-worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a `FormulaComm`.
+worlds that is a `MessageComm`, whose collectives are the messages of `comm.collectives`, in large ones a plain
+`SimComm`, whose collectives take the seconds of a formula.
 They share the run's `Transport` (messages in flight, posted receives, collective calls) and block their fibre while
-they wait. In a world with failures, their place is taken by `FaultyScheduler`, `FaultyComm` and `FaultyTransport`.
+they wait. In a world with failures every fibre has the `FailureTimeline` of its rank, which the scheduler and the clock
+apply; `FaultyTransport` loses messages and tells who is lost, and a `FaultyComm` can `revoke`, `agree` and `shrink`.
 """
 
 from __future__ import annotations
@@ -16,18 +18,17 @@ from __future__ import annotations
 import numpy as np
 
 from ..comm.network import Network
-from ..trace import Trace
-from .compute import ComputeModel, Free, Roofline
-from .failures import Failure, FailureSchedule, FailureTimeline, Loss
-from .formula import FormulaComm
-from .messages import MessageComm
+from ..trace import Message, Trace
+from .clock import ComputeModel, Free, Roofline
+from .communicator import MessageComm, SimComm
+from .failures import Failure, FailureSchedule, Loss
 from .scheduler import Scheduler
 from .transport import Transport
 
 __all__ = ["SimWorld"]
 
 
-COMMUNICATORS = {"messages": MessageComm, "formula": FormulaComm}
+COMMUNICATORS = {"messages": MessageComm, "formula": SimComm}
 
 LARGEST_WITH_MESSAGES = 64
 """By default the collectives of worlds of up to this many ranks send messages; above they use the formula."""
@@ -60,6 +61,10 @@ class SimWorld:
         How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
         up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
         fail. Those of objects always go by the formula.
+    order : sequence of str or callable, optional
+        The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.order`): whose message
+        a receive from any rank gets, and which sends are buffered. After the last one, the lowest rank's message is
+        delivered. Or `choose(options, transport) -> Decision`. Time stands still in such a world.
     detection : float
         How long a rank must be silent before the others are told that it is lost [virtual s].
 
@@ -69,6 +74,10 @@ class SimWorld:
         Of the last run.
     makespan : float
         Virtual seconds until the last rank of the last run ended.
+    waiting : dict of int to str
+        By rank, what the ranks that did not end waited for, in a last run that failed.
+    undelivered : list of Message
+        Those of the last run that were never received.
     losses : list of Loss
         Ranks that were lost in the last run; their results are None.
 
@@ -95,6 +104,7 @@ class SimWorld:
         failures=(),
         detection: float = 1.0,
         collectives: str | None = None,
+        order=None,
     ):
         if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
             raise ValueError(f"SimWorld: size is {size!r}, expected the number of ranks, 1 or more")
@@ -123,10 +133,14 @@ class SimWorld:
             raise ValueError(f"SimWorld: collectives is {collectives!r}, expected 'messages' or 'formula'")
         if self.failures and collectives == "messages":
             raise ValueError("SimWorld: collectives is 'messages', but where ranks fail they go by the formula")
+        self.order = _chooser(order)
+        if order is not None and (self.failures or collectives == "formula" or eager_limit):
+            raise ValueError("SimWorld: order excludes failures, eager_limit and collectives='formula'")
         small = self.size <= LARGEST_WITH_MESSAGES and not self.failures
         self.collectives = collectives or ("messages" if small else "formula")
         self._trace, self._transport = Trace(), None
         self.makespan = 0.0
+        self.waiting: dict[int, str] = {}
 
     def __repr__(self) -> str:
         return f"SimWorld({self.size}, {self.network}, {self.compute})"
@@ -143,6 +157,17 @@ class SimWorld:
         if self._transport is not None:
             self._transport.flush()  # messages are written down in short while the ranks run
         return self._trace
+
+    @property
+    def undelivered(self) -> list[Message]:
+        """Messages of the last run that were never received."""
+        transport = self._transport
+        if transport is None:
+            return []
+        ops = [op for channel in transport.channels.values() for op in channel.sends]
+        ops += [op for box in transport.objects.values() for op in box]
+        left = {(op.channel.sender, op.channel.receiver, op.arrival, op.nbytes) for op in ops}
+        return [m for m in self.trace.messages if (m.source, m.dest, m.arrived, m.nbytes) in left]
 
     @property
     def losses(self) -> list[Loss]:
@@ -169,27 +194,45 @@ class SimWorld:
         self._transport = transport
 
         def main(fibre):
-            return fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
+            if fibre.failures is not None:  # one that has been killed by now has no result
+                fibre.failures.apply(fibre)
+            return result
 
         try:
             results = scheduler.run(main)
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
+            self.waiting = scheduler.waiting
         transport.check_empty()
         return results
 
     def _parts(self):
-        """Make the scheduler and the transport, and choose the communicator class, with or without failures."""
+        """Make the scheduler and the transport, and choose the communicator class."""
+        if self.order is not None:
+            from .order import OrderedComm, OrderedScheduler, OrderedTransport
+
+            scheduler = OrderedScheduler(self.size)
+            return scheduler, OrderedTransport(self, scheduler, self.order()), OrderedComm
+        scheduler = Scheduler(self.size, self.compute.measures)
         if not self.failures:
-            scheduler = Scheduler(self.size, self.compute.measures)
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
         from .failures.communicator import FaultyComm
-        from .failures.scheduler import FaultyScheduler
         from .failures.transport import FaultyTransport
 
-        timelines = [FailureTimeline(rank, self.failures, self.detection) for rank in range(self.size)]
-        scheduler = FaultyScheduler(timelines, self.compute.measures)
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
+
+
+def _chooser(order):
+    """Return a function that makes, for each run, the function that decides."""
+    if order is None:
+        return None
+    if callable(order):
+        return lambda: order
+    from .order import Decision, follow
+
+    decisions = [Decision.parse(text) for text in order]
+    return lambda: follow(decisions)
 
 
 def _drawn(failures, size: int) -> list[Failure]:

@@ -107,7 +107,7 @@ def _check_policy(value) -> str | None:
 _PIPELINES = ("pipeline", "hybrid")
 _REPLICAS = ("data", "elastic")
 _BUCKETS = ("data", "elastic", "hybrid", "one_weird_trick")
-_CLIPPED = tuple(name for name in STRATEGIES if name != "local_sgd")
+_CLIPPED = tuple(name for name in STRATEGIES if name not in ("local_sgd", "diloco"))
 
 
 def _with(*strategies: str):
@@ -162,7 +162,10 @@ class Settings:
     check_every: int | None = _setting(
         int, "Compare the ranks' parameters every so many steps.", least=1, needs=_with("data")
     )
-    average_every: int | None = _setting(int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd"))
+    average_every: int | None = _setting(
+        int, "Steps between two averages.", 8, least=1, needs=_with("local_sgd", "diloco")
+    )
+    outer_lr: float = _setting(float, "Learning rate of the outer optimizer.", 0.7, above=0, needs=_with("diloco"))
     dp: int = _setting(int, "Replicas; -1 is what is left.", -1, least=-1, needs=_with("hybrid"))
     pp: int = _setting(int, "Stages of a pipeline.", 1, least=-1, needs=_with("hybrid"))
     tp: int = _setting(int, "Ranks that share layers.", 1, least=-1, needs=_with("hybrid"))

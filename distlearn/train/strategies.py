@@ -9,6 +9,7 @@ from ..optim import Optimizer, Rule
 from ..parallel import (
     FP16,
     DataParallel,
+    DiLoCo,
     ElasticDataParallel,
     Hybrid,
     Int8,
@@ -86,6 +87,11 @@ def _local_sgd(recipe: Recipe) -> Strategy:
     return LocalSGD(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), every=every)
 
 
+def _diloco(recipe: Recipe) -> Strategy:
+    options = {"every": recipe.settings.average_every, "outer_lr": recipe.settings.outer_lr}
+    return DiLoCo(recipe.comm, recipe.model, recipe.loss, recipe.optimizer(), **options)
+
+
 def _zero(stage: int):
     def build(recipe: Recipe) -> Strategy:
         options = {name: getattr(recipe.settings, name) for name in ("cap_bytes", "overlap")} | {"stage": stage}
@@ -119,6 +125,7 @@ def _pipeline(recipe: Recipe) -> Strategy:
 STRATEGIES: dict[str, Callable[[Recipe], Strategy]] = {
     "data": _data,
     "data_naive": _data_naive,
+    "diloco": _diloco,
     "elastic": _elastic,
     "hybrid": _hybrid,
     "local_sgd": _local_sgd,

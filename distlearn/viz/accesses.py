@@ -42,18 +42,20 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
     ValueError
         If nothing was recorded of the array (in that interval).
     """
-    found = [a for a in _recorded(report) if a.array == array]
+    found = [a for a in recorded_accesses(report) if a.array == array]
     if interval is None:
-        by_interval = Counter({i: len(_clashes(report, found, i)) for i in sorted({a.interval for a in found})})
+        by_interval = Counter(
+            {i: len(clashing_elements(report, found, i)) for i in sorted({a.interval for a in found})}
+        )
         interval = by_interval.most_common(1)[0][0] if by_interval else 0
     shown = [a for a in found if a.interval == interval]
     if not shown:
         arrays = ", ".join(dict.fromkeys(a.array for a in report.recorded))
         raise ValueError(f"plot_accesses: no access to {array!r} was recorded in interval {interval}, only to {arrays}")
-    clashes = _clashes(report, found, interval)
+    clashes = clashing_elements(report, found, interval)
     ax = new_axes(figsize=(7.2, 4.2))[0] if ax is None else ax
     for kind, marker, colour, size in (("read", "o", SKY, 7), ("write", "s", NAVY, 5), ("atomic", "D", NAVY, 5)):
-        points = {(e, a.thread) for a in shown if a.kind == kind for e in _elements(a)}
+        points = {(e, a.thread) for a in shown if a.kind == kind for e in elements_of(a)}
         if points:
             ax.plot(
                 *zip(*points, strict=True),
@@ -64,7 +66,7 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
                 label=kind,
                 zorder=3,
             )
-    marked = {(e, a.thread) for a in shown for e in _elements(a) if e in clashes}
+    marked = {(e, a.thread) for a in shown for e in elements_of(a) if e in clashes}
     for element in clashes:
         ax.axvline(element, color=VERMILION, linewidth=0.6, alpha=0.4, zorder=1)
     if marked:
@@ -107,7 +109,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     ValueError
         If nothing was recorded of the array and warp.
     """
-    rows = _requests([a for a in _recorded(report) if a.array == array and a.thread // WARP == warp])
+    rows = requests_of_warp([a for a in recorded_accesses(report) if a.array == array and a.thread // WARP == warp])
     if not rows or rows[0][1][0].space != "global":
         arrays = ", ".join(dict.fromkeys(a.array for a in report.recorded if a.space == "global"))
         raise ValueError(f"plot_sectors: warp {warp} made no recorded access to global {array!r}, only to {arrays}")
@@ -141,17 +143,19 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     return ax
 
 
-def _recorded(report):
+def recorded_accesses(report):
+    """Return what was recorded, or raise."""
     if not report.recorded:
         raise ValueError("nothing was recorded: call check(..., record=(0,)) with the block to draw")
     return report.recorded
 
 
-def _elements(access) -> range:
+def elements_of(access) -> range:
+    """Return the elements that an access touches."""
     return range(access.offset // access.item, (access.offset + access.size - 1) // access.item + 1)
 
 
-def _clashes(report, accesses, interval) -> set[int]:
+def clashing_elements(report, accesses, interval) -> set[int]:
     """Return the elements that several threads touch in an interval, one of them writing."""
     if not accesses or not any(
         e.kind == "race" and accesses[0].array in (e.array, *e.message.split()) for e in report.errors
@@ -160,14 +164,14 @@ def _clashes(report, accesses, interval) -> set[int]:
     threads, writers = defaultdict(set), defaultdict(set)
     for a in accesses:
         if a.interval == interval:
-            for e in _elements(a):
+            for e in elements_of(a):
                 threads[e].add(a.thread)
                 if a.kind == "write":
                     writers[e].add(a.thread)
     return {e for e in writers if len(threads[e]) > 1}
 
 
-def _requests(accesses) -> list[tuple[int, list]]:
+def requests_of_warp(accesses) -> list[tuple[int, list]]:
     """Return (line, accesses) of each access of a warp: the n-th time that its lanes were at a line, in order."""
     seen, rows = Counter(), {}
     for order, a in enumerate(accesses):

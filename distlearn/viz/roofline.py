@@ -18,7 +18,9 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
     runs at no more than min(peak, I * bandwidth). Points are on the roof: they show how fast a kernel can be at best,
-    not how fast it is.
+    not how fast it is. The bytes of a `Report` are counted without caches, so a kernel that reads the same bytes again
+    can be faster than its point. How much faster is bounded by the dashed line, on which the second-level cache (L2)
+    delivers every byte; it is drawn where the card's L2 bandwidth is known.
 
     Parameters
     ----------
@@ -50,13 +52,13 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
     lowest, highest = min([*points.values(), card.ridge / 30]), max([*points.values(), card.ridge * 30])
     x = np.geomspace(lowest / 2, highest * 2, 200)
     ax.plot(x, [card.attainable(i) for i in x], color=INK, linestyle="-", zorder=2)
+    if card.l2_bandwidth:
+        ax.plot(x, [card.attainable_from_l2(i) for i in x], color=MUTED, linestyle=(0, (5, 2)), zorder=1)
     ax.axvline(card.ridge, color=MUTED, linestyle=(0, (2, 2)), linewidth=1.2)
     for i, (name, intensity) in enumerate(points.items()):
         speed = card.attainable(intensity)
         look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
-        ax.plot(
-            [intensity], [speed], linestyle="", markersize=9, zorder=3, label=_label(name, intensity, speed), **look
-        )
+        ax.plot([intensity], [speed], linestyle="", markersize=9, zorder=3, label=_label(name, intensity, card), **look)
         ax.plot([intensity, intensity], [1, speed], color=look["color"], linewidth=1, linestyle=(0, (1, 2)), zorder=1)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
     ax.set_ylim(card.attainable(x[0]) / 2, card.peak * 4)
@@ -65,11 +67,18 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: rate(v)))
     ax.text(x[-1], card.peak * 1.15, f"peak {rate(card.peak)}", ha="right", color=MUTED, fontsize=9)
-    ax.annotate(
-        f"{card.bandwidth / 1e9:g} GB/s", (card.ridge / 5, card.attainable(card.ridge / 5)), xytext=(-6, 8),
-        textcoords="offset points", ha="right", color=MUTED, fontsize=9,
-    )  # fmt: skip
-    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0)
+    for label, bandwidth, offset, side in (
+        ("memory", card.bandwidth, (8, -6), "left"),
+        ("L2", card.l2_bandwidth, (-8, 0), "right"),
+    ):
+        if bandwidth:
+            at = card.peak / bandwidth / 3  # beside its slope, on the side away from the other
+            ax.annotate(
+                f"{label} {bandwidth / 1e9:,.0f} GB/s", (at, at * bandwidth), xytext=offset,
+                textcoords="offset points", ha=side, color=MUTED, fontsize=9,
+            )  # fmt: skip
+    caption = "fastest without caches" + (" (with every byte from L2)" if card.l2_bandwidth else "")
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, title=caption, alignment="left")
     write_title(ax, _finding(points, card), title)
     return ax
 
@@ -105,8 +114,10 @@ def rate(value: float) -> str:
     return f"{value:.3g} flop/s"
 
 
-def _label(name, intensity, speed) -> str:
-    return f"{name}: {intensity:.2g} flop/byte, at most {rate(speed)}"
+def _label(name, intensity, card) -> str:
+    most, from_l2 = card.attainable(intensity), card.attainable_from_l2(intensity)
+    cached = f" ({rate(from_l2)})" if from_l2 and from_l2 > most else ""
+    return f"{name}: {intensity:.2g} flop/byte, {rate(most)}{cached}"
 
 
 def _finding(points: dict[str, float], card: Card) -> str:

@@ -1,7 +1,8 @@
 """What communication through the library costs: all-reduce against mpi4py's own, engines against ipyparallel's own.
 
 An all-reduce of `MPIComm` can be interrupted and timed out, leaves its core to others and is recorded; that may cost a
-few microseconds, no more than a fifth at 1 MB, and no more than a tenth above.
+few microseconds, no more than a fifth at 1 MB, and no more than a tenth above. The same holds for its strict mode,
+which compares the calls of all ranks; of a training step it may take a twentieth.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ENGINES = 4
 
 def records() -> list[dict]:
     """Measure on this machine."""
-    return [*all_reduces(), *engines()]
+    return [*all_reduces(), *strict_steps(), *engines()]
 
 
 def all_reduces() -> list[dict]:
@@ -35,6 +36,17 @@ def all_reduces() -> list[dict]:
             name = f"all-reduce {_size(nbytes)}{mode}, {RANKS} ranks, against mpi4py"
             goal = "" if nbytes < 1 << 20 else "ratio <= 1.2" if nbytes == 1 << 20 else "ratio <= 1.1"
             rows.append(record(name, "ms", ours * 1e3, raw * 1e3, ratio=ratio, goal=goal, note=note))
+    return rows
+
+
+def strict_steps() -> list[dict]:
+    """Return what strict mode costs: a data-parallel step with it over one without."""
+    note, rows = load_note(), []
+    for name, rounds in times_on_ranks("strict_rank", RANKS).items():
+        strict, plain = (median(times) for times in zip(*rounds, strict=True))
+        ratio = median(a / b for a, b in rounds)
+        what = f"step of {name}, batch 64, {RANKS} ranks, strict, against not strict"
+        rows.append(record(what, "ms", strict * 1e3, plain * 1e3, ratio=ratio, goal="ratio < 1.05", note=note))
     return rows
 
 

@@ -17,6 +17,14 @@ def test_peak_is_two_operations_per_core_and_cycle(name):
     assert CARDS[name].peak == pytest.approx(2 * cores * clock * 1e9, rel=0.01)
 
 
+def test_the_second_level_cache_is_stated_with_its_source():
+    for c in CARDS.values():
+        assert bool(c.l2_bandwidth) == bool(c.l2_source)
+        assert c.attainable_from_l2(1e6) in (None, c.peak)
+    # Nvidia says: the A100's delivers 2.3 times what the V100's does
+    assert CARDS["A100"].l2_bandwidth / CARDS["V100"].l2_bandwidth == pytest.approx(2.3, rel=0.01)
+
+
 def test_roofline():
     a100 = card("A100")
     assert a100.ridge == pytest.approx(12.5, rel=0.01)

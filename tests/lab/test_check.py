@@ -143,7 +143,7 @@ def test_containers_are_compared_tensor_by_tensor():
     want = {"W": X, "b": X[0]}
     text, _ = failing(lambda c: c.close("g", {"W": X, "b": -X[0]}, want))
     assert "✓ g['W']" in text
-    assert "the sign of g['b'] is flipped" in text
+    assert "g['b'] is the negative of what is wanted" in text
     assert "wanted a dict with 'W', 'b'" in failing(lambda c: c.close("g", {"W": X}, want))[0]
     text, _ = failing(lambda c: c.close("g", [X, 2 * X], [X, X], suspects={"you doubled": [2 * X, 2 * X]}))
     assert "you doubled" in text
@@ -228,7 +228,7 @@ def test_html_says_the_same_and_is_escaped():
     html = check._card()._repr_html_()
     assert "a &lt;b&gt; c" in html
     assert "✗" in html
-    assert "the sign of dW is flipped" in html
+    assert "dW is the negative of what is wanted" in html
 
 
 def test_the_library_is_no_answer():

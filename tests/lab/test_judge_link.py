@@ -40,6 +40,7 @@ def overlapped(comm, x):
     work.wait()
     return comm.clock.now()
 def wrong(): raise KeyError("lost")
+def misspelt(gradient): return gradent
 def call(f): return f()
 def read(f, name): return getattr(f, name)
 def plan(k): return lambda step: k * step
@@ -207,6 +208,12 @@ def test_exceptions_keep_their_class_and_their_place(answer):
     world, call = dl.SimWorld(2), answer("call")
     with pytest.raises(dl.DeadlockError):
         world.run(lambda comm: call(lambda: comm.recv(np.ones(1), 1 - comm.rank)))
+
+
+def test_advice_is_given_where_the_frames_are(answer):
+    with pytest.raises(NameError) as caught:
+        answer("misspelt")(1)
+    assert "did you mean 'gradient'" in caught.value._distlearn_advice
 
 
 def test_nothing_but_the_protocol_of_an_object_is_within_reach(answer):

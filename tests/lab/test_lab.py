@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from distlearn.lab import Lab, lab
+from distlearn.lab import Lab, lab, show
 
 
 def test_setup_prints_one_line_and_seeds_nothing(capsys):
@@ -75,3 +75,18 @@ def test_a_lab_needs_no_notebook_and_imports_no_heavy_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_film_is_one_image_with_a_slider(capsys):
+    import matplotlib.pyplot as plt
+
+    frames = [plt.figure(), plt.figure()]
+    Lab("00").film([(frames[0], "first | half"), (frames[1], 'the "second"')])
+    assert "[figure: first | half]" in capsys.readouterr().out
+    assert not plt.get_fignums(), "or the notebook shows them again"
+    made = show.Film([show.Picture(plt.figure(), "one"), show.Picture(plt.figure(), 'the "other"')])
+    page = made._repr_html_()
+    assert page.count("<img") == 1
+    assert 'max="1"' in page
+    assert "the &quot;other&quot;" in page
+    plt.close("all")

@@ -5,7 +5,7 @@ import pytest
 
 from distlearn.nn import Linear, Param
 from distlearn.optim import LARS, RULES, SGD, Adadelta, Adam, AdamW, Momentum, Nesterov, Optimizer, RMSprop
-from distlearn.optim.rule import PIECE, settle
+from distlearn.optim.optimizer import PIECE, flush_subnormals
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -14,7 +14,7 @@ def test_large_arrays_are_updated_piece_by_piece_with_the_same_result(name, monk
     start, gradients = rng.normal(size=(3, PIECE)), rng.normal(size=(4, 3, PIECE))
 
     def run(piece):
-        monkeypatch.setattr("distlearn.optim.rule.PIECE", piece)
+        monkeypatch.setattr("distlearn.optim.optimizer.PIECE", piece)
         p = Param(start.copy())
         optimizer = Optimizer([p], RULES[name](weight_decay=0.01), 0.01)
         for g in gradients:
@@ -82,12 +82,12 @@ def test_states_of_weights_without_gradients_never_become_subnormal(rule):
 def test_settling_leaves_all_that_counts():
     values = np.array([1e-3, -1e-30, 1e-32, -1e-40, 0, np.inf, np.nan], "float32")
     state = (values.copy(), values.astype("float64"), np.array([6e-8, 1e-4], "float16"))
-    settle(state)
+    flush_subnormals(state)
     np.testing.assert_array_equal(state[0], values * [1, 1, 0, 0, 1, 1, 1])
     np.testing.assert_array_equal(state[1], values.astype("float64"))
     assert state[2].all()
-    settle(None)
-    settle(state[0])
+    flush_subnormals(None)
+    flush_subnormals(state[0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

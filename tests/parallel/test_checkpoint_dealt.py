@@ -150,7 +150,7 @@ def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
         strategy = Gossip(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
         fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
 
-    with pytest.raises(Exception, match=r"Gossip has no state that all ranks share.*LocalSGD, ZeRO.*PipeDream"):
+    with pytest.raises(Exception, match=r"Gossip has no state that all ranks share.*LocalSGD, DiLoCo, ZeRO.*PipeDream"):
         SimWorld(2).run(program)
 
 

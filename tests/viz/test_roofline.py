@@ -11,7 +11,7 @@ def report(name, flops, sectors):
 
 def test_a_large_factor_is_written_out():
     ax = viz.plot_roofline({"slow": 0.1, "fast": 11.0}, "H100")
-    assert "a factor of 110 apart" in ax.get_title("left")
+    assert "are a factor of 110 apart" in ax.get_title("left")
 
 
 def test_kernels_lie_on_the_roof():
@@ -35,3 +35,15 @@ def test_what_cannot_be_drawn():
         viz.plot_roofline(report("copy", 0, 4))
     with pytest.raises(ValueError, match="card is 'Voodoo'"):
         viz.plot_roofline(1.0, "Voodoo")
+
+
+def test_what_caches_can_add_is_drawn_where_it_is_known():
+    ax = viz.plot_roofline({"naive": 0.1, "tiled": 1e3}, "A100")
+    assert ax.get_legend().get_title().get_text() == "fastest without caches (with every byte from L2)"
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        "naive: 0.1 flop/byte, 156 Gflop/s (722 Gflop/s)",
+        "tiled: 1e+03 flop/byte, 19.5 Tflop/s",
+    ]
+    assert "L2 7,219 GB/s" in [text.get_text() for text in ax.texts]
+    assert "L2" not in " ".join(text.get_text() for text in viz.plot_roofline({"naive": 0.1}, "T4").texts)

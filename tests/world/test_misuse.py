@@ -11,7 +11,6 @@ from distlearn.comm import CommError
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld, launch
 
-from . import misuse
 from .misuse import MISUSES, SIZE
 
 PATIENCE, TIMEOUT = 1.0, 4.0
@@ -26,7 +25,7 @@ def check(case, text: str):
     """The error says what is wrong, and names a rank and a line that have to do with it."""
     assert re.search(case.text, text), text
     assert {int(rank) for rank in re.findall(r"\brank (\d)\b", text)} & set(case.ranks), text
-    lines = {int(n) for n in re.findall(r"misuse\.py\W+line (\d+)", text)}
+    lines = {int(n) for n in re.findall(rf"{case.file}\W+line (\d+)", text)}
     assert lines & set(case.lines), f"names lines {sorted(lines)}, not {case.lines}: {text}"
 
 
@@ -64,7 +63,7 @@ def launched():
     """What mpiexec said of every program: each ends its ranks, so that each is a job of its own."""
 
     def run(name):
-        command = ["python", misuse.__file__, name, str(PATIENCE), str(TIMEOUT)]
+        command = ["python", "-m", "tests.world.misuse", name, str(PATIENCE), str(TIMEOUT)]
         env = {"PYTHONPATH": str(Path(__file__).parents[2])}
         return launch(SIZE, command, threads=1, env=env, timeout=60, capture=True)
 

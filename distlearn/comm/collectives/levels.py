@@ -86,10 +86,10 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
     node, peers = Group(comm, range(first, first + s)), Group(comm, range(lane, comm.size, s))
     if s == 1:
         return ring_all_reduce(peers, x, op, tag)
-    share = cut(x, s)
-    mine = reduce_around(node, share, op, tag)
-    ring_all_reduce(peers, share[mine], op, tag)
-    pass_around(node, share, tag)
+    parts = cut(x, s)
+    mine = reduce_around(node, parts, op, tag)
+    ring_all_reduce(peers, parts[mine], op, tag)
+    pass_around(node, parts, tag)
     return x
 
 

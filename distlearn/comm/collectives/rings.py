@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...backend import get_xp
-from ...shares import shares
+from ...shares import share
 from ..base import check_buffer, check_reduction
 from ..protocol import REDUCTIONS
 
@@ -37,9 +37,9 @@ def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
     """
     check_reduction("ring_all_reduce", x, op, comm.rank)
     if comm.size > 1:
-        share = cut(x, comm.size)
-        reduce_around(comm, share, op, tag)
-        pass_around(comm, share, tag)
+        parts = cut(x, comm.size)
+        reduce_around(comm, parts, op, tag)
+        pass_around(comm, parts, tag)
     return x
 
 
@@ -55,10 +55,10 @@ def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
     Patarasuk, Yuan (2009), section 3.
     """
     check_reduction("ring_reduce_scatter", x, op, comm.rank, in_place=False)
-    share = cut(x.copy(), comm.size)
+    parts = cut(x.copy(), comm.size)
     if comm.size > 1:
-        reduce_around(comm, share[-1:] + share[:-1], op, tag)  # so that rank r ends with share r, not r + 1
-    return share[comm.rank].copy()
+        reduce_around(comm, parts[-1:] + parts[:-1], op, tag)  # so that rank r ends with share r, not r + 1
+    return parts[comm.rank].copy()
 
 
 def ring_all_gather(comm, x, tag: int = 0):
@@ -88,26 +88,26 @@ def ring_all_gather(comm, x, tag: int = 0):
 def cut(x, size: int) -> list:
     """Return the flat shares of `x` as views."""
     flat = x.reshape(-1)
-    return [flat[s] for s in shares(flat.size, size)]
+    return [flat[share(flat.size, rank, size)] for rank in range(size)]
 
 
-def reduce_around(comm, share: list, op: str, tag: int) -> int:
+def reduce_around(comm, parts: list, op: str, tag: int) -> int:
     """Reduce the shares around the ring; afterwards this rank's share (rank + 1) mod p is complete: return its index.
 
     p - 1 messages of one share per rank.
     """
     p, r, reduce = comm.size, comm.rank, REDUCTIONS[op]
     right, left = (r + 1) % p, (r - 1) % p
-    whole = get_xp(share[0]).empty_like(max(share, key=len))
+    whole = get_xp(parts[0]).empty_like(max(parts, key=len))
     for step in range(p - 1):
-        incoming = share[r - step - 1]  # indices run from 1 - p to p - 1: Python takes negative ones mod p
+        incoming = parts[r - step - 1]  # indices run from 1 - p to p - 1: Python takes negative ones mod p
         buffer = whole[: incoming.size]
-        comm.send_recv(share[r - step], right, buffer, left, tag)
+        comm.send_recv(parts[r - step], right, buffer, left, tag)
         reduce(incoming, buffer, out=incoming)
     return right
 
 
-def pass_around(comm, share: list, tag: int, holds: int | None = None) -> None:
+def pass_around(comm, parts: list, tag: int, holds: int | None = None) -> None:
     """Pass complete shares on until every rank has all; this rank begins with the share `holds` or (rank + 1) mod p.
 
     p - 1 messages of one share per rank.
@@ -116,4 +116,4 @@ def pass_around(comm, share: list, tag: int, holds: int | None = None) -> None:
     right, left = (r + 1) % p, (r - 1) % p
     first = right if holds is None else holds
     for step in range(p - 1):
-        comm.send_recv(share[first - step], right, share[first - step - 1], left, tag)
+        comm.send_recv(parts[first - step], right, parts[first - step - 1], left, tag)

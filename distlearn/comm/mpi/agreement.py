@@ -8,14 +8,14 @@ part once more, with the call `RETURN`: so the others learn that it makes no mor
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-
-import numpy as np
 
 from ..base import Call
 from ..protocol import CommError
 
 CALL_BYTES, SITE_BYTES = 112, 80
+RECORD_BYTES = CALL_BYTES + SITE_BYTES
 RETURN = Call("return", ())
 
 
@@ -32,13 +32,14 @@ class Agreement:
         How many collective calls this rank has made on the communicator, this one included.
     """
 
-    __slots__ = ("_call", "_number", "_records", "_request", "_sent")
+    __slots__ = ("_call", "_number", "_records", "_request", "_same", "_sent")
 
     def __init__(self, raw, call: Call, number: int):
         self._call, self._number = call, number
-        self._sent = _field(call, CALL_BYTES) + _field(call.site or "", SITE_BYTES)
-        self._records = np.empty((raw.size, CALL_BYTES + SITE_BYTES), np.uint8)
-        self._request = raw.Iallgather(np.frombuffer(self._sent, np.uint8), self._records)
+        self._sent = _record(call)
+        self._same = self._sent * raw.size
+        self._records = bytearray(len(self._same))
+        self._request = raw.Iallgather(self._sent, self._records)
 
     def __str__(self) -> str:
         return f"all ranks to call {self._call}"
@@ -53,10 +54,10 @@ class Agreement:
         """
         if not self._request.Test():
             return False
-        calls = [bytes(record[:CALL_BYTES]) for record in self._records]
-        mine = self._sent[:CALL_BYTES]
-        if any(call != mine for call in calls):
-            raise CommError(self._difference(calls))
+        if self._records != self._same:  # the lines may differ, the calls must not
+            calls = [bytes(self._records[i : i + CALL_BYTES]) for i in range(0, len(self._records), RECORD_BYTES)]
+            if any(call != calls[0] for call in calls):
+                raise CommError(self._difference(calls))
         return True
 
     def _difference(self, calls: list[bytes]) -> str:
@@ -69,11 +70,17 @@ class Agreement:
         )
 
     def _described(self, rank: int) -> str:
-        record = self._records[rank]
-        call, site = (bytes(part).decode(errors="replace").rstrip() for part in np.split(record, [CALL_BYTES]))
+        record = self._records[rank * RECORD_BYTES : (rank + 1) * RECORD_BYTES]
+        call, site = (part.decode(errors="replace").rstrip() for part in (record[:CALL_BYTES], record[CALL_BYTES:]))
         if call == str(RETURN):
             return f"rank {rank} has returned"
         return f"rank {rank} calls {call}" + (f" ({site})" if site else "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _record(call: Call) -> bytes:
+    """Format a call and its line in a fixed number of bytes; training makes the same calls in every step."""
+    return _field(call, CALL_BYTES) + _field(call.site or "", SITE_BYTES)
 
 
 def _field(value, length: int) -> bytes:

@@ -12,6 +12,8 @@ from .staging import as_bytes, empty, from_host, like, synchronized, to_host
 from .work import MPIWork
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
+WIDER = {"e": np.float32, "h": np.int32, "H": np.uint32}
+"""What stands in for dtypes of two bytes: MPI has no float16, and integers wrap around to the same result."""
 BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as NumPy: + is "or", * is "and"
 
 
@@ -44,7 +46,7 @@ class Collectives:
     def _operands(self, x, op):
         """Return the host array of `x`, the array that MPI reduces in place of it, and MPI's operator."""
         host = to_host(x)
-        wide = synchronized(host.astype(np.float32)) if host.dtype.char == "e" else host
+        wide = synchronized(host.astype(WIDER[host.dtype.char])) if host.dtype.char in WIDER else host
         if wide.dtype.kind == "f" and op in ("min", "max"):
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])

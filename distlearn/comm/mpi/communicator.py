@@ -29,6 +29,11 @@ from .collectives import Collectives
 from .messages import KINDS, Messages
 from .work import Activity
 
+REDUCED_APART = (4, 8, 16)
+"""Bytes of an element that is reduced on a communicator of its own if the calls are compared: MPICH ends the process
+when a reduction receives a message that holds no whole number of elements, before the comparison can raise. Elements of
+two bytes are reduced as four (`collectives`); one byte always fits."""
+
 
 def world_comm():
     """Return mpi4py's COMM_WORLD; only this function and `MPIComm` use mpi4py."""
@@ -123,15 +128,11 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     def _make_control(self, what: str) -> None:
         """Duplicate the MPI communicator, so that the library's messages never match the user's."""
-        self.control = self._duplicate(what)
-        if self.strict and self.size > 1:
-            # MPICH ends the process when reductions of different element sizes meet, before their calls are compared
-            self._by_itemsize = {8: self._duplicate(what), 16: self._duplicate(what)}
-
-    def _duplicate(self, what: str):
-        raw, request = self.raw.Idup()
-        self.block(request.Test, what)
-        return raw
+        sizes = REDUCED_APART if self.strict and self.size > 1 else ()
+        copies, requests = zip(*(self.raw.Idup() for _ in ("control", *sizes)), strict=True)
+        self.block(lambda: self.mpi.Request.Testall(requests), what)
+        self.control, *apart = copies
+        self._by_itemsize = dict(zip(sizes, apart, strict=True))
 
     def reducing(self, dtype):
         """Return the MPI communicator on which arrays of this dtype are reduced."""

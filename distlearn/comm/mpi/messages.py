@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import pickle
 import time
+import zlib
 
 import numpy as np
 
@@ -20,9 +21,16 @@ from .work import LOOK_SECONDS, MPIWork, RecvWork, SendWork
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
           "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
 KIND_OF = {np.dtype(name): number for number, name in enumerate(DTYPES)}
-KINDS = 32
-OTHER, OBJECT = KINDS - 2, KINDS - 1
-"""Kinds of message: arrays of any other dtype, and pickled objects."""
+KINDS = 256
+OBJECT = KINDS - 1
+"""Kind of a pickled object."""
+
+
+@functools.cache
+def kind_of(dtype: np.dtype) -> int:
+    """Return the number of a dtype; structures, dates and text share the rest by a checksum."""
+    rest = OBJECT - len(DTYPES)
+    return KIND_OF[dtype] if dtype in KIND_OF else len(DTYPES) + zlib.crc32(repr(dtype).encode()) % rest
 
 
 class Messages:
@@ -39,7 +47,9 @@ class Messages:
     def _look_for_other_kinds(self, source, tag, wanted: int, out) -> None:
         """Raise if there is a message with this tag that holds something else."""
         status = self.mpi.Status()
-        for kind in {*range(len(DTYPES)), OTHER, OBJECT} - {wanted}:
+        for kind in range(KINDS):
+            if kind == wanted:
+                continue
             # messages of one sender arrive in order: what was sent before the one of another kind is there as well
             if self.raw.Iprobe(source, tag * KINDS + kind, status) and not self.raw.Iprobe(
                 source, tag * KINDS + wanted
@@ -48,7 +58,7 @@ class Messages:
                 holds = f"an array of {nbytes} bytes of another dtype"
                 if kind == OBJECT:
                     holds = "an object (send_obj)"
-                elif kind != OTHER:
+                elif kind < len(DTYPES):
                     dtype = np.dtype(DTYPES[kind])
                     holds = f"{nbytes // dtype.itemsize} {dtype}"
                 name, expected = ("recv_obj", "an object") if out is None else ("recv", f"{out.size} {out.dtype}")
@@ -58,11 +68,11 @@ class Messages:
     def _start_send(self, x, dest, tag, name) -> SendWork:
         start = self.clock.now()
         isend = self.raw.Issend if self.strict else self.raw.Isend
-        request = isend(as_bytes(to_host(x)), dest, tag * KINDS + KIND_OF.get(x.dtype, OTHER))
+        request = isend(as_bytes(to_host(x)), dest, tag * KINDS + kind_of(x.dtype))
         return SendWork(self, name, x.nbytes, start, request, dest, tag)
 
     def _start_recv(self, out, source, tag, name) -> RecvWork:
-        start, host, kind = self.clock.now(), to_host(out, load=False), KIND_OF.get(out.dtype, OTHER)
+        start, host, kind = self.clock.now(), to_host(out, load=False), kind_of(out.dtype)
         request = self.raw.Irecv(as_bytes(host), source, tag * KINDS + kind)
         look = functools.partial(self._look_for_other_kinds, source, tag, kind, out)
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag, look)
@@ -78,7 +88,7 @@ class Messages:
 
     def _recv(self, out, source, tag):
         """Probe the message before receiving it, so that one of another size leaves `out` unchanged."""
-        call, kind = f"recv(source={source}, tag={tag})", KIND_OF.get(out.dtype, OTHER)
+        call, kind = f"recv(source={source}, tag={tag})", kind_of(out.dtype)
         start = self.clock.now()
         message, nbytes = self._arrival(source, tag, kind, out, f"{call} of {out.nbytes} bytes")
         if nbytes != out.nbytes:

@@ -103,7 +103,7 @@ def _pictures(data) -> dict:
 
 def harmless_html(text: str) -> str:
     """Return HTML without anything that a browser would run."""
-    return MATHS.sub(r"\\text", _cleaner([]).clean(text))
+    return MATHS.sub(r"\\text", _cleaner([], strip=True).clean(text))
 
 
 def harmless_markdown(text: str, attachments=None) -> str:
@@ -138,7 +138,7 @@ def is_harmless(text: str) -> bool:
     return not (refused or escaped or "<!--" in text or MATHS.search(text))
 
 
-def _cleaner(refused: list[str]) -> bleach.Cleaner:
+def _cleaner(refused: list[str], strip: bool = False) -> bleach.Cleaner:
     def allowed(tag, name, value):
         fine = name in ATTRIBUTES or name.startswith("aria-")
         if name in ("href", "src"):
@@ -150,7 +150,7 @@ def _cleaner(refused: list[str]) -> bleach.Cleaner:
         return fine
 
     style = CSSSanitizer(allowed_css_properties=PROPERTIES)
-    return bleach.Cleaner(TAGS, allowed, protocols=[*SCHEMES, "data"], css_sanitizer=style)
+    return bleach.Cleaner(TAGS, allowed, protocols=[*SCHEMES, "data"], css_sanitizer=style, strip=strip)
 
 
 class Paths:

@@ -124,8 +124,8 @@ def figures(lab: Source):
             if isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "table":
                 yield Problem(cell, "makes a table that is not shown: it must be the last line of its cell")
         shows = cell.calls("lab.show")
-        draws = re.search(r"\b(plt|viz)\.\w+\(", cell.without("### BEGIN", "### END"))
-        if draws and not shows and not cell.is_solution:
+        draws = re.search(r"\b(plt|viz)\.(?!table\b)\w+\(", cell.without("### BEGIN", "### END"))
+        if draws and not shows and not cell.calls("lab.film") and not cell.is_solution:
             yield Problem(cell, 'draws, but does not end with lab.show(fig, alt="...")')
         if "plt.show(" in cell.source:
             yield Problem(cell, "plt.show has no alternative text: lab.show(fig, alt=...)")

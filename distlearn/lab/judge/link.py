@@ -208,6 +208,7 @@ class Link:
             if self.arrays.side == "s":
                 error._distlearn_origin = told["number"]
             frames = [(str(n), int(line), str(text), str(file)) for n, line, text, file in told["frames"]]
+            error._distlearn_advice = str(told.get("advice", ""))[:LONGEST]
             error._distlearn_frames = [traceback.FrameSummary(f, n, name, line=t) for name, n, t, f in frames]
         except (*_UNREADABLE, ProtocolError) as unreadable:
             raise ProtocolError(f"an exception that cannot be read ({unreadable})") from None

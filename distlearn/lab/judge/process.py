@@ -21,7 +21,7 @@ import sys
 import traceback
 
 from .. import show
-from ..check import CheckFailed
+from ..check import CHECK_FILE, CheckFailed
 from . import surface
 from .link import Link
 from .wire import Connection, ProtocolError
@@ -71,7 +71,7 @@ def judge(request: dict) -> dict:
         try:
             namespace = _namespace(request, link)
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                exec(compile(request["code"], "<check>", "exec"), namespace)  # the source's own
+                exec(compile(request["code"], CHECK_FILE, "exec"), namespace)  # the source's own
         except CheckFailed as error:
             shown.error("CheckFailed", str(error), error._render_traceback_())
         except BaseException as error:
@@ -94,7 +94,7 @@ def _namespace(request, link) -> dict:
     """Make the variables that the check finds: helpers of the source, and what the submission defines."""
     namespace = {"__name__": surface.NAMESPACE}
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(request["helpers"], "<check> helpers", "exec"), namespace)
+        exec(compile(request["helpers"], f"{CHECK_FILE} helpers", "exec"), namespace)
     for name in request["names"]:
         with contextlib.suppress(KeyError):
             namespace[name] = link.request("name", name)

@@ -9,6 +9,8 @@ import sys
 
 from greenlet import getcurrent, greenlet
 
+from ..advice import advise, missing_method
+from ..check import CHECK_FILE, is_library
 from . import surface
 from .link import ASK, ERROR, Link
 from .wire import Connection, ProtocolError
@@ -68,6 +70,15 @@ class StudentLink(Link):
             return self._namespace[target]
         with contextlib.redirect_stdout(self.printed), contextlib.redirect_stderr(self.printed):
             return super()._do(operation, target, *operands)
+
+    def _described(self, error) -> dict:
+        told = super()._described(error)
+        if "number" in told:
+            if isinstance(error, NotImplementedError):
+                told["advice"] = missing_method(error, is_library)
+            else:
+                told["advice"] = advise(error, CHECK_FILE, is_library)
+        return told
 
     def serve(self, number, asked) -> None:
         """Answer one question; an interrupt is reported like any exception."""

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp, rounded, single
-from .. import init, ops
+from ...backend import column_sums, get_xp, rounded, single
+from .. import init
 from ..layer import Layer, Param, check_dtype, check_positive, check_shape, describe
 from . import direct, fft, im2col, winograd
 from .geometry import Geometry, pair
@@ -111,7 +111,7 @@ class Conv2d(Layer):
 
     def backward(self, dy, saved):
         if self.b is not None:
-            self.b.add(ops.column_sums(dy))
+            self.b.add(column_sums(dy))
         _, run = ALGORITHMS[self.algorithm]
         return self.convolve_back(dy, saved, run)
 

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from ...backend import get_xp, matmul
+from ...backend import column_sums, get_xp, matmul
 from .. import ops
 from ..conv import ALGORITHMS, Conv2d
 from ..layer import Layer, check_dtype
@@ -131,7 +131,7 @@ class FusedConv2d(Fused):
         if y is not None:
             dy *= y > 0
         if conv.b is not None:
-            conv.b.add(ops.column_sums(dy))
+            conv.b.add(column_sums(dy))
         if algorithm == "cells":
             return conv.convolve_back(dy, saved, functools.partial(cells.backward, pool=self.pool))
         if won is not None:

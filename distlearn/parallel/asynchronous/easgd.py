@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from ...comm.protocol import ANY
-from ...optim.rule import apply, check_rule
+from ...optim.optimizer import apply_rule, check_rule
 from ...optim.schedules import as_schedule
 from .param_server.coordinator import Coordinator
 from .param_server.learning_rate import constant
@@ -143,7 +143,7 @@ class EASGD:
             with self.clock.span("gradient", flops=flat.flops(batch.x.shape)):
                 losses += flat.gradient(batch.x, batch.y, self.loss) * len(batch.x)
                 rows += len(batch.x)
-                apply(self.rule, flat.data, flat.grad, state, self.lr(step), step)
+                apply_rule(self.rule, flat.data, flat.grad, state, self.lr(step), step)
                 if self.pace is not None:
                     self.clock.sleep(self.pace(self.rank, step))
             if (step + 1) % self.period == 0:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...nn.layer import walk
-from ...optim.rule import memory_of
+from ...optim.optimizer import state_arrays
 from ..sharding import assemble, counting, of_rank
 
 RESIDUAL = "residual/"
@@ -33,7 +33,7 @@ def named_arrays(params, optimizer) -> dict:
     if len(found) < len(params):
         raise ValueError("two parameters of the model have the same name: their states could not be told apart")
     for p, state in zip(optimizer.params, optimizer.states, strict=True):
-        found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(memory_of(state))}
+        found |= {f"optimizer/{p.name}/{i}": array for i, array in enumerate(state_arrays(state))}
     if optimizer.weights is not optimizer.params:
         found |= {f"master/{m.name}": m.data for m in optimizer.weights}
     return found
@@ -103,7 +103,7 @@ def check_checkpointable(strategy) -> None:
     if not strategy.checkpointable:
         raise TypeError(
             f"{type(strategy).__name__} has no state that all ranks share: checkpoints need a strategy that has one "
-            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, ZeRO, TensorParallel, "
+            "(Serial, DataParallel, NaiveDataParallel, ElasticDataParallel, LocalSGD, DiLoCo, ZeRO, TensorParallel, "
             "OneWeirdTrick, Pipeline, PipeDream, Hybrid)"
         )
 

@@ -93,10 +93,14 @@ class DataParallel(Replicated):
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
         self.reducer.clear()
-        *first, last = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
-        for x, y in first:
-            self._accumulate(x, y, batch.n)
-        self._accumulate(*last, batch.n, self.reducer.on_grad)
+        pieces = [(batch.x, batch.y)] if self.accumulate == 1 else micro_batches(batch, self.accumulate)
+        for i, (x, y) in enumerate(pieces, 1):
+            out, saved = self.model.forward(x, clock=self.clock)
+            loss, dy = self.loss(out, y, batch.n)
+            self.reducer.loss[0] += loss
+            on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
+            self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
+            del out, saved, dy  # or the next micro-batch's activations would need memory beside these
         loss = self.reducer.finish()
         if self.noise_scale is not None:
             self._add_norms(batch)
@@ -105,13 +109,6 @@ class DataParallel(Replicated):
         if self.check_every and self._steps % self.check_every == 0:
             self.check()
         return loss
-
-    def _accumulate(self, x, y, n: int, on_grad=None) -> None:
-        """Add the gradients and the loss of one micro-batch; when this returns, its activations are gone."""
-        out, saved = self.model.forward(x, clock=self.clock)
-        loss, dy = self.loss(out, y, n)
-        self.reducer.loss[0] += loss
-        self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
 
     def _add_norms(self, batch) -> None:
         """Hand the norms of the parts' gradients and of their sum to the estimator."""

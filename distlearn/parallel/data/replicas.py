@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backend import get_xp, to_numpy
-from ...optim.rule import memory_of
+from ...optim.optimizer import state_arrays
 
 
 class Drift(NamedTuple):
@@ -105,7 +105,7 @@ def optimizer_arrays(optimizer) -> dict:
     states = iter(optimizer.states)
     for group in optimizer.groups:
         for p in group.params:
-            for i, array in enumerate(memory_of(next(states))):
+            for i, array in enumerate(state_arrays(next(states))):
                 found[f"{p.name}, {type(group.rule).__name__}'s state {i}"] = array
     return found
 

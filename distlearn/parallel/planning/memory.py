@@ -6,7 +6,7 @@ import math
 
 from ...nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
 from ...nn.costs.memory import Memory
-from ...optim.rule import memory_of
+from ...optim.optimizer import state_arrays
 from ..tensor import Gather
 
 KEEP_NOTHING = (Flatten, Reshape, Identity, Gather, ReLU, Sigmoid, Tanh)
@@ -46,6 +46,6 @@ def rank_memory(params, rule, activations: int) -> Memory:
         Bytes, of all micro-batches in flight.
     """
     own = list({id(p): p for p in params}.values())
-    held = sum(array.nbytes for p in own if not p.frozen for array in memory_of(rule.init(p.data)))
+    held = sum(array.nbytes for p in own if not p.frozen for array in state_arrays(rule.init(p.data)))
     learned = sum(p.nbytes for p in own if not p.frozen)
     return Memory(sum(p.nbytes for p in own), learned, held, activations)

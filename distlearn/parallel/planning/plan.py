@@ -6,7 +6,7 @@ import math
 
 from ...comm import Network
 from ...optim import Momentum
-from ...optim.rule import check_rule
+from ...optim.optimizer import check_rule
 from ...tables import Table, Tabular, format_time, quantity
 from ..meta import meta_copy
 from ..pipeline.stages import inseparable

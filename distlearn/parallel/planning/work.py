@@ -22,7 +22,7 @@ class RankSpec:
     """A rank without a world: enough of a communicator to shard a model for rank 0."""
 
     def __init__(self, size: int):
-        self.rank, self.size = 0, size
+        self.rank, self.size, self.clock = 0, size, None
 
 
 def first_shard(model: Sequential, tp: int) -> Sequential:

@@ -1,6 +1,6 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
-- `axis_sharding`: which values of an axis each rank holds; `layer`: what all layers here have in common
+- `layer`: what all layers here have in common, and which values of an axis each rank holds (`AxisSharding`)
 - layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
   `paths` (of a block such as Inception's), `siamese`, `stack` (of GRUs)
 - from a serial model to these: `rewrite` (`parallelize`); what it costs: `account`
@@ -8,9 +8,8 @@
 """
 
 from .account import Account, account
-from .axis_sharding import AxisSharding
 from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
-from .layer import TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
+from .layer import AxisSharding, TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
 from .paths import PathParallel
 from .rewrite import parallelize
 from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm

@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 import math
 
-from ...backend import get_xp, matmul
-from ...nn import ops
-from ...nn.container import layer_span
+from ...backend import column_sums, get_xp, matmul
+from ...nn.container import cost, layer_span
 from ...nn.layer import describe
-from .axis_sharding import AxisSharding, gather_last, gathered_values
-from .layer import TensorLayer, Traffic
+from .layer import AxisSharding, TensorLayer, Traffic, gather_last, gathered_values
 
 
 class ColumnParallel(TensorLayer):
@@ -29,14 +27,14 @@ class ColumnParallel(TensorLayer):
     local : Layer
         Computes this rank's outputs.
     sum_input_gradient : bool
-        Sum the gradient of the input over ranks. False where a `Gather` before this layer does that and returns only
-        the part that each rank needs: half the bytes.
+        Sum the gradient of the input over ranks. False on a single rank, and where a `Gather` before this layer does
+        that and returns only the part that each rank needs: half the bytes.
     """
 
     def __init__(self, comm, sharding: AxisSharding, gather_output: bool = False):
         super().__init__(comm)
         self.sharding, self.gather_output = sharding, gather_output
-        self.sum_input_gradient = True
+        self.sum_input_gradient = comm.size > 1
 
     def _make_local(self, layer, W, b):
         """Make `local`: the serial layer with this rank's parts of its parameters."""
@@ -60,16 +58,12 @@ class ColumnParallel(TensorLayer):
 
     def _finish_input_gradient(self, dx):
         """Compute the gradient of the input from this rank's summand."""
-        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self._reduces_input_gradient else dx
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self.sum_input_gradient else dx
 
     @property
     def input_gradient(self) -> bool:
         """Whether the layer computes the gradient of its input."""
         return self.local.input_gradient
-
-    @property
-    def _reduces_input_gradient(self) -> bool:
-        return self.sum_input_gradient and self.comm.size > 1
 
     def _local_shape(self, shape):
         """Return the shape of the input to `local`."""
@@ -151,18 +145,18 @@ class ColumnParallelLinear(ColumnParallel):
 
     def backward(self, dy, saved):
         local, (x, (shape, itemsize)) = self.local, saved
-        if not local.input_gradient or not self._reduces_input_gradient:
+        if not local.input_gradient or not self.sum_input_gradient:
             return super().backward(dy, saved)
         if self.gather_output:
             dy = self.sharding.take(dy, self.comm.rank)
         dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
-        half = {"flops": local.flops(shape), "nbytes": local.bytes_moved(shape, itemsize)}
-        with self.comm.clock.span(f"backward[{self.name}]", **half):
+        flops, moved = cost(local, "forward", shape, itemsize)  # each of the two products, half of backward
+        with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):
             dx = matmul(dy, local.W.data.T)
         work = self.comm.iall_reduce(dx)
-        with self.comm.clock.span(f"backward[{self.name}]", **half):  # while dX is being summed
+        with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):  # while dX is being summed
             local.W.add_product(rows.T, dy)
-            local.b.grad += ops.column_sums(dy)
+            local.b.grad += column_sums(dy)
         return work.wait().reshape(shape)
 
 

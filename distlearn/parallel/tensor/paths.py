@@ -9,8 +9,8 @@ import numpy as np
 
 from ...nn import Conv2d, Linear, Parallel
 from ...nn.layer import describe, walk
-from .axis_sharding import AxisSharding
 from .column_parallel import ColumnParallel
+from .layer import AxisSharding
 
 
 class PathParallel(ColumnParallel):

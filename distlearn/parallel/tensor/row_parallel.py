@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
-from ...backend import get_xp, matmul
-from ...nn import Dropout, Identity, ops
+from ...backend import column_sums, get_xp, matmul
+from ...nn import Dropout, Identity
+from ...nn.container import layer_span
 from ...nn.layer import check_dtype, check_shape, describe
-from .axis_sharding import AxisSharding, gather_last, gathered_values, reduce_scatter_last
-from .layer import TensorLayer, Traffic
+from .layer import AxisSharding, TensorLayer, Traffic, gather_last, gathered_values, reduce_scatter_last
 
 
 class RowParallelLinear(TensorLayer):
@@ -67,7 +67,7 @@ class RowParallelLinear(TensorLayer):
     def forward(self, x):
         check_shape(self, x.shape, "...", self.d_in)
         check_dtype(self, x)
-        with self.span("forward", x):
+        with layer_span(self.comm.clock, self, "forward", x.shape, x.dtype.itemsize):
             y = matmul(x.reshape(-1, self.d_in), self.W.data)
         if self.comm.size > 1:
             self.comm.all_reduce(y)
@@ -76,9 +76,9 @@ class RowParallelLinear(TensorLayer):
 
     def backward(self, dy, saved):
         dy = dy.reshape(-1, self.d_out)
-        with self.span("backward", saved):
+        with layer_span(self.comm.clock, self, "backward", saved.shape, saved.dtype.itemsize):
             self.W.add_product(saved.reshape(-1, self.d_in).T, dy)
-            self.b.grad += ops.column_sums(dy)
+            self.b.grad += column_sums(dy)
             return matmul(dy, self.W.data.T).reshape(saved.shape) if self.input_gradient else None
 
     def output_shape(self, shape):
@@ -218,11 +218,11 @@ class ShardNorm(TensorLayer):
         self.local.params = self.params = [getattr(self.local, p.name.rpartition(".")[2]) for p in norm.params]
 
     def forward(self, x):
-        with self.span("forward", x):
+        with layer_span(self.comm.clock, self, "forward", x.shape, x.dtype.itemsize):
             return self.local.forward(x)
 
     def backward(self, dy, saved):
-        with self.span("backward", dy):
+        with layer_span(self.comm.clock, self, "backward", dy.shape, dy.dtype.itemsize):
             return self.local.backward(dy, saved)
 
     def eval(self):

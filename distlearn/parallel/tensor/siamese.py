@@ -6,6 +6,7 @@ import math
 
 from ...backend import get_xp
 from ...nn import BatchNorm, Dropout, Siamese
+from ...nn.container import layer_span
 from ...nn.layer import Param, describe, walk
 from ..data.bucket import make_buckets
 from .layer import TensorLayer, Traffic
@@ -66,7 +67,7 @@ class SiameseParallel(TensorLayer):
 
     def forward(self, x):
         self.output_shape(x.shape)
-        with self.span("forward", x):
+        with layer_span(self.comm.clock, self, "forward", x.shape, x.dtype.itemsize):
             if self.comm.size == 1:
                 y, saved = self.serial.forward(x)
                 return y, (saved, x)
@@ -77,7 +78,7 @@ class SiameseParallel(TensorLayer):
         saved, x = saved
         for bucket in self.buckets:
             bucket.clear()
-        with self.span("backward", x):
+        with layer_span(self.comm.clock, self, "backward", x.shape, x.dtype.itemsize):
             if self.comm.size == 1:
                 dx = self.serial.backward(dy, saved)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...optim import Optimizer
-from ...optim.rule import memory_of
+from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
 from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
@@ -136,7 +136,7 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
 
 def _take_memory(what, param, memory, state, spec) -> None:
     """Write a rank's part of the memory that an optimizer has of a serial parameter into a new state."""
-    for old, new in zip(memory_of(memory), memory_of(state), strict=True):
+    for old, new in zip(state_arrays(memory), state_arrays(state), strict=True):
         if old.shape != param.data.shape:
             raise ValueError(
                 f"{what}: the optimizer's memory of {param.name!r} has shape {old.shape}, expected the parameter's "

@@ -22,7 +22,7 @@ import numpy as np
 from ...backend import get_xp
 from ...nn.container import Sequential
 from ...nn.layer import nbytes
-from ...optim.rule import memory_of
+from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays
 from ..data.bucket import group_params
 from ..sharding import Sharded, load_into, replicated
@@ -194,7 +194,7 @@ class ZeRO(Strategy):
     def _take_memory_of(self, optimizer) -> None:
         """Take this rank's part of the memory that the serial model's optimizer has."""
         for p, memory in zip(optimizer.params, optimizer.states, strict=True):
-            for array in memory_of(memory):
+            for array in state_arrays(memory):
                 if array.shape != p.data.shape:
                     raise ValueError(
                         f"ZeRO: the optimizer's memory of {p.name!r} has shape {array.shape}, expected the "
@@ -206,7 +206,7 @@ class ZeRO(Strategy):
         """Return this rank's part of the optimizer's memory, and at stage 3 of the parameters."""
         found = {}
         for group in self.groups:
-            memory = memory_of(self._state_of[id(group.own)])
+            memory = state_arrays(self._state_of[id(group.own)])
             for p, part, spec in group.shards():
                 found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(memory)}
                 if self.stage == 3:

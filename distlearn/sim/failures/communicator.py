@@ -4,38 +4,14 @@ from __future__ import annotations
 
 import math
 import pickle
-from contextlib import contextmanager
 
-from ..clock import SimClock
-from ..formula import FormulaComm
+from ..communicator import SimComm
 from ..transport import ObjectSendOp
 from .events import Vanished
 
 
-class FaultyClock(SimClock):
-    """Virtual time of a rank that may hang, slow down or end."""
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the clock."""
-        super().sleep(seconds)
-        self._transport.scheduler.apply_failures(self._fibre)
-
-    @contextmanager
-    def span(self, name, *, lane="compute", flops=0, nbytes=0):
-        """Run the block, then advance the clock, at most to the time at which the rank ends."""
-        self._transport.scheduler.apply_failures(self._fibre)
-        with super().span(name, lane=lane, flops=flops, nbytes=nbytes):
-            yield
-        self._transport.scheduler.apply_failures(self._fibre)
-
-    def _end(self, start, seconds):
-        return self._transport.timelines[self._fibre.rank].finish(start, seconds)
-
-
-class FaultyComm(FormulaComm):
+class FaultyComm(SimComm):
     """A simulated rank's `Communicator` that is also `FaultTolerant`."""
-
-    clock_class = FaultyClock
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)
@@ -83,7 +59,7 @@ class FaultyComm(FormulaComm):
     # -- surviving -----------------------------------------------------------------------------------------------------
     def revoke(self) -> None:
         """Make all ranks' operations on this communicator raise."""
-        self._transport.scheduler.apply_failures(self._fibre)
+        self._fibre.failures.apply(self._fibre)
         self._transport.revoke(self._fibre, self._context)
 
     def _gather_survivors(self, name, value):

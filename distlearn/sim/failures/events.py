@@ -15,8 +15,8 @@ class FaultyCollectiveCall(CollectiveCall):
 
     __slots__ = ("failed_ranks",)
 
-    def __init__(self, members: list[Fibre], context: int):
-        super().__init__(members, context)
+    def __init__(self, members: list[Fibre], context: int, seq: int):
+        super().__init__(members, context, seq)
         self.failed_ranks: set[int] | None = None  # of the world; None until it has ended
 
 

@@ -32,6 +32,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..scheduler import Fibre, GreenletExit
+
 KINDS = ("kill", "hang", "cut", "slow")
 
 
@@ -201,6 +203,15 @@ class FailureTimeline:
         self.cuts = [(f.at, f.until) for f in mine if f.kind == "cut"]
         slow = [(f.at, f.until, 1 / f.factor) for f in mine if f.kind == "slow"]
         self._windows = sorted(slow + [(start, end, 0.0) for start, end in self.pauses])  # with their speeds
+
+    def apply(self, fibre: Fibre) -> None:
+        """End the rank's fibre if the rank has been killed by now; move its clock on to the end of a hang."""
+        if fibre.now >= self.ends_at:
+            fibre.now = self.ends_at
+            raise GreenletExit
+        for start, end in self.pauses:
+            if start <= fibre.now < end:
+                fibre.now = end
 
     def finish(self, start: float, seconds: float) -> float:
         """Return when work of this many seconds that begins at `start` is done, or when the rank ends."""

@@ -15,22 +15,23 @@ import numpy as np
 
 from ...comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
 from ...trace import Span
-from ..scheduler import BlockReason, Fibre
+from ..scheduler import BlockReason, Fibre, Scheduler
 from ..transport import Channel, Event, RecvOp, SendOp, Transport
 from .events import FaultyCollectiveCall, Gathering, Listening, Vanished, abandon, context_of
-from .schedule import Loss
-from .scheduler import FaultyScheduler
-from .survivors import Survivors
+from .schedule import FailureTimeline, Loss
 
 
-class FaultyTransport(Survivors, Transport):
+class FaultyTransport(Transport):
     """What simulated ranks share in a world with failures."""
 
     call_class = FaultyCollectiveCall
 
-    def __init__(self, world, scheduler: FaultyScheduler):
+    def __init__(self, world, scheduler: Scheduler):
         super().__init__(world, scheduler)
-        self.timelines = scheduler.timelines
+        self.timelines = [FailureTimeline(r, world.failures, world.detection) for r in range(world.size)]
+        for fibre, timeline in zip(scheduler.fibres, self.timelines, strict=True):
+            fibre.failures = timeline
+        scheduler.monitor = self._watch
         self.plain = False  # the network must be asked for every message
         self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
         self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
@@ -38,7 +39,6 @@ class FaultyTransport(Survivors, Transport):
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
         self.gatherings: dict[tuple, Gathering] = {}
         self._n_partial = 0
-        scheduler.notify = self._notify
 
     @property
     def losses(self) -> list[Loss]:
@@ -112,7 +112,7 @@ class FaultyTransport(Survivors, Transport):
 
     def _reach(self, fibre: Fibre) -> None:
         """Raise if the rank is cut off: its messages are lost at once, but it knows only after the detection time."""
-        self.scheduler.apply_failures(fibre)
+        fibre.failures.apply(fibre)
         timeline = self.timelines[fibre.rank]
         if timeline.lost_at <= fibre.now < timeline.noticed_at:
             self.scheduler.yield_until(fibre, timeline.noticed_at)
@@ -143,7 +143,7 @@ class FaultyTransport(Survivors, Transport):
                 self._block(fibre, event)
             if event.when > fibre.now:
                 fibre.now = event.when
-            self.scheduler.apply_failures(fibre)
+            fibre.failures.apply(fibre)
         super().wait_for(fibre, event)
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
@@ -229,6 +229,19 @@ class FaultyTransport(Survivors, Transport):
     def _rank(self, fibre: Fibre, context: int) -> int:
         return self.members[context].index(fibre)
 
+    def _watch(self, monitor: Fibre) -> None:
+        """Wake each rank at the time at which it ends, and all ranks when a loss is noticed."""
+        fibres = self.scheduler.fibres
+        moments = {t for timeline in self.timelines for t in (timeline.ends_at, timeline.noticed_at) if t < math.inf}
+        for when in sorted(moments):
+            self.scheduler.yield_until(monitor, when)
+            if all(fibre.greenlet.dead for fibre in fibres):
+                return
+            for fibre, timeline in zip(fibres, self.timelines, strict=True):
+                if timeline.ends_at <= when and fibre.waits is not None:
+                    self.wake(fibre, when)
+            self._notify(when)
+
     def _notify(self, when: float) -> None:
         """Wake the fibres that wait for something that a loss, noticed at `when`, has made impossible."""
         for timeline in self.timelines:
@@ -245,3 +258,43 @@ class FaultyTransport(Survivors, Transport):
                 fibre.now = now
                 if hopeless:
                     self.scheduler.wake(fibre, max(now, when))
+
+    # -- what survivors agree on ---------------------------------------------------------------------------------------
+    def revoke(self, fibre: Fibre, context: int) -> None:
+        """Notify all ranks of a communicator, one latency from now."""
+        if context in self.revoked:
+            return
+        self.revoked[context] = known = fibre.now + self.network.message(0)
+        for other, event in list(self.blocked.values()):
+            if event.__class__ is not Gathering and context_of(event) == context and self._is_pending(other, event):
+                self.scheduler.wake(other, max(other.now, known))
+
+    def gather_survivors(self, fibre: Fibre, name: str, context: int, number: int, value) -> object:
+        """Wait for all survivors; return the same on each: (their fibres, their values, a new context)."""
+        self._reach(fibre)
+        key = (name, context, number)
+        gathering = self.gatherings.setdefault(key, Gathering(name, context, self.members[context]))
+        gathering.came[fibre.rank] = (fibre.now, value)
+        self._close(gathering, fibre.now)
+        while gathering.when is None or fibre not in gathering.result[0]:  # this rank called, but was declared lost
+            self._block(fibre, gathering)
+            problem = self._cut_off(fibre)
+            if problem is not None:
+                raise problem
+        fibre.now = max(fibre.now, gathering.when)
+        fibre.failures.apply(fibre)
+        return gathering.result
+
+    def _close(self, gathering: Gathering, now: float) -> None:
+        """End a gathering if all ranks that are not known to be lost have called."""
+        now = max(now, *(t for t, _ in gathering.came.values()))
+        left = [m for m in gathering.members if self.timelines[m.rank].noticed_at > now]
+        if gathering.when is not None or any(m.rank not in gathering.came for m in left):
+            return
+        ranks = [m.rank for m in left]
+        gathering.when = now + 2 * self.network.collective("barrier", 0, ranks)  # gather and broadcast
+        context = self.new_context() if gathering.name == "shrink" else gathering.context
+        self.members.setdefault(context, left)
+        gathering.result = (left, [gathering.came[r][1] for r in ranks], context)
+        for member in left:
+            self.scheduler.wake(member, max(member.now, gathering.when))

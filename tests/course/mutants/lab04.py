@@ -3,52 +3,154 @@
 ADD, MATMUL, TILED = {"check_vector_add"}, {"check_matmul"}, {"check_tiled"}
 SUM, SOFTMAX = {"check_block_sum"}, {"check_softmax"}
 
+LOOP = "for (int i = first; i < n; i += threads)"
 COL = "int col = blockIdx.x * blockDim.x + threadIdx.x"
 ROW = "int row = blockIdx.y * blockDim.y + threadIdx.y"
 SWAPPED = f"{COL.replace('col', 'row')};\n    {ROW.replace('row', 'col')}"
+RETURN = "if (row >= m || col >= n) return;"
 LAST_BARRIER = "__syncthreads();   // before the next tile"
 FIRST_BARRIER = "__syncthreads();\n        for (int i"
+TILE_A = "row < m && first + tx < k ? A[row * k + first + tx] : 0.0f"
+TILE_B = "col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f"
 STEP = "if (t < h) s[t] += s[t + h];\n        __syncthreads();   // the step is done"
 NEIGHBOURS = "int d = blockDim.x / 2 / h;\n        if (t % (2 * d) == 0) s[t] += s[t + d];\n        __syncthreads();"
 CHUNKS = "for (int i = first * (n / threads + 1); i < n && i < (first + 1) * (n / threads + 1); i++)"
+ONE_ADDS = f"if (first == 0) {LOOP.replace('i += threads', 'i++')}"
+ONE_MULTIPLIES = """
+def matmul():
+    return r'''extern "C" __global__ void matmul(const float* A, const float* B, float* C, int m, int n, int k) {
+    if (blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y > 0) return;
+    for (int row = 0; row < m; row++)
+        for (int col = 0; col < n; col++) {
+            float sum = 0.0f;
+            for (int i = 0; i < k; i++) sum += A[row * k + i] * B[i * n + col];
+            C[row * n + col] = sum;
+        }
+}'''
+"""
+SUM_HEAD = """
+def block_sum():
+    return r'''extern "C" __global__ void block_sum(const float* x, float* out, int n) {
+    __shared__ float s[256];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+"""
+ONE_READS = (
+    SUM_HEAD
+    + """
+    if (t > 0) return;
+    float sum = 0.0f;
+    for (int j = i; j < n && j < i + blockDim.x; j++) sum += x[j];
+    out[blockIdx.x] = sum;
+}'''
+"""
+)
+ONE_SUMS = (
+    SUM_HEAD
+    + """
+    s[t] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    float sum = 0.0f;
+    if (t == 0) for (int j = 0; j < blockDim.x; j++) sum += s[j];
+    if (t == 0) out[blockIdx.x] = sum;
+}'''
+"""
+)
+ATOMIC = (
+    SUM_HEAD
+    + """
+    if (t == 0) s[0] = 0.0f;
+    __syncthreads();
+    if (i < n) atomicAdd(&s[0], x[i]);
+    __syncthreads();
+    if (t == 0) out[blockIdx.x] = s[0];
+}'''
+"""
+)
+GLOBAL_ATOMIC = (
+    SUM_HEAD
+    + """
+    if (t == 0) out[blockIdx.x] = 0.0f;
+    __syncthreads();
+    if (i < n) atomicAdd(&out[blockIdx.x], x[i]);
+}'''
+"""
+)
+ONE_SOFTMAX = """
+def softmax():
+    return COMBINE + r'''extern "C" __global__ void softmax(const float* z, float* p, int k) {
+    const float* row = z + blockIdx.x * k;
+    if (threadIdx.x > 0) return;
+    float most = row[0], sum = 0.0f;
+    for (int j = 0; j < k; j++) most = fmaxf(most, row[j]);
+    for (int j = 0; j < k; j++) sum += expf(row[j] - most);
+    for (int j = 0; j < k; j++) p[blockIdx.x * k + j] = expf(row[j] - most) / sum;
+}'''
+"""
+STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
 
 MUTANTS = {
     "vector_add": [
         ("guard with <=", ("i < n", "i <= n"), ADD),
-        ("no loop", ("for (int i = first; i < n; i += threads)", "int i = first; if (i < n)"), ADD),
+        ("no guard", (LOOP, "for (int i = first, r = 0; r < 3; r++, i += threads)"), ADD),
+        ("no loop", (LOOP, "int i = first; if (i < n)"), ADD),
         ("strides by the block", ("threads = gridDim.x * blockDim.x", "threads = blockDim.x"), ADD),
-        ("a piece for each thread", ("for (int i = first; i < n; i += threads)", CHUNKS), ADD),
-        ("1024 threads only", ("threads = gridDim.x * blockDim.x", "threads = 1024"), ADD),  # hidden tests only
+        ("a piece for each thread", (LOOP, CHUNKS), ADD),
+        ("1024 threads only", ("threads = gridDim.x * blockDim.x", "threads = 1024"), ADD),
         ("does not compile", ("c[i] = a[i] + b[i];", "c[i] = a[i] + b[i]"), ADD),
+        ("one thread adds all", (LOOP, ONE_ADDS), ADD),
+        ("one block adds all", (LOOP, "if (blockIdx.x == 0) " + LOOP.replace("threads", "blockDim.x")), ADD),
+        ("counts from 1", ("+ threadIdx.x,", "+ threadIdx.x + 1,"), ADD),
+        ("writes nothing", ("c[i] = a[i] + b[i];", "float sum = a[i] + b[i];"), ADD),
+        ("adds to c", ("c[i] = a[i] + b[i];", "c[i] += a[i] + b[i];"), ADD),
+        ("multiplies", ("a[i] + b[i];", "a[i] * b[i];"), ADD),
+        ("no return", ("return r'''", "code = r'''"), ADD),
+        ("another name", ("void vector_add(", "void add("), ADD),
+        ("endless", ("i += threads", "i += 0 * threads"), ADD),
+        ("blocks of 256", ("blockIdx.x * blockDim.x", "blockIdx.x * 256"), ADD),
     ],
     "matmul": [
         ("x runs down the rows", (f"{COL};\n    {ROW}", SWAPPED), MATMUL),
-        ("no guard", ("if (row >= m || col >= n) return;", ""), MATMUL),
+        ("no guard", (RETURN, ""), MATMUL),
+        ("guards rows only", (RETURN, "if (row >= m) return;"), MATMUL),
+        ("guards columns only", (RETURN, "if (col >= n) return;"), MATMUL),
+        ("guards the wrong sides", (RETURN, "if (row >= n || col >= m) return;"), MATMUL),
         ("B transposed", ("B[i * n + col]", "B[col * n + i]"), MATMUL),
+        ("B transposed, by k", ("B[i * n + col]", "B[col * k + i]"), MATMUL),
+        ("A transposed", ("A[row * k + i]", "A[i * m + row]"), MATMUL),
+        ("operands swapped", ("A[row * k + i] * B[i * n + col]", "B[row * k + i] * A[i * n + col]"), MATMUL),
         ("squares only", ("B[i * n + col]", "B[i * k + col]"), MATMUL),
-        ("blocks of 32 x 8 only", ("blockIdx.y * blockDim.y", "blockIdx.y * 8"), MATMUL),  # hidden tests only
+        ("A by its columns", ("A[row * k + i]", "A[row * n + i]"), MATMUL),
+        ("C by k", ("C[row * n + col]", "C[row * k + col]"), MATMUL),
+        ("blocks of 32 x 8 only", ("blockIdx.y * blockDim.y", "blockIdx.y * 8"), MATMUL),
         ("adds to what is there", ("C[row * n + col] = sum", "C[row * n + col] += sum"), MATMUL),
+        ("sum not started", ("float sum = 0.0f;", "float sum;"), MATMUL),
+        ("keeps the last term", ("sum += A", "sum = A"), MATMUL),
+        ("counts from 1", ("int i = 0;", "int i = 1;"), MATMUL),
+        ("one term too many", ("i < k", "i <= k"), MATMUL),
+        ("one thread multiplies all", ONE_MULTIPLIES, MATMUL),
     ],
     "tiled": [
         ("no barrier before the next tile", (LAST_BARRIER, ""), TILED),
         ("no barrier after fetching", (FIRST_BARRIER, "for (int i"), TILED),
-        ("returns early", ("float sum = 0.0f;", "float sum = 0.0f;\n    if (row >= m || col >= n) return;"), TILED),
-        (
-            "multiples of 16 only",
-            ("row < m && first + tx < k ? A[row * k + first + tx] : 0.0f", "A[row * k + first + tx]"),
-            TILED,
-        ),
+        ("returns early", ("float sum = 0.0f;", f"float sum = 0.0f;\n    {RETURN}"), TILED),
+        ("multiples of 16 only", (TILE_A, "A[row * k + first + tx]"), TILED),
+        ("no guard of B", (TILE_B, "B[(first + ty) * n + col]"), TILED),
+        ("no guard of k", ("row < m && first + tx < k", "row < m"), TILED),
+        ("no guard of C", ("if (row < m && col < n) C", "C"), TILED),
+        ("barrier inside the if", (LAST_BARRIER, "if (row < m) __syncthreads();"), TILED),
         ("tile turned", ("sum += a[ty][i]", "sum += a[i][ty]"), TILED),
+        ("B's tile turned", ("b[i][tx]", "b[tx][i]"), TILED),
+        ("first tile only", ("first < k; first += 16", "first < min(k, 16); first += 16"), TILED),
+        ("fetches the same tile", ("A[row * k + first + tx]", "A[row * k + tx]"), TILED),
         (
             "reads A from far away",
             ("sum += a[ty][i]", "sum += a[ty][i] * 0 + A[min(row, m - 1) * k + min(first + i, k - 1)]"),
             TILED,
         ),
-        (
-            "two tiles at least",
-            ("first < k; first += 16", "first < (k + 31) / 32 * 32 && k > 1; first += 16"),
-            TILED,
-        ),  # hidden tests only
+        ("two tiles at least", ("first < k; first += 16", "first < (k + 31) / 32 * 32 && k > 1; first += 16"), TILED),
+        ("steps of 15", ("i < 16; i++", "i < 15; i++"), TILED),
+        ("tiles of its own", ("__shared__ float a[16][16], b", "float a[16][16]; __shared__ float b"), TILED),
+        ("padding the wrong way", ("float a[16][16], b[16][16]", "float a[17][16], b[16][32]"), TILED),
     ],
     "block_sum": [
         ("the race", ("__syncthreads();   // the step is done", ""), SUM),
@@ -56,23 +158,44 @@ MUTANTS = {
         ("barrier inside the if", (STEP, "if (t < h) {\n        s[t] += s[t + h];\n        __syncthreads(); }"), SUM),
         ("neighbours", (STEP, NEIGHBOURS), SUM),
         ("no guard", ("i < n ? x[i] : 0.0f", "x[i]"), SUM),
-        ("blocks of 256 only", ("int h = blockDim.x / 2", "int h = 128"), SUM),  # hidden tests only
+        ("blocks of 256 only", ("int h = blockDim.x / 2", "int h = 128"), SUM),
+        ("one thread reads all", ONE_READS, SUM),
+        ("one thread adds all", ONE_SUMS, SUM),
+        ("atomics in shared memory", ATOMIC, SUM),
+        ("atomics in global memory", GLOBAL_ATOMIC, SUM),
+        ("stops at 1", ("h > 0", "h > 1"), SUM),
+        ("too many threads add", ("if (t < h)", "if (t <= h)"), SUM),
+        ("all threads add", ("if (t < h) s", "s"), SUM),
+        ("loads the first block", ("x[i] : 0.0f", "x[t] : 0.0f"), SUM),
+        ("writes to the thread's place", ("out[blockIdx.x]", "out[t]"), SUM),
+        ("never writes", ("if (t == 0) out[blockIdx.x] = s[0];", ""), SUM),
+        ("returns before the barrier", ("s[t] = i < n ? x[i] : 0.0f;", "if (i >= n) return;\n    s[t] = x[i];"), SUM),
     ],
     "softmax": [
         ("overflows", ("most = combine(s, most, true);", "most = 0.0f;"), SOFTMAX),
         ("not divided", ("expf(row[j] - most) / sum", "expf(row[j] - most)"), SOFTMAX),
         ("own sum only", ("sum = combine(s, sum, false);", ""), SOFTMAX),
         ("own maximum only", ("most = combine(s, most, true);", ""), SOFTMAX),
+        ("maximum for the sum", ("combine(s, sum, false)", "combine(s, sum, true)"), SOFTMAX),
+        ("sum for the maximum", ("combine(s, most, true)", "combine(s, most, false)"), SOFTMAX),
         (
             "a barrier that few reach",
             ("most = fmaxf(most, row[j]);", "{ most = fmaxf(most, row[j]); __syncthreads(); }"),
             SOFTMAX,
         ),
-        ("maximum from 0", ("float most = row[0]", "float most = 0.0f"), SOFTMAX),  # hidden tests only
+        ("maximum from 0", ("float most = row[0]", "float most = 0.0f"), SOFTMAX),
+        ("maximum starts with the thread's", ("float most = row[0]", "float most = row[threadIdx.x]"), SOFTMAX),
+        ("rows no longer than a block", ("sum += expf(row[j] - most);", "sum = expf(row[j] - most);"), SOFTMAX),
+        ("returns early", ("float most", "if (threadIdx.x >= k) return;\n    float most"), SOFTMAX),
+        ("one thread does all", ONE_SOFTMAX, SOFTMAX),
+        ("first row only", ("z + blockIdx.x * k", "z"), SOFTMAX),
+        ("writes the first row", ("p[blockIdx.x * k + j]", "p[j]"), SOFTMAX),
         (
-            "rows no longer than a block",
-            ("sum += expf(row[j] - most);", "sum = expf(row[j] - most);"),
+            "no loop at the end",
+            (STRIDE + "\n        p", "int j = threadIdx.x;\n    if (j < k)\n        p"),
             SOFTMAX,
-        ),  # hidden tests only
+        ),
+        ("exponential missing at the end", ("= expf(row[j] - most) / sum", "= (row[j] - most) / sum"), SOFTMAX),
+        ("maximum not subtracted at the end", ("= expf(row[j] - most) / sum", "= expf(row[j]) / sum"), SOFTMAX),
     ],
 }

@@ -27,7 +27,7 @@ from distlearn.parallel.tensor import (
     SiameseParallel,
     StackParallel,
 )
-from distlearn.parallel.tensor.axis_sharding import gather_last, reduce_scatter_last
+from distlearn.parallel.tensor.layer import gather_last, reduce_scatter_last
 from distlearn.parallel.tensor.paths import assign_by_cost
 from distlearn.sim import Roofline, SimWorld
 

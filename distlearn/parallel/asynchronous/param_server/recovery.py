@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....comm.protocol import CommError
-from ....optim.rule import memory_of
+from ....optim.optimizer import state_arrays
 from .messages import Command
 
 KEPT = 2
@@ -68,7 +68,7 @@ class Mirror:
         if command.version % self.every:
             return
         comm, servers = self.comm, len(self.parts)
-        own = np.stack([shard.share, *memory_of(shard.state)])
+        own = np.stack([shard.share, *state_arrays(shard.state)])
         pieces = {comm.rank: ShardState(own, self._gradients)}
         if servers > 1:
             before = (comm.rank - 1) % servers

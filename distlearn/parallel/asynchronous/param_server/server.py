@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....comm.protocol import ANY, PeerLostError
-from ....optim.rule import apply, needs_whole
+from ....optim.optimizer import apply_rule, needs_whole
 from .coordinator import Coordinator
 from .messages import Command, Lost, Push, Reply
 
@@ -75,7 +75,7 @@ class ParamShard:
         flops = 2 * len(used) * self.share.size
         with clock.span("update", flops=flops, nbytes=(len(used) + 2) * self.share.nbytes):
             step = command.version - 1
-            apply(self.rule, self.share, total, self.state, self.lr(step), step)
+            apply_rule(self.rule, self.share, total, self.state, self.lr(step), step)
         self._spare += used
         if self.every and command.version % self.every == 0:
             self.take_snapshot(command.version, clock.now())

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backend import to_numpy
 from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
-from ....optim.rule import check_rule, memory_of
+from ....optim.optimizer import check_rule, state_arrays
 from ....optim.schedules import as_schedule
 from ....shares import shares
 from ...strategy import Strategy
@@ -113,7 +113,7 @@ class ParameterServer(Strategy):
         self._workers = comm.size - servers  # at the start
         values = to_numpy(self.flat.data)  # a worker's model may be on a GPU; messages are not
         comm.broadcast(values)
-        memory = memory_of(rule.init(values)) if mirror else ()
+        memory = state_arrays(rule.init(values)) if mirror else ()
         start = GlobalState(0, np.stack([values, *memory]), 0)
         self._set_up(servers, start, comm.split(int(comm.rank < servers)))
 
@@ -132,7 +132,7 @@ class ParameterServer(Strategy):
             return
         own = parts[comm.rank]
         self._shard = ParamShard(start.rows[0][own].copy(), self._rule, self._lr, self._every)
-        for array, row in zip(memory_of(self._shard.state), start.rows[1:], strict=False):
+        for array, row in zip(state_arrays(self._shard.state), start.rows[1:], strict=False):
             array[...] = row[own]
         if self._mirror:
             self._shard.mirror = Mirror(comm, parts, self._mirror, start)

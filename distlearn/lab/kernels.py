@@ -1,0 +1,68 @@
+"""What checks of CUDA kernels share: lines numbered as in the cell, errors before anything else, work in parallel."""
+
+from __future__ import annotations
+
+import linecache
+import math
+from collections import Counter
+
+
+def at_cell_lines(fn, code):
+    """Put blank lines before a kernel, so that its lines have the numbers of the cell that it is written in.
+
+    Parameters
+    ----------
+    fn : function
+        Returns the kernel as a text between quotes; what is put before that text (`HELPER + r'''...'''`) moves nothing.
+    code : str
+        What it returned.
+
+    Returns
+    -------
+    code : str
+        As it was, where the cell is not to be found or there is no room above.
+    """
+    cell = linecache.getlines(getattr(getattr(fn, "__code__", None), "co_filename", ""))
+    if not isinstance(code, str) or not cell:
+        return code
+    wanted = code.splitlines()
+    shifts = Counter(i - j for i, text in enumerate(cell) for j, line in enumerate(wanted)
+                     if len(line.strip()) > 1 and text.rstrip() == line.rstrip())  # fmt: skip
+    shift = shifts.most_common(1)[0][0] if shifts else 0
+    return "\n" * max(shift, 0) + code
+
+
+def kernel_of(check, fn):
+    """Call the student's function and return its kernel, with the line numbers of its cell."""
+    return at_cell_lines(fn, check.call(fn))
+
+
+BARRIERS = ("divergent-barrier", "exited-threads")
+
+
+def no_errors(check, report, name="no errors") -> bool:
+    """Check that the emulator found nothing wrong; only then is it worth comparing results.
+
+    What is legal on a card but rarely meant (a warning) counts as wrong. A barrier that not all threads reach comes
+    first: other errors follow from it.
+    """
+    found = sorted([*report.errors, *report.warnings], key=lambda f: f.kind not in BARRIERS)
+    told = str(found[0]) if found else ""
+    if found and found[0].kind in BARRIERS:
+        told += "\nall threads of a block must reach each barrier: no `return` before it, and not inside an `if`"
+    check.true(name, not found, told)
+    return not found
+
+
+def in_parallel(check, report, name) -> None:
+    """Check that a warp's lanes read global memory together, and that no atomics take the place of a reduction.
+
+    Only for launches in which all threads of a block have something to read.
+    """
+    reads = [s for s in report.sites if s.space == "global" and s.access == "read"]
+    lanes = sum(s.lanes for s in reads) / max(sum(s.requests for s in reads), 1)
+    width = min(32, math.prod(report.block))
+    told = f"on average {lanes:.1f} of {width} threads of a warp read together: share the elements among all threads"
+    if any(s.access == "atomic" for s in report.sites):
+        told, lanes = "atomics make the threads queue at one address: add in steps, in shared memory", 0
+    check.true(name, lanes >= width / 2, told)

@@ -1,0 +1,139 @@
+"""A film of one block of a checked kernel: which threads touch which elements, from barrier to barrier."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from matplotlib import pyplot as plt
+from matplotlib.lines import Line2D
+
+from ..cuda.report import SECTOR
+from .accesses import WARP, clashing_elements, elements_of, recorded_accesses, requests_of_warp
+from .look import AMBER, INK, MUTED, NAVY, SKY, VERMILION, style
+
+SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", NAVY)}
+LINE_HEIGHT = 0.19  # inches of a line of source
+
+
+def kernel_film(report):
+    """Draw what a block of a kernel does to memory between each two barriers, a figure for each interval.
+
+    Above, threads against elements of every array, clashes in red; below, the source: lines that touch memory are
+    marked, and are the darker the more 32-byte sectors of global memory the block moves by them.
+
+    Parameters
+    ----------
+    report : Report
+        Of `RawKernel.check(..., record=(0,))`.
+
+    Returns
+    -------
+    frames : list of (Figure, str)
+        Figures in the order of time, and what each shows in a sentence. `lab.film` plays them.
+
+    Raises
+    ------
+    ValueError
+        If nothing was recorded.
+    """
+    accesses = recorded_accesses(report)
+    arrays = list(dict.fromkeys(a.array for a in sorted(accesses, key=lambda a: a.space != "global")))
+    found = {name: [a for a in accesses if a.array == name] for name in arrays}
+    ends = {name: max(e for a in found[name] for e in elements_of(a)) for name in arrays}
+    threads = max(a.thread for a in accesses) + 1
+    last = max(a.interval for a in accesses)
+    sectors = [_sectors_by_line([a for a in accesses if a.interval == i]) for i in range(last + 1)]
+    most = max((n for lines in sectors for n in lines.values()), default=0)
+    frames = []
+    with style():
+        for i in range(last + 1):
+            clashes = {name: clashing_elements(report, found[name], i) for name in arrays}
+            fig, panels, text = _page(report, arrays)
+            for ax, name in zip(panels, arrays, strict=True):
+                _draw_threads(ax, [a for a in found[name] if a.interval == i], clashes[name])
+                ax.set(xlabel=f"element of {name}", xlim=(-1, ends[name] + 1), ylim=(threads, -1))
+            panels[0].set_ylabel("thread of the block")
+            here = [a for a in accesses if a.interval == i]
+            clashing = {a.line for a in here if clashes[a.array].intersection(elements_of(a))}
+            _draw_source(text, report, {a.line for a in here}, sectors[i], most, clashing)
+            caption = _caption(i, last, clashes, sum(sectors[i].values()))
+            fig.suptitle(caption, x=0.01, ha="left")
+            fig.legend(handles=_key(), loc="upper right", ncols=len(SHAPES) + 1, handletextpad=0, columnspacing=1)
+            frames.append((fig, caption))
+    return frames
+
+
+def _page(report, arrays):
+    lines = len(_shown_source(report))
+    height = 2.6 + LINE_HEIGHT * lines
+    fig = plt.figure(figsize=(10, height))
+    grid = fig.add_gridspec(2, len(arrays), height_ratios=(2.6, LINE_HEIGHT * lines))
+    first = fig.add_subplot(grid[0, 0])
+    panels = [first] + [fig.add_subplot(grid[0, k], sharey=first) for k in range(1, len(arrays))]
+    for ax in panels[1:]:
+        ax.tick_params(labelleft=False)
+    return fig, panels, fig.add_subplot(grid[1, :])
+
+
+def _key() -> list[Line2D]:
+    shapes = {**SHAPES, "clash": ("X", VERMILION)}
+    return [Line2D([], [], marker=m, color=c, linestyle="", label=kind) for kind, (m, c) in shapes.items()]
+
+
+def _draw_threads(ax, accesses, clashes) -> None:
+    for kind, (marker, colour) in SHAPES.items():
+        points = {(e, a.thread) for a in accesses if a.kind == kind for e in elements_of(a)}
+        if points:
+            ax.plot(*zip(*points, strict=True), marker=marker, color=colour, markersize=2.5, linestyle="")
+    marked = {(e, a.thread) for a in accesses for e in elements_of(a) if e in clashes}
+    if marked:
+        ax.plot(*zip(*marked, strict=True), marker="X", color=VERMILION, markersize=5, linestyle="")
+    ax.xaxis.set_major_locator(plt.MaxNLocator(4, integer=True))
+    ax.yaxis.set_major_locator(plt.MaxNLocator(6, integer=True))
+
+
+def _shown_source(report) -> list[tuple[int, str]]:
+    """Return (number, text) of the lines, without blank ones at the beginning."""
+    numbered = list(enumerate(report.source.splitlines(), 1))
+    first = next((k for k, (_, text) in enumerate(numbered) if text.strip()), 0)
+    return numbered[first:]
+
+
+def _draw_source(ax, report, running, sectors, most, clashing) -> None:
+    lines = _shown_source(report)
+    ax.set(xlim=(0, 1), ylim=(len(lines) - 0.5, -0.5))
+    ax.set_axis_off()
+    for y, (number, text) in enumerate(lines):
+        n = sectors.get(number, 0)
+        if n:
+            ax.axhspan(y - 0.5, y + 0.5, color=AMBER, alpha=0.15 + 0.75 * n / most, linewidth=0)
+            ax.text(1, y, _count(n), ha="right", va="center", fontsize=8.5, color=INK)
+        look = {"color": VERMILION, "fontweight": "bold"} if number in clashing else {"color": INK}
+        ax.text(0.045, y, text, va="center", fontsize=8.5, family="monospace", **look)
+        mark = f"▸ {number}" if number in running else str(number)  # it touches memory in this interval
+        ax.text(0.035, y, mark, ha="right", va="center", fontsize=8.5, family="monospace", color=MUTED)
+
+
+def _count(sectors: int) -> str:
+    return f"{sectors} sector{'s' * (sectors != 1)}"
+
+
+def _sectors_by_line(accesses) -> Counter:
+    """Count the sectors of global memory that each line moves, warp by warp."""
+    moved, by_warp = Counter(), {}
+    for a in accesses:
+        if a.space == "global" and not a.file:
+            by_warp.setdefault((a.array, a.thread // WARP), []).append(a)
+    for group in by_warp.values():
+        for line, together in requests_of_warp(group):
+            ends = [(a.offset // SECTOR, (a.offset + a.size - 1) // SECTOR) for a in together]
+            moved[line] += len({s for low, high in ends for s in range(low, high + 1)})
+    return moved
+
+
+def _caption(interval, last, clashes, sectors) -> str:
+    where = "before the first barrier" if interval == 0 else f"after barrier {interval}"
+    where += f" of {last}" if interval else ""
+    bad = [f"{len(elements)} elements of {name}" for name, elements in clashes.items() if elements]
+    what = f"threads clash on {', '.join(bad)}" if bad else "no two threads clash"
+    return f"{where.capitalize()}: {what}; {_count(sectors)}"

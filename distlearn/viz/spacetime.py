@@ -1,0 +1,123 @@
+"""Space-time diagrams: a line for each rank, an arrow for each message, and what the ranks wait for at the end.
+
+Time is logical (Lamport, 1978): an event stands to the right of everything that had to happen before it.
+"""
+
+from __future__ import annotations
+
+from matplotlib.ticker import MaxNLocator
+
+from ..comm.protocol import DeadlockError
+from ..sim.exploration import Exploration, Run
+from ..sim.order import SpaceTimeEvent
+from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
+
+
+@styled
+def plot_spacetime(what, *, ax=None, title: str | None = None):
+    """Draw who sent what to whom, in which order, and where it ended.
+
+    Parameters
+    ----------
+    what : Exploration, Run or SimWorld
+        An exploration shows its shortest failure, else the order with another result, else the first run. A world shows
+        its last run: after an error, what had been sent until then, and what every rank waits for.
+    ax : Axes, optional
+    title : str, optional
+        By default how the run ended.
+
+    Returns
+    -------
+    ax : Axes
+
+    References
+    ----------
+    L. Lamport (1978), Time, clocks, and the ordering of events in a distributed system, Communications of the ACM
+    21(7), figure 1.
+    """
+    events, waiting, size, ending = _content(what)
+    times = _logical_times(events)
+    last = {
+        rank: max((t for t, e in zip(times, events, strict=True) if e.rank == rank), default=0) for rank in range(size)
+    }
+    end = max(last.values()) + 1
+    if ax is None:
+        (ax,) = new_axes(figsize=(7.2, 1.1 + 0.7 * size))
+    for rank in range(size):
+        stop = last[rank] + 0.7 if rank in waiting else end
+        ax.plot([0, stop], [rank, rank], color=MUTED, lw=1.5, ls="-", zorder=1)
+        if rank in waiting:
+            ax.plot([stop], [rank], marker="X", color=VERMILION, ms=9, zorder=4)
+            ax.annotate(
+                f"waits for {waiting[rank]}",
+                (stop, rank),
+                (9, -4),
+                textcoords="offset points",
+                color=VERMILION,
+                fontsize=9,
+            )
+    received = {e.message: (t, e.rank) for t, e in zip(times, events, strict=True) if e.kind == "receive"}
+    for t, event in zip(times, events, strict=True):
+        if event.kind == "receive":
+            continue
+        if event.message in received:
+            arrow = {"arrowstyle": "-|>", "color": NAVY, "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
+            ax.annotate("", received[event.message], (t, event.rank), arrowprops=arrow, zorder=3)
+        else:  # never received: a dashed stub towards its receiver
+            down = 0.4 if event.peer > event.rank else -0.4
+            ax.plot([t, t + 0.4], [event.rank, event.rank + down], color=VERMILION, ls=(0, (3, 2)), lw=1.6, zorder=3)
+        ax.plot([t], [event.rank], marker="o", mfc="white", mec=NAVY, ms=5, zorder=3)
+    for t, rank in received.values():
+        ax.plot([t], [rank], marker="o", color=NAVY, ms=4, zorder=3)
+    ax.set_yticks(range(size), [f"rank {rank}" for rank in range(size)])
+    ax.set_ylim(size - 0.4, -0.6)
+    longest = max((len(text) for text in waiting.values()), default=0)
+    ax.set_xlim(0, (end + 0.3) / (1 - min(0.0125 * (longest + 10), 0.65)) if waiting else end)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("logical time [events]")
+    ax.grid(axis="y", visible=False)
+    write_title(ax, ending, title)
+    return ax
+
+
+def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
+    """Return the events, what ranks wait for, the number of ranks, and how it ended."""
+    if isinstance(what, Exploration):
+        run = what.failure or what.other or what.first
+        if run is None:
+            raise ValueError("plot_spacetime: the exploration has no run that ended")
+        ending = _ending(run.error, run.waiting) if what.ok or what.failure else "Another order, another result"
+        return run.events, run.waiting, what.size, ending
+    if isinstance(what, Run):
+        return what.events, what.waiting, what.size, _ending(what.error, what.waiting)
+    left = what.undelivered
+    events = []
+    for number, m in enumerate(what.trace.messages):
+        events.append((m.sent, number, SpaceTimeEvent(m.source, "send", number, m.dest)))
+        if m not in left:
+            events.append((m.arrived, number, SpaceTimeEvent(m.dest, "receive", number, m.source)))
+    events.sort(key=lambda entry: entry[:2])
+    return [event for *_, event in events], what.waiting, what.size, _ending(None, what.waiting)
+
+
+def _ending(error, waiting) -> str:
+    if waiting and (error is None or isinstance(error, DeadlockError)):
+        stuck = ", ".join(map(str, sorted(waiting)))
+        return f"Rank{'s' * (len(waiting) > 1)} {stuck} wait{'s' * (len(waiting) == 1)} without end"
+    return str(error).splitlines()[0][:80] if error is not None else "Every message is received"
+
+
+def _logical_times(events) -> list[int]:
+    """Return Lamport's clock at every event."""
+    clock: dict[int, int] = {}
+    sent: dict[int, int] = {}
+    times = []
+    for event in events:
+        now = clock.get(event.rank, 0)
+        if event.kind == "receive":
+            now = max(now, sent[event.message])
+        clock[event.rank] = now = now + 1
+        if event.kind == "send":
+            sent[event.message] = now
+        times.append(now)
+    return times

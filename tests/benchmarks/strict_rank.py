@@ -1,0 +1,66 @@
+"""One rank of `bench_comm`: steps of the course's models, not strict and strict, turn by turn."""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from distlearn import nn
+from distlearn.comm.mpi import MPIComm, world_comm
+from distlearn.data import Batch, shard
+from distlearn.optim import SGD, Optimizer
+from distlearn.parallel import DataParallel
+
+from . import quick
+
+BATCH = 64
+CASES = {
+    "MLP 64-256-128-10": (lambda: nn.MLP((64, 256, 128, 10)), (64,)),
+    "fused LeNet": (lambda: nn.fuse(nn.build("lenet")), (1, 28, 28)),
+}
+"""Model and shape of a sample. Fused, because a fixed cost is the larger part of a faster step."""
+PIECE_SECONDS = 0.01
+
+
+def step_of(comm, make, shape):
+    """Return a function that makes one data-parallel step."""
+    model, rng = make(), np.random.default_rng(0)
+    strategy = DataParallel(comm, model, nn.SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), lr=0.01))
+    x, y = rng.random((BATCH, *shape), np.float32), rng.integers(0, 10, BATCH)
+    rows = shard(BATCH, comm.rank, comm.size)
+    return lambda: strategy.step(Batch(x[rows], y[rows], BATCH))
+
+
+def measure(plain, strict, make, shape, rounds: int) -> list[list[float]]:
+    """Seconds of one step, [strict, plain], round by round; rank 0's."""
+    steps = [step_of(comm, make, shape) for comm in (strict, plain)]
+    for step in steps:
+        step()
+    began = time.perf_counter()
+    steps[1]()
+    calls = plain.broadcast_obj(max(1, int(PIECE_SECONDS / (time.perf_counter() - began))))
+    found = []
+    for i in range(rounds):
+        times = [0.0, 0.0]
+        for side in (0, 1) if i % 2 else (1, 0):
+            plain.barrier()
+            began = time.perf_counter()
+            for _ in range(calls):
+                steps[side]()
+            times[side] = (time.perf_counter() - began) / calls
+        found.append(times)
+        plain.clock.trace.spans.clear()
+        strict.clock.trace.spans.clear()
+    return found
+
+
+def main(path: str) -> None:
+    plain, strict = (MPIComm.begin(world_comm().Dup(), strict=mode) for mode in (False, True))
+    result = {name: measure(plain, strict, *case, 21 if quick() else 101) for name, case in CASES.items()}
+    if plain.rank == 0:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file)
+
+
+main(sys.argv[1])

@@ -1,0 +1,54 @@
+"""Helpers of checks of CUDA kernels."""
+
+import linecache
+
+import pytest
+
+from distlearn.cuda import Report
+from distlearn.cuda.findings import Finding
+from distlearn.lab import Check, CheckFailed, at_cell_lines, no_errors
+
+CELL = """def add():
+    '''A kernel.'''
+    return PREFIX + r'''__global__ void add(float* c) {
+    c[0] = 1.0f;
+}'''
+"""
+
+
+def define(prefix, name="<a cell>"):
+    linecache.cache[name] = (len(CELL), None, CELL.splitlines(keepends=True), name)
+    space = {"PREFIX": prefix}
+    exec(compile(CELL, name, "exec"), space)
+    return space["add"]
+
+
+def test_a_kernel_has_the_line_numbers_of_its_cell():
+    add = define("")
+    assert at_cell_lines(add, add()).splitlines()[3] == "    c[0] = 1.0f;"
+
+
+def test_what_is_put_before_it_counts():
+    add = define("// helper\n")
+    assert at_cell_lines(add, add()).splitlines()[3] == "    c[0] = 1.0f;"
+    add = define("// helper\n" * 9)
+    assert at_cell_lines(add, add()) == add(), "there is no room above"
+
+
+@pytest.mark.parametrize("answer", [None, 3, "", "not in the cell"])
+def test_anything_else_is_left_alone(answer):
+    assert at_cell_lines(define(""), answer) == answer
+    assert at_cell_lines(print, answer) == answer
+
+
+def test_errors_and_warnings_are_one_line(capsys):
+    report = Report("add", "gcc", (1, 1, 1), (1, 1, 1))
+    with Check("add") as check:
+        assert no_errors(check, report)
+    for kind in ("race", "exited-threads"):
+        found = [Finding(kind, 4, 1, "c", (0, 0, 0), (0, 0, 0), "thread (0, 0, 0) writes c[0]")]
+        which = "warnings" if found[0].is_warning else "errors"
+        setattr(report, which, found)
+        with pytest.raises(CheckFailed, match=f"{kind}, line 4"), Check("add") as check:
+            assert not no_errors(check, report)
+        setattr(report, which, [])

@@ -1,0 +1,60 @@
+"""Space-time diagrams: what the arrows and crosses say is what the run did."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from distlearn.comm import DeadlockError
+from distlearn.sim import SimWorld, explore
+from distlearn.viz import plot_spacetime
+
+
+def first_come(comm):
+    if comm.rank == 0:
+        return [comm.recv_obj() for _ in range(comm.size - 1)]
+    return comm.send_obj(comm.rank, 0)
+
+
+def head_to_head(comm):
+    x, other = np.zeros(3), 1 - comm.rank
+    comm.send(x, other)
+    comm.recv(x, other)
+
+
+def drawn(what):
+    ax = plot_spacetime(what, ax=Figure().subplots())
+    texts = [t.get_text() for t in ax.texts]
+    arrows = [(t.xyann, t.xy) for t in ax.texts if not t.get_text()]
+    return ax, [text for text in texts if text], arrows
+
+
+def test_the_other_order_shows_messages_that_cross():
+    ax, texts, arrows = drawn(explore(first_come, 3))
+    assert ax.get_title() == "Another order, another result"
+    assert texts == []
+    assert sorted((start[1], end) for start, end in arrows) == [(1, (3, 0)), (2, (2, 0))]
+
+
+def test_a_deadlock_shows_who_waits():
+    for what in (explore(head_to_head, 2), failed(head_to_head, 2)):
+        ax, texts, arrows = drawn(what)
+        assert ax.get_title() == "Ranks 0, 1 wait without end"
+        assert texts == ["waits for send(dest=1, tag=0) of 24 bytes", "waits for send(dest=0, tag=0) of 24 bytes"]
+        assert arrows == []
+
+
+def failed(fn, size):
+    world = SimWorld(size)
+    with pytest.raises(DeadlockError):
+        world.run(fn)
+    assert len(world.undelivered) == 2
+    return world
+
+
+def test_a_run_that_ends_shows_every_message():
+    world = SimWorld(4)
+    world.run(first_come)
+    ax, texts, arrows = drawn(world)
+    assert ax.get_title() == "Every message is received"
+    assert (len(texts), len(arrows), world.waiting, world.undelivered) == (0, 3, {}, [])
+    assert all(start[0] < end[0] and end[1] == 0 for start, end in arrows)
