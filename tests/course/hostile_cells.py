@@ -58,9 +58,9 @@ for kind, where in [(socket.AF_INET, ('127.0.0.1', PORT)), (socket.AF_INET, ('10
         end.settimeout(1)
         end.connect(where)
         end.sendall(b'hello')
-        print('CONNECTED', where)
+        print('CONN' + 'ECTED', where)
 with contextlib.suppress(OSError):
-    print('CONNECTED', urllib.request.urlopen('http://127.0.0.1:PORT', timeout=1))
+    print('CONN' + 'ECTED', urllib.request.urlopen('http://127.0.0.1:PORT', timeout=1))
 """
     + NOTHING
 )

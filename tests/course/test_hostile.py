@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from html.parser import HTMLParser
 from pathlib import Path
 
 import nbformat
@@ -116,6 +117,35 @@ def graded(lab, tmp_path_factory, jupyter_home):
     return found
 
 
+class Reader(HTMLParser):
+    """Finds what a page would run of a submission."""
+
+    def __init__(self):
+        super().__init__()
+        self.active, self._script = [], False
+
+    def handle_starttag(self, tag, attrs):
+        """Look at one element."""
+        self._script = tag == "script"
+        self.active += [(tag, k, v) for k, v in attrs if v and "HOSTILE" in v and (k[:2] == "on" or "script:" in v)]
+
+    def handle_endtag(self, tag):
+        """Leave an element."""
+        self._script = False
+
+    def handle_data(self, data):
+        """Look at the text of an element."""
+        if self._script and "HOSTILE" in data:
+            self.active.append(("script", data))
+
+
+def test_the_reader_finds_what_runs():
+    for text in (hostile.SCRIPT, "<a href=\"javascript:alert('HOSTILE')\">x</a>"):
+        reader = Reader()
+        reader.feed(text)
+        assert reader.active
+
+
 def page_of(graded, student):
     """The autograded notebook."""
     (path,) = (graded.course / "autograded" / student / graded.lab).glob("*.ipynb")
@@ -148,8 +178,7 @@ def test_nothing_was_reached(graded):
     assert not graded.visitors
     for name in graded.names:
         page = page_of(graded, name)
-        assert "CONNECTED (" not in page
-        assert "CONNECTED <" not in page
+        assert "CONNECTED" not in page
 
 
 def test_nothing_was_read(graded):
@@ -175,11 +204,9 @@ def test_no_process_is_left(graded):
 def test_pages_carry_no_script_and_no_path(graded):
     for name, kind in graded.names.items():
         page = grading.feedback(graded.course, graded.lab, name)
-        assert "<script>alert" not in page, kind
-        assert "onerror=alert" not in page.replace("&lt;img src=x onerror=alert", ""), kind
-        assert "javascript:alert" not in page.replace("]&#40;javascript:alert", "").replace("](javascript:alert", ""), (
-            kind
-        )
+        reader = Reader()
+        reader.feed(page)
+        assert not reader.active, kind
         if kind in hostile.MADE:
             assert str(graded.course) not in page
             assert str(Path(distlearn.__file__).parent) not in page
