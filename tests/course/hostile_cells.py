@@ -168,12 +168,12 @@ def answer(name):
                                  ('set', ['rank', 0]), ('method', ['__reduce__', [], {}]), ('name', []), ('end', []),
                                  ('call', [[], {}]), ('get', ['__init__']), ('text', [])]:
                     try:
-                        print('REACHED', op, rest, ask(op, thing, *rest))
+                        print('REACH' + 'ED', op, rest, ask(op, thing, *rest))
                     except Exception:
                         pass
             for name in ('__globals__', '__closure__', '__self__', '__func__', '__dict__', '__code__'):
                 if hasattr(thing, name) and 'want' in str(getattr(thing, name)):
-                    print('REACHED', name)
+                    print('REACH' + 'ED', name)
         raise NotImplementedError
     return reach
 """
