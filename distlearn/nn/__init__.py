@@ -6,7 +6,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
-  `gru`, `shape`
+  `gru`, `attention`, `shape`
 - containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
@@ -14,8 +14,9 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 - fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
 """
 
-from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
+from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
+from .attention import MultiHeadAttention
 from .branch import Parallel, Residual, Siamese
 from .compression.clustering import Clustered, Compressed, cluster, share_weights
 from .compression.quantization import quantize
@@ -38,6 +39,7 @@ from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
+    GPT,
     MLP,
     MODELS,
     AlexNet,
@@ -54,7 +56,7 @@ from .models import (
     SqueezeNet,
     build,
 )
-from .norm import BatchNorm, LayerNorm
+from .norm import BatchNorm, LayerNorm, RMSNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
 from .recurrent import RNN
 from .response import LocalResponseNorm
@@ -64,6 +66,8 @@ from .torch_state import load_torch_state, to_torch_state
 __all__ = [
     "ACTIVATIONS",
     "ALGORITHMS",
+    "GELU",
+    "GPT",
     "GRU",
     "LOSSES",
     "METRICS",
@@ -98,12 +102,14 @@ __all__ = [
     "Memory",
     "Metric",
     "MockDeviceArray",
+    "MultiHeadAttention",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
     "Parallel",
     "Param",
     "Profile",
+    "RMSNorm",
     "ReLU",
     "Recompute",
     "Reshape",

@@ -197,3 +197,64 @@ class LayerNorm(_Scaled):
         dy -= normal * along
         dy *= scale
         return rounded(dy, dtype)
+
+
+class RMSNorm(Layer):
+    r"""Divide every sample's last axis by its root mean square, then apply a learned scale: `LayerNorm` without a mean.
+
+    .. math:: \hat x = \frac{x}{\sqrt{\overline{x^2} + \epsilon}}, \qquad y = \gamma \odot \hat x
+
+    .. math:: dx = \frac{1}{\sqrt{\overline{x^2} + \epsilon}} \left( g - \hat x \, \overline{g \, \hat x} \right),
+              \qquad g = \gamma \odot dy
+
+    Parameters
+    ----------
+    channels : int
+        Length of the last axis.
+    eps : float
+    dtype : dtype
+
+    Notes
+    -----
+    Shapes: (..., channels) to the same. About 5 flops an element, 8 backward. Saves x hat and the root's inverse.
+
+    References
+    ----------
+    B. Zhang, R. Sennrich (2019), Root mean square layer normalization, NeurIPS, equation 4.
+    """
+
+    def __init__(self, channels, *, eps=1e-5, dtype="float32"):
+        check_positive("RMSNorm", channels=channels)
+        self.channels, self.eps = channels, eps
+        self.gamma = Param(np.ones(channels, dtype), "gamma")
+        self.params = [self.gamma]
+
+    def forward(self, x):
+        check_shape(self, x.shape, "...", self.channels)
+        check_dtype(self, x)
+        dtype, x = x.dtype, single(x)
+        scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
+        normal = x * scale
+        return rounded(normal * self.gamma.data, dtype), (rounded(normal, dtype), scale)
+
+    def backward(self, dy, saved):
+        normal, scale = saved
+        dtype, dy = dy.dtype, single(dy)
+        self.gamma.add(column_sums(dy * normal))
+        dy *= self.gamma.data
+        dy -= normal * (dy * normal).mean(axis=-1, keepdims=True)
+        dy *= scale
+        return rounded(dy, dtype)
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "...", self.channels)
+        return shape
+
+    def flops(self, shape):
+        return 5 * math.prod(shape)
+
+    def backward_flops(self, shape):
+        return 8 * math.prod(shape)
+
+    def __repr__(self):
+        return f"RMSNorm({self.channels})"
