@@ -7,6 +7,7 @@ import warnings
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
+from distlearn.lab.author.collect import Collect
 from distlearn.lab.author.disarm import Disarm
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
@@ -53,7 +54,5 @@ c.LimitOutput.max_lines = 500
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year.
 c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
 
-# Collecting what a learning platform hands over: "anna_lab00.ipynb", or Canvas's "anna_12345_67890_lab00-2.ipynb".
-c.FileNameCollectorPlugin.named_regexp = (
-    r".*[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?(?P<file_id>lab\d\d)[^/\\]*\.ipynb$"
-)
+# Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.
+c.ZipCollectApp.collector_plugin = Collect

@@ -1,6 +1,5 @@
 """Submissions that are odd rather than wrong get the points that a patient person would give them."""
 
-import ast
 import builtins
 import copy
 import json
@@ -13,7 +12,8 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from distlearn.lab.author import Source, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import HideTests
-from distlearn.lab.author.stage import before_check, definitions
+from distlearn.lab.author.source import Cell
+from distlearn.lab.author.stage import before_check, definitions, skeleton
 
 from . import grading, small
 from .conftest import COURSE
@@ -186,10 +186,7 @@ def test_every_check_gets_the_helpers_that_it_uses():
         for cell in lab.code:
             if cell.is_check:
                 code = before_check(lab, lab.number, cell.grade_id)
-                stage = ast.parse(code)
-                bound = {getattr(n, "name", None) for n in stage.body} | {
-                    t.id for n in ast.walk(stage) if isinstance(n, ast.Assign) for t in n.targets if hasattr(t, "id")
-                }
+                bound = Cell(0, new_code_cell(code)).binds
                 needed = cell.uses - cell.binds - mine - {"plt", "np", "dl", "lab", "error"} - set(dir(builtins))
                 assert needed <= bound, (str(path), cell.grade_id)
 
@@ -205,3 +202,22 @@ def test_an_output_that_gives_hidden_tests_away_is_covered():
     assert "secret" not in str(cell.outputs)
     assert cell.outputs[0].traceback[1] == traceback[1]
     assert cell.outputs[1].text.startswith("shown = 1\n")
+
+
+def test_one_mistake_costs_once(grade):
+    def change(notebook, cells):
+        cells["one"].source = "class Base:\n    def (self):\n        pass\ndef one():\n    return 1"
+        cells["two"].source = cells["two"].source + "\n\nprint(undefined)"
+
+    points, _, _ = grade(change)
+    assert points == FULL | {"check_one": 0}
+
+
+def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    released = skeleton(source, "dense_forward")
+    assert "raise NotImplementedError()" in released
+    assert "### " not in released
+    assert "self.b.data" not in released
+    assert "def __init__" in released
+    assert skeleton(source, "nothing") == ""

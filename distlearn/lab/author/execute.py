@@ -26,7 +26,7 @@ from uuid import uuid4
 from jupyter_core.utils import run_sync
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbformat import from_dict
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.preprocessors import Execute
 from nbgrader.utils import is_grade
 from traitlets import Bool, Integer
@@ -44,6 +44,7 @@ from .stage import (
     name_of,
     names_of_answers,
     odd_words,
+    skeleton,
     source_of,
 )
 from .summary import tell
@@ -136,6 +137,7 @@ class ExecuteAll(Execute):
                 self._judge_cell(cell, self._set_stage(cell))
             else:
                 super().preprocess_cell(cell, resources, index)
+                self._fill_in(cell)
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
                 self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
             return cell, resources
@@ -187,6 +189,20 @@ class ExecuteAll(Execute):
         if found not in ("", "[]"):
             self._bent.setdefault(name_of(check), re.findall(r"'([^']+)'", found))
         return helpers
+
+    def _fill_in(self, answer) -> None:
+        """Where an answer ended with an error, define what it leaves undefined as it was released.
+
+        Other exercises build on it: a class that the next one extends, in which one method is not written.
+        """
+        released = skeleton(self._lab_source, grade_id_of(answer))
+        if not released or not any(out.output_type == "error" for out in answer.outputs):
+            return
+        names = sorted(Cell(0, answer).binds or Cell(0, new_code_cell(released)).binds)
+        missing = f"[name for name in {names} if name not in get_ipython().user_ns]"
+        unread = any(out.get("ename") in ("SyntaxError", "IndentationError", "TabError") for out in answer.outputs)
+        if unread or self._silently("pass", missing=missing)["missing"] != "[]":
+            self._silently(released)
 
     def _judge_cell(self, check, helpers: str) -> None:
         """Have the judge run a check on the kernel's functions, and take over what it shows."""

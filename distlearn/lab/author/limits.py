@@ -72,6 +72,8 @@ DISK = 2**25
 
 def _children(pid: int) -> list[psutil.Process]:
     """All descendants of a process; by the kernel's own lists where it has them."""
+    if not os.path.exists("/proc/self/task"):
+        return psutil.Process(pid).children(recursive=True)
     found, todo = [], [pid]
     while todo and len(found) <= 10 * PROCESSES:
         for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):

@@ -38,6 +38,19 @@ def definitions(text: str) -> str:
     return "\n".join(_text(cell, node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
 
 
+def skeleton(source: Source | None, grade_id: str) -> str:
+    """Return an exercise as it is released: the source's cell, with `raise NotImplementedError()` for the solution."""
+    cell = next((c for c in source.exercises if c.grade_id == grade_id), None) if source else None
+    lines, inside = [], False
+    for line in cell.source.splitlines() if cell else ():
+        if BEGIN_SOLUTION in line:
+            lines.append(line.partition("#")[0] + "raise NotImplementedError()")
+        inside = (inside or BEGIN_SOLUTION in line) and END_SOLUTION not in line
+        if not inside and END_SOLUTION not in line:
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def before_check(source: Source | None, number: str, grade_id: str) -> str:
     """Return the code to run before a check: setup, and the source's definitions of the names that it uses.
 
