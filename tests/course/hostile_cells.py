@@ -21,7 +21,7 @@ WRITES = (
 import contextlib, glob, os, sqlite3
 for path in ['SPOILS/kept', 'SPOILS/new', 'COURSE/gradebook.db', 'LIBRARY/lab/check.py', 'LIBRARY/__init__.py',
              *glob.glob('COURSE/**/*.ipynb', recursive=True), *glob.glob('../../**/*.ipynb', recursive=True),
-             os.path.expanduser('~/../../root/.bashrc'), '/etc/cron.d/x', '/usr/lib/x.pth', '/opt/kernels/x']:
+             os.path.expanduser('~/.bashrc'), '/etc/cron.d/x', '/usr/lib/x.pth', '/opt/kernels/x']:
     with contextlib.suppress(OSError):
         with open(path, 'a') as file:
             file.write('\\nspoiled')
@@ -35,7 +35,7 @@ with contextlib.suppress(Exception):
 READS = (
     """
 import contextlib, glob, os
-roots = ['COURSE', '../../..', '/home', '/root', '/work', '/tmp', '/opt', 'SPOILS', '/var/tmp', '/proc/[0-9]*']
+roots = ['COURSE', '../../..', 'SPOILS', '/proc/[0-9]*', *glob.glob('/*')]
 for root in roots:
     for path in [p for end in ('/*', '/*/*', '/*/*/*.ipynb', '/*/*/*/*.ipynb') for p in glob.glob(root + end)]:
         if path.endswith(('.ipynb', '.db', 'environ', 'kept', '.sqlite', 'cmdline')) and os.path.isfile(path):
@@ -202,7 +202,7 @@ for words in (['mount', '-t', 'tmpfs', 'x', '/usr'],
         print(subprocess.run(words, capture_output=True, timeout=5).stdout)
 for number in (1, 2, 3, os.getppid()):
     libc.ptrace(16, number, 0, 0)
-for path in ('/proc/1/root/SPOILS/kept', '/proc/self/root/../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
+for path in ('/proc/1/cwd/../../SPOILS/kept', '/proc/self/cwd/../../../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
     with contextlib.suppress(OSError):
         with open(path, 'a') as file: file.write('spoiled')
 libc.setuid(0)
