@@ -202,7 +202,7 @@ for words in (['mount', '-t', 'tmpfs', 'x', '/usr'],
         print(subprocess.run(words, capture_output=True, timeout=5).stdout)
 for number in (1, 2, 3, os.getppid()):
     libc.ptrace(16, number, 0, 0)
-for path in ('/proc/1/cwd/../../SPOILS/kept', '/proc/self/cwd/../../../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
+for path in ('/proc/1/cwd/../../SPOILS/kept', '../../../../SPOILS/kept', '/proc/sys/kernel/core_pattern'):
     with contextlib.suppress(OSError):
         with open(path, 'a') as file: file.write('spoiled')
 libc.setuid(0)

@@ -20,7 +20,7 @@ NAMES = {
     "/x/Anna Schmidt_123456_assignsubmission_file/lab00.ipynb": ("anna-schmidt-123456", "lab00"),
     "/x/Anna Schmidt_123456_assignsubmission_file_/lab00 (1).ipynb": ("anna-schmidt-123456", "lab00"),
     "/x/Anna Schmidt_9_assignsubmission_file_my_lab00_final.ipynb": ("anna-schmidt-9", "lab00"),
-    "/x/Anna_9_assignsubmission_file/work/lab00.ipynb": ("anna-9", "lab00"),
+    "/x/Anna_9_assignsubmission_file/mine/lab00.ipynb": ("anna-9", "lab00"),
     "/x/Zoë van Dijk_7_assignsubmission_file/lab00.ipynb": ("zoë-van-dijk-7", "lab00"),
     "/x/Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb": ("as123", "lab00"),
     r"C:\x\anna_lab00.ipynb": ("anna", "lab00"),
