@@ -147,6 +147,7 @@ def processes(work, hidden, *, unsafe: bool, memory: int):
         if not unsafe:
             boxes = [Sandbox(shared, folder, hidden, memory=memory) for folder in (work, None)]
         judge = Judge(boxes[1], shared / "link")
+        judge.start()  # while the kernel starts, too
         yield boxes[0], shared / "kernel", judge
     finally:
         if judge is not None:
