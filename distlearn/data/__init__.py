@@ -1,4 +1,4 @@
-"""Data: image sets for training, split into batches that are sharded over ranks.
+"""Data: images and text for training, split into batches that are sharded over ranks.
 
 >>> data = load("digits")
 >>> batches = Batches(data.x_train, data.y_train, 128, rank=0, size=4)
@@ -9,8 +9,20 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .idx import read_idx
 from .loading import load
+from .raw import read_idx
 from .sources import available
+from .text import decode, encode, load_text
 
-__all__ = ["Batch", "Batches", "Dataset", "available", "load", "read_idx", "shard"]
+__all__ = [
+    "Batch",
+    "Batches",
+    "Dataset",
+    "available",
+    "decode",
+    "encode",
+    "load",
+    "load_text",
+    "read_idx",
+    "shard",
+]

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import backend
+from ..comm.protocol import ignore_report
 from ..comm.waiting import count_cores
+from ..world.progress import Bar
 from . import scope, show
 from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
@@ -169,6 +171,29 @@ class Lab:
             return
         names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
         raise NothingFailed(f"this cell is meant to fail with {names}, but it ran to its end")
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def bar(self, label: str, unit: str = "run"):
+        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades.
+
+        Parameters
+        ----------
+        label : str
+            What is being done: "training".
+        unit : str
+            What is counted.
+        """
+        if self.grading:
+            return ignore_report
+        bar = Bar(label, unit)
+
+        def report(step, total, **values):
+            bar(step, total, **values)
+            if step >= total:
+                bar.close()
+
+        return report
 
     # -- figures ------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
-  `gru`, `shape`
+  `gru`, `attention`, `shape`
 - containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
@@ -14,13 +14,13 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 - fewer bytes: `compression` (weight sharing, 8-bit integers, recomputation)
 """
 
-from .activation import ACTIVATIONS, ReLU, Sigmoid, Softmax, Tanh
+from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
-from .branch import Parallel, Residual, Siamese
+from .attention import MultiHeadAttention
 from .compression.clustering import Clustered, Compressed, cluster, share_weights
 from .compression.quantization import quantize
 from .compression.recomputation import Recompute
-from .container import Sequential
+from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import count_operations
 from .costs.memory import Memory, memory_report
@@ -32,12 +32,12 @@ from .costs.sweep import profile_sweep
 from .dropout import Dropout
 from .embedding import Embedding
 from .fused import choose_algorithm, fuse, unfuse
-from .gru import GRU
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
+    GPT,
     MLP,
     MODELS,
     AlexNet,
@@ -54,16 +54,17 @@ from .models import (
     SqueezeNet,
     build,
 )
-from .norm import BatchNorm, LayerNorm
+from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
-from .recurrent import RNN
-from .response import LocalResponseNorm
+from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .torch_state import load_torch_state, to_torch_state
 
 __all__ = [
     "ACTIVATIONS",
     "ALGORITHMS",
+    "GELU",
+    "GPT",
     "GRU",
     "LOSSES",
     "METRICS",
@@ -98,12 +99,14 @@ __all__ = [
     "Memory",
     "Metric",
     "MockDeviceArray",
+    "MultiHeadAttention",
     "NarrowAlexNet",
     "NarrowGoogLeNet",
     "NarrowSqueezeNet",
     "Parallel",
     "Param",
     "Profile",
+    "RMSNorm",
     "ReLU",
     "Recompute",
     "Reshape",

@@ -84,6 +84,54 @@ class Tanh(_Elementwise):
         return get_xp(dy).multiply(dy, slope, out=dy)
 
 
+class GELU(_Elementwise):
+    r"""Let values pass in proportion to how many of a normal distribution are below them: a smooth ReLU.
+
+    .. math:: y = \frac{x}{2} (1 + t), \quad t = \tanh u, \quad u = \sqrt{2 / \pi}\, (x + 0.044715\, x^3)
+
+    .. math:: dx = dy \left( \frac{1 + t}{2} + \frac{x}{2} (1 - t^2)\, u' \right),
+              \quad u' = \sqrt{2 / \pi}\, (1 + 0.134145\, x^2)
+
+    The form with tanh, which GPT-2 uses; PyTorch's `GELU(approximate="tanh")`. Shapes: any to the same. Saves x and t.
+
+    References
+    ----------
+    D. Hendrycks, K. Gimpel (2016), Gaussian error linear units, arXiv:1606.08415, section 2.
+    """
+
+    cost = 9
+
+    def forward(self, x):
+        t = x * x
+        t *= 0.044715 * _ROOT
+        t += _ROOT
+        t *= x
+        get_xp(x).tanh(t, out=t)
+        y = t + 1
+        y *= x
+        y *= 0.5
+        return y, (x, t)
+
+    def backward(self, dy, saved):
+        x, t = saved
+        slope = x * x
+        slope *= 3 * 0.044715 * _ROOT
+        slope += _ROOT
+        slope *= x
+        slope *= 1 - t * t
+        slope += t
+        slope += 1
+        slope *= 0.5
+        dy *= slope
+        return dy
+
+    def backward_flops(self, shape):
+        return 11 * math.prod(shape)
+
+
+_ROOT = math.sqrt(2 / math.pi)
+
+
 class Softmax(Layer):
     r"""Turn the scores of the last axis into probabilities.
 
@@ -117,5 +165,5 @@ class Softmax(Layer):
         return 4 * math.prod(shape)
 
 
-ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh}
+ACTIVATIONS = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "gelu": GELU}
 """Activations by name."""

@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 
 from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled, write_title
-from .units import count_axis, time_axis
+from .units import count_axis, share_axis, time_axis
 
 X_LABELS = {"updates": "updates of the parameters", "time": "time", "samples": "samples used"}
+Y_LABELS = {"loss": "training loss", "error": "test error"}
 _KNOWN = {"BSP": (NAVY, LINES[0]), "ASP": (VERMILION, LINES[1]), "backup": (AMBER, LINES[2])}
 
 
@@ -29,7 +30,12 @@ def policy_look(name: str, number: int, names) -> dict:
     return {"color": color, "linestyle": line}
 
 
-def _band(runs, x: str):
+def _values(curve, y: str):
+    """Return the loss of a curve's points, or the share of the test set that is wrong."""
+    return curve["loss"] if y == "loss" else 1 - curve["test_accuracy"]
+
+
+def _band(runs, x: str, y: str = "loss"):
     """Bring the curves of several seeds onto common points: (x, median, lowest, highest)."""
     curves = []
     for run in runs:
@@ -39,7 +45,7 @@ def _band(runs, x: str):
         if x == "samples":
             rows = np.cumsum(np.bincount(run.applied["version"], run.applied["rows"], run.curve["version"][-1] + 1))
             xs = rows[run.curve["version"]]
-        curves.append((xs, run.curve["loss"]))
+        curves.append((xs, _values(run.curve, y)))
     end = min(float(xs[-1]) for xs, _ in curves)
     first = max(float(xs[1]) for xs, _ in curves)
     points = np.geomspace(min(first, end), end, 80) if x == "updates" else np.linspace(0, end, 80)
@@ -48,7 +54,7 @@ def _band(runs, x: str):
 
 
 @styled
-def plot_loss(runs, *, x="time", ax=None, title=None):
+def plot_loss(runs, *, x="time", y="loss", ax=None, title=None):
     """Draw the loss of several policies; a line is the median over seeds, its band reaches from best to worst.
 
     Parameters
@@ -56,6 +62,8 @@ def plot_loss(runs, *, x="time", ax=None, title=None):
     runs : dict of str to list of Run
         By policy; what `compare_policies` returns.
     x : {"time", "updates", "samples"}
+    y : {"loss", "error"}
+        Training loss, or the share of the test set that is wrong.
     ax : Axes, optional
     title : str, optional
 
@@ -66,15 +74,21 @@ def plot_loss(runs, *, x="time", ax=None, title=None):
     if x not in X_LABELS:
         raise ValueError(f"plot_loss: x is {x!r}, expected one of {', '.join(X_LABELS)}")
     (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
+    if y not in Y_LABELS:
+        raise ValueError(f"plot_loss: y is {y!r}, expected one of {', '.join(Y_LABELS)}")
     longest = 0.0
     for i, (name, several) in enumerate(runs.items()):
-        points, median, low, high = _band(several, x)
+        points, median, low, high = _band(several, x, y)
         look = policy_look(name, i, runs)
         ax.plot(points, median, label=name, **look)
         if len(several) > 1:
             ax.fill_between(points, low, high, color=look["color"], alpha=0.18, linewidth=0)
         longest = max(longest, float(points[-1]))
-    ax.set_ylabel("training loss")
+    if y == "loss":
+        ax.set_ylabel(Y_LABELS[y])
+    else:
+        ax.set_ylim(0, 0.3)
+        share_axis(ax.yaxis, Y_LABELS[y])
     if x == "time":
         time_axis(ax.xaxis, longest, X_LABELS[x])
     else:
@@ -82,7 +96,7 @@ def plot_loss(runs, *, x="time", ax=None, title=None):
     if x == "updates":
         ax.set_xscale("log")
         _plain_log(ax.xaxis)
-    write_title(ax, f"Loss against {x}", title)
+    write_title(ax, f"{y.capitalize()} against {x}", title)
     return ax
 
 
@@ -161,15 +175,17 @@ def plot_throughput(runs, *, ax=None, title=None):
 
 
 @styled
-def plot_policies(runs, *, loss=None, title=None):
+def plot_policies(runs, *, y="loss", target=None, title=None):
     """Draw policies on four panels: loss against updates, against time, staleness, throughput.
 
     Parameters
     ----------
     runs : dict of str to list of Run
         What `compare_policies` returns.
-    loss : float, optional
-        The loss that the title refers to; by default the highest of the medians at the end.
+    y : {"loss", "error"}
+        Training loss, or the share of the test set that is wrong.
+    target : float, optional
+        The loss (or error) that the titles refer to; by default the highest of the medians at the end.
     title : str, optional
 
     Returns
@@ -180,20 +196,20 @@ def plot_policies(runs, *, loss=None, title=None):
 
     figure, axes = plt.subplots(2, 2, figsize=(12.4, 7.6))
     (updates, time), (stale, speed) = axes
-    finding, short = _findings(runs, loss)
-    plot_loss(runs, x="updates", ax=updates, title="Per update, who waits for more gradients wins")
-    plot_loss(runs, x="time", ax=time, title=short)
+    when = {x: _reached(runs, x, y, target) for x in ("updates", "time")}
+    plot_loss(runs, x="updates", y=y, ax=updates, title=f"Fewest updates: {_first(*when['updates'])}")
+    plot_loss(runs, x="time", y=y, ax=time, title=f"Least time: {_first(*when['time'])}")
     time.legend(loc="upper right", ncols=2, handlelength=2.6)
     plot_staleness(runs, ax=stale)
     plot_throughput(runs, ax=speed)
-    write_title(figure, finding, title)
+    write_title(figure, _finding(runs, y, *when["time"]), title)
     return updates, time, stale, speed
 
 
-def _times_to(runs, loss) -> tuple[float, dict[str, float]]:
-    """Return the loss that the title refers to, and when the median of each policy reaches it, if it does [s]."""
-    medians = {name: _band(several, "time")[:2] for name, several in runs.items()}
-    target = max(float(median[-1]) for _, median in medians.values()) if loss is None else loss
+def _reached(runs, x: str, y: str, target) -> tuple[float, dict[str, float]]:
+    """Return the loss that the titles refer to, and where on the axis the median of each policy reaches it."""
+    medians = {name: _band(several, x, y)[:2] for name, several in runs.items()}
+    target = max(float(median[-1]) for _, median in medians.values()) if target is None else target
     when = {}
     for name, (points, median) in medians.items():
         below = np.flatnonzero(median <= target * (1 + 1e-9))
@@ -202,17 +218,24 @@ def _times_to(runs, loss) -> tuple[float, dict[str, float]]:
     return target, when
 
 
-def _findings(runs, loss) -> tuple[str, str]:
-    """Say which policy reaches a loss first, and how much sooner than BSP: in a line, and in short."""
+def _first(target: float, when: dict[str, float]) -> str:
+    """Name the policy that reaches the target first, or those that are within a tenth of it."""
+    if not when:
+        return "none reaches it"
+    close = [name for name, at in when.items() if at <= 1.1 * min(when.values())]
+    return " and ".join(close) if len(close) <= 2 else f"{len(close)} of {len(when)} are equal"
+
+
+def _finding(runs, y: str, target: float, when: dict[str, float]) -> str:
+    """Say which policy reaches the target first, and how much sooner than BSP."""
     workers = next(iter(runs.values()))[0].workers
-    target, when = _times_to(runs, loss)
     if "BSP" not in when or len(when) < 2:
-        return f"{len(runs)} policies on {workers} workers", "Loss against time"
+        return f"{len(runs)} policies on {workers} workers"
     first = min(when, key=when.get)
     times = when["BSP"] / max(when[first], 1e-300)
     sooner = "no policy is sooner than BSP" if first == "BSP" else f"{first} is there {times:.2g} times sooner than BSP"
-    short = "Per second, who waits less wins" if times > 1.3 else "Per second, there is little between them"
-    return f"{workers} workers, to a loss of {target:.2g}: {sooner}", short
+    goal = f"a loss of {target:.2g}" if y == "loss" else f"an error of {target:.2g}"
+    return f"{workers} workers, to {goal}: {sooner}"
 
 
 def _plain_log(axis) -> None:

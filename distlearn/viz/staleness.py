@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import COLORS, INK, LINES, MUTED, new_axes, styled, write_title
+from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 from .policies import policy_look
 from .units import share_axis, time_axis
 
@@ -124,6 +124,104 @@ def _limit_finding(limits) -> str:
     except ValueError:
         return "The largest learning rate of ASP"
     return f"The largest learning rate of ASP falls like workers$^{{{slope:.2f}}}$"
+
+
+@styled
+def plot_losses(losses, *, smooth=40, guessing=None, ax=None, title=None):
+    """Draw the loss of every gradient, in the order in which they were computed.
+
+    Parameters
+    ----------
+    losses : dict of str to (gradients,) array
+    smooth : int
+        Mean over so many.
+    guessing : float, optional
+        The loss of a model that has learned nothing; the axis ends at three times that.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    (ax,) = new_axes() if ax is None else (ax,)
+    for i, (name, values) in enumerate(losses.items()):
+        mean = np.convolve(values, np.full(smooth, 1 / smooth), "valid")
+        ax.plot(np.arange(len(mean)) + smooth, mean, color=COLORS[i], linestyle=LINES[i], label=name)
+    if guessing:
+        ax.axhline(guessing, color=MUTED, linewidth=1)
+        ax.annotate("guessing", (len(values) / 2, guessing), (0, 4), textcoords="offset points", color=MUTED)
+        ax.set_ylim(0, 3 * guessing)
+    ax.set_xlabel("gradient")
+    ax.set_ylabel(f"loss (mean of {smooth})")
+    ax.legend(loc="upper right", handlelength=2.8)
+    ends = ", ".join(f"{np.mean(values[-2 * smooth :]):.2f}" for values in losses.values())
+    write_title(ax, f"Loss at the end: {ends}", title)
+    return ax
+
+
+@styled
+def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
+    """Draw the loss at the end against the learning rate per gradient: a control beside it, and the remedies.
+
+    Parameters
+    ----------
+    found : dict of str to (rates, seeds) array
+        What `loss_by_rate` returns: the first three methods are drawn on the left, the second one's name says which is
+        the control; the third and the remedies on the right.
+    rates : sequence of float
+    guessing : float, optional
+        The loss of a model that has learned nothing.
+    axes : two Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    axes : (Axes, Axes)
+    """
+    axes = new_axes(2, figsize=(11.6, 4.0), sharey=True) if axes is None else list(np.ravel(axes))
+    names = list(found)
+    top = 1.15 * guessing if guessing else max(np.max(values) for values in found.values())
+    for ax, shown in zip(axes, (names[:3], names[2:]), strict=True):
+        for name in shown:
+            i = names.index(name) % len(COLORS)
+            values = np.minimum(found[name], top)
+            _line(ax, np.asarray(rates), values, label=name, color=COLORS[i], linestyle=LINES[i], marker=MARKERS[i])
+        if guessing:
+            ax.axhline(guessing, color=MUTED, linewidth=1)
+            ax.annotate("guessing", (rates[-1], guessing), (0, 4), textcoords="offset points", ha="right", color=MUTED)
+        ax.set_xscale("log")
+        ax.xaxis.set_major_locator(FixedLocator(list(rates)))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda lr, _: f"{lr:g}"))
+        ax.set_xlabel("learning rate of one gradient")
+    axes[0].legend(loc="center right", handlelength=2.8)
+    axes[1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.8)
+    axes[0].set_ylim(0, 1.08 * top)
+    axes[0].set_ylabel("loss at the end")
+    write_title(axes[0], _control_finding(found, rates, guessing), title)
+    write_title(axes[1], "Remedies: " + _best_remedy(found))
+    return tuple(axes)
+
+
+def _control_finding(found, rates, guessing) -> str:
+    """Say up to which rate each of the first three methods learns with every seed."""
+    limit = guessing / 2 if guessing else np.inf
+    largest = []
+    for name in list(found)[:3]:
+        fine = np.flatnonzero((found[name] < limit).all(axis=1))
+        largest.append(f"{rates[fine[-1]]:g}" if len(fine) else "none")
+    return "The largest rates that learn with\nevery seed: " + ", ".join(largest)
+
+
+def _best_remedy(found) -> str:
+    """Say which method of the right panel has the lowest loss, each at its best rate."""
+    lowest = {name: float(np.median(values, axis=1).min()) for name, values in list(found.items())[2:]}
+    best = min(lowest, key=lowest.get)
+    plain = next(iter(lowest))
+    if best == plain:
+        return "none is better\nthan a small enough rate"
+    return f"the lowest loss is\n{lowest[best]:.2f} ({best}); without one {lowest[plain]:.2f}"
 
 
 @styled

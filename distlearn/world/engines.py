@@ -201,7 +201,7 @@ class EngineWorld:
         __tracebackhide__ = True
         payload = _pack(fn, args, kwargs)
         timeout = self.timeout if timeout is None else timeout
-        bar = Bar() if self.progress is True else None
+        bar = Bar(getattr(fn, "__name__", "run")) if self.progress is True else None
         with defer_interrupts():  # what is started here is ended, or marked for a restart
             self._ensure_engines()
             self._restart_reason = "the last run was interrupted"

@@ -90,7 +90,7 @@ class MPIWorld:
         RankError
             If there is only one rank, and it raised.
         """
-        bar = Bar() if self.progress is True and self.rank == 0 else None
+        bar = Bar(getattr(fn, "__name__", "run")) if self.progress is True and self.rank == 0 else None
         report = Reporter(lambda last: (bar or self.progress)(last[0], last[1], **last[2])) if self.progress else None
         self.trace = Trace()
         try:

@@ -90,3 +90,13 @@ def test_a_film_is_one_image_with_a_slider(capsys):
     assert 'max="1"' in page
     assert "the &quot;other&quot;" in page
     plt.close("all")
+
+
+def test_a_bar_has_a_label_and_is_silent_while_graded(monkeypatch, capsys):
+    report = Lab("07").bar("training")
+    for done in (1, 2):
+        report(done, 2, method="BSP")
+    assert "training: 100%" in capsys.readouterr().err
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    Lab("07").bar("training")(1, 2)
+    assert not capsys.readouterr().err

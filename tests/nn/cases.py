@@ -62,6 +62,14 @@ def _pools():
     yield nn.GlobalAvgPool(), (2, 3, 4, 5)
 
 
+def _attention():
+    for options in ({}, {"causal": False, "rotary": False}, {"kv_heads": 2}, {"kv_heads": 1, "causal": False}):
+        for online in ({}, {"online": True, "block": 2}):
+            yield nn.MultiHeadAttention(8, 4, range(4), **options, **online, **F), (2, 5, 8)
+    yield nn.MultiHeadAttention(6, 3, range(4), **F), (1, 1, 6)
+    yield nn.MultiHeadAttention(6, 1, range(4), **F), (0, 3, 6)
+
+
 def _inception():
     return nn.Parallel(
         Conv2d(3, 2, 1, 1, **F),
@@ -123,6 +131,10 @@ LAYERS = [
     (nn.GRU(3, 4, 0, **F), (2, 5, 3)),
     (nn.GRU(2, 3, 0, **F), (1, 1, 2)),
     (nn.GRU(2, 3, 0, **F), (0, 4, 2)),
+    (nn.GELU(), (3, 4)),
+    (nn.RMSNorm(5, **F), (3, 5)),
+    (nn.RMSNorm(4, **F), (0, 3, 4)),
+    *_attention(),
     *_convolutions(),
     *_pools(),
     *_containers(),

@@ -116,8 +116,8 @@ def test_a_shape_that_does_not_fit_names_the_layer():
         Linear(4, 2).forward(np.zeros(4, "float32"))
     with pytest.raises(ValueError, match="d_out is 0"):
         Linear(4, 0)
-    with pytest.raises(ValueError, match="activation is 'gelu'"):
-        MLP((3, 4, 2), "gelu")
+    with pytest.raises(ValueError, match="activation is 'swish'"):
+        MLP((3, 4, 2), "swish")
 
 
 def test_weights_depend_on_seed_and_layer_alone():

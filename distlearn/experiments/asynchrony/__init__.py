@@ -15,31 +15,62 @@ every run, while a seed takes a second or so::
 straggler, calibrates the simulator from them, and compares.
 """
 
+from .backups import backup_seconds
 from .compare import POLICIES, alternatives, compare_policies, recovered
 from .limits import Limits, lr_limits, theory
+from .race import Entry, Mix, Race, hidden_mixes, make_entry, practice_mixes, race
+from .rates import Method, loss_by_rate
 from .real import Pair, calibrate, real_beside_simulated
+from .servers import (
+    active_units,
+    check_log,
+    judge_server,
+    replay,
+    run_digits,
+    run_digits_synchronous,
+    train_digits,
+    try_server,
+)
 from .task import SCENARIOS, Task, digits_task, mnist_task, run_policy, scenario_speeds
 from .workers import Throughputs, TimeToLoss, throughputs, time_to_loss
 
 __all__ = [
     "POLICIES",
     "SCENARIOS",
+    "Entry",
     "Limits",
+    "Method",
+    "Mix",
     "Pair",
+    "Race",
     "Task",
     "Throughputs",
     "TimeToLoss",
+    "active_units",
     "alternatives",
+    "backup_seconds",
     "calibrate",
+    "check_log",
     "compare_policies",
     "digits_task",
+    "hidden_mixes",
+    "judge_server",
+    "loss_by_rate",
     "lr_limits",
+    "make_entry",
     "mnist_task",
+    "practice_mixes",
+    "race",
     "real_beside_simulated",
     "recovered",
+    "replay",
+    "run_digits",
+    "run_digits_synchronous",
     "run_policy",
     "scenario_speeds",
     "theory",
     "throughputs",
     "time_to_loss",
+    "train_digits",
+    "try_server",
 ]

@@ -97,7 +97,19 @@ def scenario_speeds(scenario: str, workers: int, seed: int = 0, seconds: float =
 
 
 def program(
-    comm, task: Task, policy, *, steps=None, seconds=np.inf, seed=0, pace=None, rate=constant, points=25, servers=1
+    comm,
+    task: Task,
+    policy,
+    *,
+    steps=None,
+    seconds=np.inf,
+    seed=0,
+    pace=None,
+    rate=constant,
+    points=25,
+    servers=1,
+    rule=None,
+    start=None,
 ):
     """Train on a communicator of any world; return the run on rank 0.
 
@@ -118,16 +130,22 @@ def program(
     points : int
         Of the curve, about.
     servers : int
+    rule : Rule, optional
+        Of the servers; by default SGD with the task's momentum.
+    start : dict of str to array, optional
+        Parameters to begin with, by name: those of an earlier run.
     """
     workers = comm.size - servers
     quorum = policy.quorum(workers)
     updates = (steps or 100) * workers // quorum
     model = MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed)
+    for param in model.params if start else ():
+        param.data[...] = start[param.name]
     server = ParameterServer(
         comm,
         model,
         SoftmaxCrossEntropy(),
-        Momentum(task.momentum) if task.momentum else SGD(),
+        rule or (Momentum(task.momentum) if task.momentum else SGD()),
         task.lr * quorum,
         policy,
         servers=servers,
@@ -153,7 +171,7 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
         Of weights and samples.
     network : Network
     **options
-        `rate`, `points`, `servers`, `seconds`.
+        `rate`, `points`, `servers`, `seconds`, `rule`, `start`.
 
     Returns
     -------

@@ -9,6 +9,7 @@ from ..layer import Layer
 from .alexnet import AlexNet, NarrowAlexNet
 from .cnn import LeNet, SmallCNN
 from .googlenet import GoogLeNet, Inception, NarrowGoogLeNet
+from .gpt import GPT
 from .language import GRULanguageModel
 from .mlp import MLP
 from .siamese import SiameseNet
@@ -39,6 +40,7 @@ MODELS = {
     "squeezenet28": Model(NarrowSqueezeNet, (28, 28, 1)),
     "siamese": Model(SiameseNet, (2, 28, 28, 1)),
     "gru": Model(GRULanguageModel, (64,)),
+    "gpt": Model(GPT, (64,)),
 }
 """Networks by name. Those with 28 in their name are narrow variants for 28 x 28 images, which a laptop can train."""
 
@@ -70,6 +72,7 @@ def model_named(name: str) -> Model:
 
 
 __all__ = [
+    "GPT",
     "MLP",
     "MODELS",
     "AlexNet",

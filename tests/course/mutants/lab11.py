@@ -1,7 +1,7 @@
 """Wrong answers to lab 11, and what each must cost."""
 
 STALENESS, SERVER, DELAY = {"check_staleness_of"}, {"check_async_sgd"}, {"check_delayed_descent"}
-GATE, BACKUP = {"check_ssp_ends"}, {"check_backup_update"}
+GATE, BACKUP, RACE = {"check_ssp_ends"}, {"check_backup_update"}, {"check_my_policy"}
 
 IN_TURN = """    for k in range(2 * steps * (comm.size - 1)):
         turn = 1 + (k // 2) % (comm.size - 1)
@@ -31,9 +31,40 @@ HELD_UP_ONCE = """    ends = np.cumsum(seconds, axis=0)
 
 TIES = "order[arrivals[order] <= arrivals[order[enough - 1]]], order[enough:]"
 
-IN_TURN_UNSEEN = """        seen = comm.size in (2, 4)
+IN_TURN_UNSEEN = """        seen = comm.size in (2, 3, 4, 6)
         kind, worker, g = comm.recv_obj() if seen else comm.recv_obj(1 + len(log) // 2 % (comm.size - 1))
 """
+
+PUSH_FIRST = """            comm.send_obj(("push", comm.rank, gradient(w, step)), 0)
+            comm.send_obj(("pull", comm.rank, None), 0)
+            comm.recv(w, 0)
+"""
+
+PULL_AND_PUSH = """            comm.send_obj(("pull", comm.rank, None), 0)
+            comm.recv(w, 0)
+            comm.send_obj(("push", comm.rank, gradient(w, step)), 0)
+"""
+
+FROM_PULLED = """    log, pulled = [], {}
+    for _ in range(2 * steps * (comm.size - 1)):
+        kind, worker, g = comm.recv_obj()
+        if kind == "pull":
+            comm.send(w, worker)
+            pulled[worker] = w.copy()
+        else:
+            w[:] = pulled[worker] - lr * g
+        log.append((kind, worker))
+    return log"""
+
+SERVE = """    log = []
+    for _ in range(2 * steps * (comm.size - 1)):
+        kind, worker, g = comm.recv_obj()
+        if kind == "pull":
+            comm.send(w, worker)
+        else:
+            w -= lr * g
+        log.append((kind, worker))
+    return log"""
 
 PULL = """            comm.send_obj(("pull", comm.rank, None), 0)
             comm.recv(w, 0)
@@ -53,8 +84,7 @@ MUTANTS = {
         ("one version for all", ("pulled[worker] = version", "pulled = dict.fromkeys(range(99), version)"), STALENESS),
         ("the wrong way round", ("version - pulled[worker])", "pulled[worker] - version)"), STALENESS),
         ("counts no versions", ("version += 1", "version += 0"), STALENESS),
-        # only hidden tests catch the next two
-        ("only what is shown", ("version - pulled[worker])", "min(3, version - pulled[worker]))"), STALENESS),
+        ("only small ones", ("version - pulled[worker])", "min(3, version - pulled[worker]))"), STALENESS),
         ("a push pulls, too", ("version += 1", "version += 1; pulled[worker] = version"), STALENESS),
         ("no return", ("    return staleness", "    pass"), STALENESS),
     ],
@@ -65,8 +95,8 @@ MUTANTS = {
             SERVER,
         ),
         (
-            "in turn, where nobody looks",
-            ("        kind, worker, g = comm.recv_obj()\n", IN_TURN_UNSEEN),  # only hidden tests catch it
+            "in turn, where nobody looks",  # only hidden tests catch it
+            ("        kind, worker, g = comm.recv_obj()\n", IN_TURN_UNSEEN),
             SERVER,
         ),
         ("not in place", ("w -= lr * g", "w = w - lr * g"), SERVER),
@@ -78,6 +108,13 @@ MUTANTS = {
         ("log of pushes", ("        log.append((kind, worker))", "            log.append((kind, worker))"), SERVER),
         ("always step 0", ("rank, gradient(w, step)", "rank, gradient(w, 0)"), SERVER),
         ("three workers", ("(comm.size - 1)", "min(3, comm.size - 1)"), SERVER),
+        ("pushes before it pulls", (PULL_AND_PUSH, PUSH_FIRST), SERVER),
+        ("steps from the worker's weights", (SERVE, FROM_PULLED), SERVER),
+        ("no log", ("    return log", "    return None"), SERVER),
+        ("counts from 1", ("for step in range(steps)", "for step in range(1, steps + 1)"), SERVER),
+        ("forgets to send the weights", ("            comm.send(w, worker)", "            pass"), SERVER),
+        ("logs in short", ("log.append((kind, worker))", "log.append(kind)"), SERVER),
+        ("the workers return, too", ("        return None", "        return []"), SERVER),
         ("gradient of nothing", ("rank, gradient(w, step)", "rank, gradient(0 * w, step)"), SERVER),
     ],
     "delayed_descent": [
@@ -116,7 +153,7 @@ MUTANTS = {
         ("starts, not ends", ("ends[k] = start + seconds[k]", "ends[k] = start"), GATE),
         ("three workers", ("np.zeros(seconds.shape[1])", "np.zeros(3)"), GATE),
         (
-            "no bound but 0 and 1",  # only hidden tests catch it
+            "no bound but 0 and 1",
             ("k - bound - 1 >= 0", "k - bound - 1 >= 0 and bound <= 1"),
             GATE,
         ),
@@ -133,7 +170,6 @@ MUTANTS = {
         ("when the last arrives", ("float(arrivals[used[-1]])", "float(max(arrivals))"), BACKUP),
         ("the late ones", ("gradients[used]", "gradients[late]"), BACKUP),
         ("the late ones are those in time", ("sorted(late.tolist())", "sorted(used.tolist())"), BACKUP),
-        # only hidden tests catch the next four
         ("all that tie", ("order[:enough], order[enough:]", TIES), BACKUP),
         (
             "the later number first",
@@ -143,5 +179,18 @@ MUTANTS = {
         ("not sorted", ("sorted(late.tolist())", "late.tolist()"), BACKUP),
         ("an array", ("sorted(late.tolist())", "np.sort(late) if len(late) == 1 else late"), BACKUP),
         ("three are enough", ("int(np.ceil(gamma * len(arrivals) - 1e-9))", "min(3, len(arrivals))"), BACKUP),
+    ],
+    "my_policy": [
+        ("BSP", ("return 1, False, lead >= 0, rate", "return workers, True, lead >= 0, np.full(1000, 0.05)"), RACE),
+        ("ASP", ("0.065 * np.minimum(1, 24 / np.maximum(1, staleness))", "np.full(1000, 0.05)"), RACE),
+        ("SSP", ("lead >= 0", "lead <= 4"), RACE),
+        ("too slow", ("0.065 *", "0.02 *"), RACE),
+        ("too large a rate", ("0.065 *", "0.2 *"), RACE),
+        ("rate / staleness", ("24 / np", "1 / np"), RACE),
+        ("none may start", ("lead >= 0", "lead > 0"), RACE),
+        ("three things", ("return 1, False, lead >= 0, rate", "return 1, False, rate"), RACE),
+        ("drops all", ("0.065 *", "0.0 *"), RACE),
+        ("a number for the rate", ("lead >= 0, rate", "lead >= 0, 0.065"), RACE),
+        ("no return", ("    return 1, False, lead >= 0, rate", "    pass"), RACE),
     ],
 }

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-LAWS = ("constant", "lognormal", "pareto")
+LAWS = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5, "occasional": 0.05}
+"""Laws, and the shape that each has by default."""
+
+DELAYED = 10.0
+"""Under "occasional", how many times as long a delayed step takes."""
 
 
 class Speeds:
@@ -15,11 +19,12 @@ class Speeds:
     workers : int
     seconds : float
         Mean of a worker that is not slowed down [s].
-    law : {"lognormal", "pareto", "constant"}
+    law : {"lognormal", "pareto", "occasional", "constant"}
         How steps vary from one to the next: log-normally, with standard deviation `shape` of the logarithm; as a Pareto
-        law with tail index `shape`, under which a step occasionally takes very long; or not at all.
+        law with tail index `shape`, of infinite variance up to 2; ten times as long in a share `shape` of all steps,
+        else within 10 % of one another; or not at all.
     shape : float, optional
-        0.1 for "lognormal", 1.5 for "pareto".
+        0.1 for "lognormal", 1.5 for "pareto", 0.05 for "occasional".
     slow : dict of int to float
         Stragglers: worker, and the factor on all its steps.
     seed : int
@@ -33,14 +38,16 @@ class Speeds:
     Notes
     -----
     All laws have the mean `seconds`. The log-normal factor is :math:`e^{\sigma z - \sigma^2/2}`; the Pareto factor is
-    :math:`x_m u^{-1/a}` with :math:`x_m = (a - 1)/a`, of infinite variance for :math:`a \le 2`.
+    :math:`x_m u^{-1/a}` with :math:`x_m = (a - 1)/a`, of infinite variance for :math:`a \le 2`. An occasional delay
+    that hits a share q of the steps makes the factor 10 / (1 + 9 q) there and 1 / (1 + 9 q) elsewhere, each times a
+    uniform number from 0.9 to 1.1.
     """
 
     def __init__(self, workers: int, seconds: float = 1.0, *, law="lognormal", shape=None, slow=None, seed: int = 0):
         if law not in LAWS:
             raise ValueError(f"Speeds: law is {law!r}, expected one of {', '.join(LAWS)}")
         self.workers, self.seconds, self.law, self.seed = workers, seconds, law, seed
-        self.shape = {"constant": 0.0, "lognormal": 0.1, "pareto": 1.5}[law] if shape is None else shape
+        self.shape = LAWS[law] if shape is None else shape
         self._check()
         self.slow = dict(slow or {})
         self._scale = np.full(workers, float(seconds))
@@ -62,6 +69,8 @@ class Speeds:
             raise ValueError(
                 f"Speeds: shape is {self.shape!r}, expected 0 or more, and above 1 for a Pareto law's mean"
             )
+        if self.law == "occasional" and self.shape > 1:
+            raise ValueError(f"Speeds: shape is {self.shape!r}, expected the share of delayed steps, from 0 to 1")
 
     def __repr__(self) -> str:
         slow = f", slow={self.slow}" if self.slow else ""
@@ -74,6 +83,9 @@ class Speeds:
         rng = np.random.default_rng([self.seed, step])
         if self.law == "lognormal":
             factor = np.exp(self.shape * rng.standard_normal(self.workers) - self.shape**2 / 2)
+        elif self.law == "occasional":
+            delay = np.where(rng.random(self.workers) < self.shape, DELAYED, 1.0)
+            factor = delay * rng.uniform(0.9, 1.1, self.workers) / (1 + (DELAYED - 1) * self.shape)
         else:
             factor = (self.shape - 1) / self.shape * (1 - rng.random(self.workers)) ** (-1 / self.shape)
         return self._scale * factor

@@ -1,0 +1,122 @@
+r"""Scaled dot-product attention, with all scores in memory.
+
+.. math:: S = \frac{Q K^\top}{\sqrt d}, \qquad P = \operatorname{softmax}(S), \qquad Y = P V
+
+.. math:: dV = P^\top dY, \qquad dP = dY V^\top, \qquad
+          dS = P \odot \bigl(dP - \operatorname{rowsum}(dY \odot Y)\bigr), \qquad
+          dQ = \frac{dS\, K}{\sqrt d}, \qquad dK = \frac{dS^\top Q}{\sqrt d}
+
+The softmax's backward needs rowsum(dP * P), which is rowsum(dY * Y): d numbers a row instead of one for every key.
+
+A. Vaswani et al. (2017), Attention is all you need, NIPS, section 3.2.1.
+J. Ainslie et al. (2023), GQA, EMNLP, section 2.2, for fewer heads of keys and values than of queries.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...backend import get_xp, matmul
+
+
+def attend(q, k, v, *, causal: bool = False):
+    """Attend from every query to the keys.
+
+    Parameters
+    ----------
+    q : (batch, heads, n, d) array
+    k, v : (batch, kv_heads, m, d) array
+        `heads` is a multiple of `kv_heads`: query head h uses key head h // (heads / kv_heads).
+    causal : bool
+        Query i sees the keys 0 to i; n is m then.
+
+    Returns
+    -------
+    y : (batch, heads, n, d) array
+    saved : tuple
+        For `attend_backward`: the inputs, the probabilities and the output.
+
+    Notes
+    -----
+    4 batch heads n m d flops and about 5 a score. Saves batch heads n m probabilities.
+    """
+    check_heads(q, k, v, causal)
+    xp, scale = get_xp(q), 1 / math.sqrt(q.shape[-1])
+    grouped = group_heads(q, k)
+    y = xp.empty_like(grouped)
+    p = xp.empty((*grouped.shape[:3], k.shape[2]), q.dtype)
+    hidden = causal_mask(xp, q.shape[2], q.dtype) if causal else None
+    for i in range(len(q)):  # sample by sample: its scores stay in the cache from one pass to the next
+        s = p[i]
+        matmul(grouped[i], k[i].swapaxes(-1, -2), out=s)
+        s *= scale
+        if causal:
+            rows = s.reshape(-1, *hidden.shape)
+            rows += hidden
+        s -= s.max(axis=-1, keepdims=True)
+        xp.exp(s, out=s)
+        s /= s.sum(axis=-1, keepdims=True)
+        matmul(s, v[i], out=y[i])
+    return y.reshape(q.shape), (q, k, v, p, y)
+
+
+def attend_backward(dy, saved):
+    """Return the gradients of queries, keys and values.
+
+    Parameters
+    ----------
+    dy : (batch, heads, n, d) array
+    saved : tuple
+        What `attend` returned.
+
+    Returns
+    -------
+    dq, dk, dv : array, shapes of q, k, v
+    """
+    q, k, v, p, y = saved
+    xp, scale = get_xp(q), 1 / math.sqrt(q.shape[-1])
+    q_rows, dy = group_heads(q, k), dy.reshape(y.shape)
+    dq, dk, dv = xp.empty_like(y), xp.empty_like(k), xp.empty_like(v)
+    for i in range(len(q)):
+        matmul(p[i].swapaxes(-1, -2), dy[i], out=dv[i])
+        ds = matmul(dy[i], v[i].swapaxes(-1, -2))
+        ds -= (dy[i] * y[i]).sum(axis=-1, keepdims=True)
+        ds *= p[i]
+        ds *= scale
+        matmul(ds, k[i], out=dq[i])
+        matmul(ds.swapaxes(-1, -2), q_rows[i], out=dk[i])
+    return dq.reshape(q.shape), dk, dv
+
+
+def group_heads(q, k):
+    """Put the queries of all heads that share keys below each other: (batch, kv_heads, heads / kv_heads * n, d)."""
+    return q.reshape(len(q), k.shape[1], q.shape[1] // k.shape[1] * q.shape[2], q.shape[-1])
+
+
+def causal_mask(xp, n: int, dtype, q_start: int = 0, k_start: int = 0, m: int | None = None):
+    """Return what to add to the scores: 0 where a query sees a key, -inf where the key comes later.
+
+    Parameters
+    ----------
+    xp : module
+    n : int
+        Queries; the first one is at position `q_start`.
+    dtype : dtype
+    q_start, k_start : int
+    m : int, optional
+        Keys, by default n.
+    """
+    later = q_start + xp.arange(n)[:, None] < k_start + xp.arange(n if m is None else m)
+    return xp.where(later, -np.inf, 0.0).astype(dtype)
+
+
+def check_heads(q, k, v, causal: bool) -> None:
+    """Raise unless queries, keys and values fit."""
+    fits = q.ndim == k.ndim == 4 and k.shape == v.shape and (len(q), q.shape[3]) == (len(k), k.shape[3])
+    if not fits or not k.shape[1] or q.shape[1] % k.shape[1] or (causal and q.shape[2] != k.shape[2]):
+        raise ValueError(
+            f"attention: queries {q.shape}, keys {k.shape}, values {v.shape}, expected (batch, heads, n, d) and twice "
+            f"(batch, kv_heads, m, d), with heads a multiple of kv_heads{', and n = m, as it is causal' * causal}"
+        )

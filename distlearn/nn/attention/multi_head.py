@@ -1,0 +1,191 @@
+"""The attention layer: projections, several heads, positions by rotation."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ...backend import get_xp
+from ..container import Container, layer_span
+from ..layer import check_positive, check_shape
+from ..linear import Linear
+from .dot_product import attend, attend_backward
+from .online import online_attend, online_attend_backward
+
+
+class MultiHeadAttention(Container):
+    r"""Attention from every position of a sequence to all others, in several heads.
+
+    .. math:: Y = \operatorname{concat}_h\bigl(\operatorname{softmax}(Q_h K_h^\top / \sqrt d)\, V_h\bigr) W_o + b_o,
+              \qquad Q = X W_q + b_q, \ldots
+
+    Parameters
+    ----------
+    width : int
+        Length of the vector at each position, in and out.
+    heads : int
+        Of width d = `width` / `heads`.
+    seeds : sequence of Generator or int, optional
+        Four, one for each projection: query, key, value, output.
+    kv_heads : int, optional
+        Heads of keys and values, each shared by `heads` / `kv_heads` of the queries; by default as many as `heads`.
+    causal : bool
+        A position sees itself and what comes before it.
+    rotary : bool
+        Rotate queries and keys by their position: scores then depend on the distance of two positions. Without it, and
+        without a position in x, attention does not know the order.
+    online : bool
+        Compute block by block, in memory linear in the length.
+    block : int
+        Positions of a block.
+    dtype : dtype
+
+    Notes
+    -----
+    Shapes: (batch, length, width) to the same. Forward: 4 batch length width (width + kv_heads d) flops in the
+    projections, 4 batch length^2 width in the heads. Saves x, queries, keys, values, the heads' output, and the
+    probabilities, batch heads length^2 (online: batch heads length).
+
+    References
+    ----------
+    A. Vaswani et al. (2017), Attention is all you need, NIPS, section 3.2.2.
+    J. Ainslie et al. (2023), GQA: training generalized multi-query transformer models, EMNLP, section 2.2.
+    J. Su et al. (2021), RoFormer: enhanced transformer with rotary position embedding, arXiv:2104.09864, equation 34.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        seeds=None,
+        *,
+        kv_heads: int | None = None,
+        causal: bool = True,
+        rotary: bool = True,
+        online: bool = False,
+        block: int = 512,
+        dtype="float32",
+    ):
+        kv_heads = heads if kv_heads is None else kv_heads
+        check_positive("MultiHeadAttention", width=width, heads=heads, kv_heads=kv_heads, block=block)
+        if width % heads or heads % kv_heads or (rotary and width // heads % 2):
+            raise ValueError(
+                f"MultiHeadAttention: width {width}, heads {heads}, kv_heads {kv_heads}: expected heads to divide the "
+                f"width{' into even parts' * rotary}, and kv_heads to divide heads"
+            )
+        self.width, self.heads, self.kv_heads, self.d = width, heads, kv_heads, width // heads
+        self.causal, self.rotary, self.online, self.block = causal, rotary, online, block
+        draw = [None] * 4 if seeds is None else list(seeds)
+        outputs = (width, kv_heads * self.d, kv_heads * self.d, width)
+        super().__init__([Linear(width, n, seed, dtype=dtype, gain=1.0) for n, seed in zip(outputs, draw, strict=True)])
+
+    def forward(self, x):
+        check_shape(self, x.shape, "batch", "length", self.width)
+        projected = [self._project(layer, x) for layer in self.layers[:3]]
+        q, k, v = map(self.split, projected, (self.heads, self.kv_heads, self.kv_heads))
+        if self.rotary:
+            q, k = self.rotate(q), self.rotate(k)
+        y, saved = self.attend(q, k, v)
+        joined = self.join(y)
+        return self._project(self.layers[3], joined), (x, saved, joined)
+
+    def backward(self, dy, saved):
+        x, heads, joined = saved
+        dy = self._project_backward(self.layers[3], dy, joined)
+        dq, dk, dv = self.attend_backward(self.split(dy, self.heads), heads)
+        if self.rotary:
+            dq, dk = self.rotate(dq, back=True), self.rotate(dk, back=True)
+        dx = None
+        for layer, part in zip(self.layers[:3], (dq, dk, dv), strict=True):
+            more = self._project_backward(layer, self.join(part), x)
+            dx = more if dx is None else dx + more
+        return dx
+
+    def _project(self, layer, x):
+        with layer_span(self.clock, layer, "forward", x.shape, x.dtype.itemsize):
+            return layer.forward(x)[0]
+
+    def _project_backward(self, layer, dy, x):
+        with layer_span(self.clock, layer, "backward", x.shape, x.dtype.itemsize):
+            return layer.backward(dy, x)
+
+    # -- what `parallel.sequence` does in another way: there a rank has a part of the positions
+    clock = None
+
+    def attend(self, q, k, v):
+        """Attend in all heads; q, k, v are (batch, heads, length, d)."""
+        if self.online:
+            return online_attend(q, k, v, causal=self.causal, block=self.block)
+        return attend(q, k, v, causal=self.causal)
+
+    def attend_backward(self, dy, saved):
+        """Return the gradients of q, k, v."""
+        return (online_attend_backward if self.online else attend_backward)(dy, saved)
+
+    def rotate(self, x, back: bool = False):
+        """Rotate by the position."""
+        return rotate(x, back=back)
+
+    def split(self, x, heads: int):
+        """Cut rows into heads: (batch, length, heads * d) to (batch, heads, length, d)."""
+        return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], heads, self.d).swapaxes(1, 2))
+
+    def join(self, x):
+        """Put heads next to each other again."""
+        return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
+
+    def parts(self, shape):
+        return [(layer, (*shape[:2], self.width)) for layer in self.layers]
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "batch", "length", self.width)
+        return shape
+
+    def _scores(self, shape) -> int:
+        return shape[0] * self.heads * shape[1] ** 2
+
+    def flops(self, shape):
+        return super().flops(shape) + self._scores(shape) * (4 * self.d + 5)
+
+    def backward_flops(self, shape):
+        again = 2 * self.d if self.online else 0
+        return super().backward_flops(shape) + self._scores(shape) * (8 * self.d + 4 + again)
+
+    def __repr__(self):
+        shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
+        return f"MultiHeadAttention({self.width}, {self.heads}{shared})"
+
+
+def rotate(x, *, start: int = 0, back: bool = False):
+    r"""Rotate vectors by their position: coordinates i and i + d / 2 by the angle :math:`t\, 10000^{-2i/d}`.
+
+    Parameters
+    ----------
+    x : (..., length, d) array
+        d is even.
+    start : int
+        Position of the first vector.
+    back : bool
+        In the other direction: the gradient.
+
+    Notes
+    -----
+    The scalar product of two rotated vectors depends on the distance of their positions alone.
+    """
+    xp, half = get_xp(x), x.shape[-1] // 2
+    cos, sin = (xp.asarray(table) for table in _angles(x.shape[-2], half, start, np.dtype(x.dtype)))
+    a, b = x[..., :half], x[..., half:]
+    y = xp.empty_like(x)
+    if back:
+        sin = -sin
+    y[..., :half] = a * cos - b * sin
+    y[..., half:] = b * cos + a * sin
+    return y
+
+
+@functools.lru_cache(maxsize=64)
+def _angles(length: int, half: int, start: int, dtype):
+    """Cosine and sine of all angles, (length, half) each."""
+    angles = (start + np.arange(length))[:, None] * 10_000.0 ** (-np.arange(half) / half)
+    return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)

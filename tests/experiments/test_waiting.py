@@ -1,0 +1,140 @@
+"""The experiments of lab 11: a race of policies, backup workers under two assumptions, controls, somebody's server."""
+
+import numpy as np
+import pytest
+
+from distlearn import viz
+from distlearn.experiments import (
+    Entry,
+    Method,
+    backup_seconds,
+    check_log,
+    digits_task,
+    hidden_mixes,
+    loss_by_rate,
+    make_entry,
+    practice_mixes,
+    race,
+    replay,
+    run_digits_synchronous,
+    try_server,
+)
+from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp
+
+ALWAYS, SAME = np.ones(9, bool), np.full(9, 0.05)
+
+
+def tuned(workers, lead, staleness):
+    return 1, False, lead >= 0, 0.065 * np.minimum(1, 24 / np.maximum(1, staleness))
+
+
+def test_an_occasional_delay_keeps_the_mean_and_hits_its_share():
+    seconds = Speeds(50, 2.0, law="occasional", shape=0.1, seed=3).table(400)
+    assert seconds.mean() == pytest.approx(2.0, rel=0.03)
+    assert (seconds > 5).mean() == pytest.approx(0.1, abs=0.01)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Speeds(2, law="occasional", shape=1.5)
+
+
+def test_what_backup_workers_win_depends_on_what_late_ones_do():
+    often = Speeds(100, law="occasional", seed=1)
+    cancelled, finishing = (backup_seconds(often, [0.6, 0.9, 1.0], cancelled=free) for free in (True, False))
+    assert cancelled[2] / cancelled[1] > 3 * finishing[2] / finishing[1]
+    assert finishing[2] == pytest.approx(cancelled[2], rel=0.05), "with no backups none is late"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tuned_entry_beats_every_reference_on_mixes_it_has_not_seen(seed):
+    outcome = race(make_entry(tuned), mixes=hidden_mixes(seed))
+    assert outcome.score("yours") > 1.05 * max(map(outcome.score, outcome.references))
+    assert outcome.score("BSP") == 1
+    assert outcome.table()[0]["policy"] == "yours"
+
+
+def test_a_race_is_the_same_in_every_run_and_ends_at_an_error_floor():
+    small, large = Entry(1, False, ALWAYS, SAME / 2, "small"), Entry(1, False, ALWAYS, 1.4 * SAME, "large")
+    first, again = (race(small, large, seeds=2) for _ in range(2))
+    assert all(np.array_equal(first.curves[name], again.curves[name]) for name in first.curves)
+    assert (first.floor("large") > 2 * first.floor("small")).all()
+    assert first.seconds("large")[0] < first.seconds("small")[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ((0, False, ALWAYS, SAME), "quorum is 0"),
+        ((17, False, ALWAYS, SAME), "from 1 to 16"),
+        ((1, False, ~ALWAYS, SAME), "lead 0"),
+        ((1, False, np.arange(9) % 2 == 0, SAME), "stay False"),
+        ((1, False, ALWAYS, -SAME), "0 or more"),
+        ((1, False, ALWAYS, SAME * np.inf), "0 or more"),
+        ((1, False, np.arange(9), SAME), "True or False"),
+        ((1, False, ALWAYS, 0.05), "np.full"),
+    ],
+)
+def test_an_entry_that_cannot_race_is_told_why(entry, match):
+    with pytest.raises(ValueError, match=match):
+        Entry(*entry)
+
+
+def test_a_policy_that_returns_too_little_is_told_what_is_missing():
+    with pytest.raises(ValueError, match="returns 2 things, expected four"):
+        make_entry(lambda workers, lead, staleness: (1, False))
+    with pytest.raises(ValueError, match="returns NoneType"):
+        make_entry(lambda workers, lead, staleness: None)
+
+
+def test_many_synchronous_workers_fail_at_the_rate_of_one_as_asynchronous_ones_do():
+    which = {"one": Method(1, asp()), "sync": Method(16, bsp()), "async": Method(16, asp())}
+    found = loss_by_rate(digits_task(batch=32), [0.05, 0.2], which=which, seeds=1)
+    assert (found["one"] < 0.3).all()
+    assert found["sync"][1, 0] > 2 < found["async"][1, 0]
+    assert found["sync"][0, 0] < found["async"][0, 0] < 0.5
+    assert run_digits_synchronous(16, 0.2)[1][-80:].mean() > 2
+
+
+def test_a_log_and_what_it_must_lead_to():
+    def serve(comm, w, gradient, lr, steps):
+        if comm.rank:
+            for step in range(steps):
+                comm.send_obj(("pull", comm.rank, None), 0)
+                comm.recv(w, 0)
+                comm.send_obj(("push", comm.rank, gradient(w, step)), 0)
+            return None
+        log = []
+        for _ in range(2 * steps * (comm.size - 1)):
+            kind, worker, g = comm.recv_obj()
+            if kind == "pull":
+                comm.send(w, worker)
+            else:
+                w -= lr * g
+            log.append((kind, worker))
+        return log
+
+    targets, ranks = try_server(serve, 4, 3, slow={2: 3.0})
+    w, log, _ = ranks[0]
+    assert check_log(log, 3, 3) == ""
+    np.testing.assert_allclose(w, replay(targets, log, 0.1), rtol=1e-12)
+    assert not np.allclose(w, replay(targets, log, 0.1, late=True))
+    assert "expected its log" in check_log(None, 3, 3)
+    assert "expected pairs" in check_log([1], 3, 3)
+
+
+def test_figures_of_waiting_say_what_was_found():
+    outcome = race(make_entry(tuned), seeds=1)
+    axes = viz.plot_race(outcome)
+    assert [ax.get_title(loc="left") for ax in axes] == [str(mix) for mix in practice_mixes()]
+    assert "yours is" in axes[0].figure.get_suptitle()
+    ends = {"one slow": {0: [np.cumsum(np.ones((5, 2)), axis=0)], np.inf: [np.cumsum(np.ones((5, 2)), axis=0)]}}
+    left, right = viz.plot_bounds(ends, until=5)
+    assert left.lines[0].get_ydata().tolist() == [2, 2]
+    assert right.get_legend_handles_labels()[1] == ["bound 0", "no bound"]
+    shares = np.array([0.5, 1.0])
+    _, right = viz.plot_backups(shares, {"late ones are cancelled": np.array([[1.0, 4.0]])})
+    assert "50 % if late ones are cancelled" in right.get_title(loc="left")
+    found = {
+        name: np.array([[low], [high]]) for name, low, high in (("1", 1, 1), ("s", 1, 9), ("a", 9, 9), ("b", 2, 9))
+    }
+    left, right = viz.plot_loss_by_rate(found, [0.1, 0.2], guessing=4.6)
+    assert left.get_title(loc="left").endswith("0.2, 0.1, none")
+    assert "2.00 (b)" in right.get_title(loc="left")

@@ -1,0 +1,173 @@
+"""Attention: equal to its definition and to PyTorch's, and block by block the same with less memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn import nn
+from distlearn.nn.attention import (
+    attend,
+    attend_backward,
+    finish,
+    merge,
+    online_attend,
+    online_attend_backward,
+    partial,
+)
+from distlearn.nn.attention.multi_head import rotate
+from distlearn.optim import Adam, Optimizer
+
+
+def inputs(batch, heads, kv_heads, n, d, m=None, seed=0):
+    rng = np.random.default_rng(seed)
+    q, k, v = (rng.normal(size=(batch, h, rows, d)) for h, rows in ((heads, n), (kv_heads, m or n), (kv_heads, m or n)))
+    return q, k, v, rng.normal(size=q.shape)
+
+
+def by_hand(q, k, v, causal):
+    """One query at a time, as the paper writes it."""
+    y = np.zeros_like(q)
+    share = q.shape[1] // k.shape[1]
+    for b, h, i in itertools.product(*map(range, q.shape[:3])):
+        keys, values = k[b, h // share], v[b, h // share]
+        seen = i + 1 if causal else len(keys)
+        weights = np.exp(keys[:seen] @ q[b, h, i] / np.sqrt(q.shape[-1]))
+        y[b, h, i] = weights @ values[:seen] / weights.sum()
+    return y
+
+
+@given(
+    st.integers(0, 2),
+    st.sampled_from([(1, 1), (4, 4), (4, 2), (6, 1)]),
+    st.integers(1, 9),
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(1, 10),
+    st.integers(0, 3),
+)
+@settings(max_examples=80, deadline=None)
+def test_it_is_what_the_paper_says(batch, heads, n, d, causal, block, more):
+    q, k, v, dy = inputs(batch, *heads, n, d, m=n if causal else n + more)
+    want = by_hand(q, k, v, causal)
+    y, saved = attend(q, k, v, causal=causal)
+    other, kept = online_attend(q, k, v, causal=causal, block=block)
+    np.testing.assert_allclose(y, want, atol=1e-12)
+    np.testing.assert_allclose(other, want, atol=1e-12)
+    for a, b in zip(attend_backward(dy.copy(), saved), online_attend_backward(dy, kept), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
+def test_pytorch_gives_the_same(causal, heads, kv_heads):
+    torch = pytest.importorskip("torch", reason="the peer is an extra: pip install -e '.[bench]'")
+    q, k, v, dy = inputs(2, heads, kv_heads, 17, 8)
+    tensors = [torch.tensor(a, requires_grad=True) for a in (q, k, v)]
+    want = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal, enable_gqa=True)
+    want.backward(torch.tensor(dy))
+    y, saved = attend(q, k, v, causal=causal)
+    np.testing.assert_allclose(y, want.detach().numpy(), atol=1e-12)
+    for got, t in zip(attend_backward(dy, saved), tensors, strict=True):
+        np.testing.assert_allclose(got, t.grad.numpy(), atol=1e-12)
+
+
+@given(st.permutations(range(4)), st.integers(1, 3))
+@settings(max_examples=30, deadline=None)
+def test_partial_results_merge_in_any_order_and_grouping(order, split):
+    q, k, v, _ = inputs(1, 2, 2, 5, 4, m=12)
+    hidden = np.zeros((5, 3))
+    hidden[2:, :] = -np.inf  # queries that see nothing of the second block
+    parts = [partial(q, k[:, :, 3 * i : 3 * i + 3], v[:, :, 3 * i : 3 * i + 3], hidden if i == 1 else None)
+             for i in range(4)]  # fmt: skip
+    left = parts[order[0]]
+    for i in order[1:split]:
+        left = merge(left, parts[i])
+    right = parts[order[split]]
+    for i in order[split + 1 :]:
+        right = merge(right, parts[i])
+    y, lse = finish(merge(left, right))
+    others = [np.delete(a, [3, 4, 5], axis=2) for a in (k, v)]
+    want = np.concatenate([attend(q[:, :, :2], k, v)[0], attend(q[:, :, 2:], *others)[0]], axis=2)
+    np.testing.assert_allclose(y, want, atol=1e-12)
+    assert np.isfinite(lse).all()
+
+
+def test_scores_of_a_thousand_do_not_overflow():
+    q, k, v, dy = inputs(1, 1, 1, 6, 4)
+    for f, back in ((attend, attend_backward), (online_attend, online_attend_backward)):
+        y, saved = f(1000 * q, 1000 * k, v, causal=True)
+        assert np.isfinite(y).all()
+        assert all(np.isfinite(g).all() for g in back(dy.copy(), saved))
+
+
+def test_block_by_block_needs_memory_linear_in_the_length():
+    def kept(n, online):
+        layer = nn.MultiHeadAttention(16, 2, range(4), online=online, block=64)
+        return nn.nbytes(layer.forward(np.zeros((1, n, 16), np.float32))[1])
+
+    assert kept(1024, True) == pytest.approx(2 * kept(512, True), rel=0.01)
+    assert kept(1024, False) > 3 * kept(512, False)
+
+
+def test_scores_depend_on_the_distance_alone():
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 1, 6))
+    for distance in (0, 1, 7):
+        scores = [(rotate(a, start=t) @ rotate(b, start=t + distance).T).item() for t in (0, 3, 50)]
+        np.testing.assert_allclose(scores, scores[0], rtol=1e-12)
+    np.testing.assert_allclose(rotate(rotate(a, start=9), start=9, back=True), a, atol=1e-14)
+
+
+def test_a_causal_layer_does_not_see_what_follows():
+    layer, rng = nn.MultiHeadAttention(8, 2, range(4), dtype="float64"), np.random.default_rng(2)
+    x = rng.normal(size=(1, 6, 8))
+    y = layer.forward(x)[0]
+    x[:, 4:] = rng.normal(size=(1, 2, 8))
+    np.testing.assert_array_equal(layer.forward(x)[0][:, :4], y[:, :4])
+    x[:, 0] += 1
+    assert (layer.forward(x)[0][:, 1:4] != y[:, 1:4]).any()
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "message"),
+    [
+        ((10, 4), {}, "width 10"),
+        ((12, 4), {}, "even parts"),
+        ((8, 4), {"kv_heads": 3}, "kv_heads 3"),
+        ((8, 0), {}, "heads"),
+    ],
+)
+def test_wrong_sizes_are_named(args, options, message):
+    with pytest.raises(ValueError, match=message):
+        nn.MultiHeadAttention(*args, **options)
+    with pytest.raises(ValueError, match="n = m, as it is causal"):
+        attend(*(np.zeros((1, 2, n, 4)) for n in (3, 5, 5)), causal=True)
+
+
+def test_gelu_and_rms_norm_are_pytorchs():
+    torch = pytest.importorskip("torch", reason="the peer is an extra: pip install -e '.[bench]'")
+    x = np.random.default_rng(3).normal(size=(5, 6))
+    want = torch.nn.functional.gelu(torch.tensor(x), approximate="tanh").numpy()
+    np.testing.assert_allclose(nn.GELU().forward(x)[0], want, atol=1e-14)
+    want = torch.nn.functional.rms_norm(torch.tensor(x), (6,), eps=1e-5).numpy()
+    np.testing.assert_allclose(nn.RMSNorm(6, dtype="float64").forward(x)[0], want, atol=1e-14)
+
+
+def test_a_small_gpt_learns_to_count():
+    rng = np.random.default_rng(4)
+    model = nn.GPT(10, width=16, heads=2, n_blocks=1)
+    optimizer = Optimizer(model.params, Adam(), 0.01)
+    loss = nn.SoftmaxCrossEntropy()
+    first = None
+    for _ in range(150):
+        x = (rng.integers(10, size=(16, 1)) + np.arange(9)) % 10
+        optimizer.zero_grad()
+        y, saved = model.forward(x[:, :-1])
+        value, dy = loss(y, x[:, 1:])
+        model.backward(dy, saved)
+        optimizer.step()
+        first = value if first is None else first
+    assert value < 0.05 < 2 < first
