@@ -20,6 +20,9 @@ from ..backend import get_xp, to_numpy
 class Replicate:
     """All of the array."""
 
+    def __repr__(self) -> str:
+        return "Replicate()"
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -29,12 +32,15 @@ class Shard:
     ----------
     axis : int or None
         None: of the array as one vector.
-    index : slice or array of int
-        This rank's indices.
+    index : slice or array of int, optional
+        This rank's indices; None where all ranks have equal shares (`shares.share`), so that it need not be said.
     """
 
     axis: int | None
-    index: Any
+    index: Any = None
+
+    def __repr__(self) -> str:
+        return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,9 @@ class Partial:
     """
 
     weight: float | None = None
+
+    def __repr__(self) -> str:
+        return "Partial()" if self.weight is None else f"Partial({self.weight})"
 
 
 @dataclass(frozen=True)
