@@ -272,7 +272,7 @@ class Pipeline(StagedModel):
     Per step every rank sends, for each of its stages and micro-batches, the activations at its upper end and the
     gradients at its lower end to the neighbours, m messages each; in bytes, twice the activations at the cuts for the
     whole batch. One broadcast of the loss. A parameter that stages on different ranks share takes an all-reduce of its
-    gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
+    gradient among them. Parameters, gradients and the optimizer's state are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
     Every rank sees the whole batch (`rank` 0 of `size` 1 for code that shards the data), uses its inputs on the first
