@@ -97,6 +97,19 @@ class Network:
 
         return fit(world, **options)
 
+    # -- the attributes of a network of two levels, both of which are this one -----------------------------------------
+    ranks_per_node = 1
+
+    @property
+    def inside(self) -> Network:
+        """The network inside a node."""
+        return self
+
+    @property
+    def between(self) -> Network:
+        """The network between nodes."""
+        return self
+
     # -- one message -------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
