@@ -189,6 +189,7 @@ def judge_local_sgd(check, train, ranks, steps, every, sizes=(5, 6, 3), seed=3) 
     kinds = {
         "not averaged after the last step": {"last": False},
         "steps are counted from 0: average after the first `every`, not before": {"first": 0},
+        "steps are counted from 0: the first average comes too soon, the last never": {"first": 0, "last": False},
         "a sum, not a mean: divide by comm.size": {"mean": False},
     }
     others = {
