@@ -70,6 +70,7 @@ _NAMES = {
     "ParameterServer": "parallel",
     "PipeDream": "parallel",
     "Pipeline": "parallel",
+    "SequenceParallel": "parallel",
     "Serial": "parallel",
     "TensorParallel": "parallel",
     "ZeRO": "parallel",

@@ -272,7 +272,8 @@ def _sites(raw, regions, build_sites, code) -> list[Site]:
         site = merged.setdefault(key, Site(line, place.column, access, region["name"], space, t["size"], file=file,
                                           source=line_of(code, place.line)))  # fmt: skip
         site.column = min(site.column, place.column) or place.column
-        for name in ("requests", "lanes", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts"):
-            setattr(site, name, getattr(site, name) + t[name])
+        cost = "wavefronts" if space == "shared" else "sectors"
+        for name, key in (("requests", "requests"), ("lanes", "lanes"), (cost, "cost"), (f"ideal_{cost}", "ideal")):
+            setattr(site, name, getattr(site, name) + t[key])
         site.worst_conflict = max(site.worst_conflict, t["worst"])
     return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.file, s.line, s.array, s.access, s.size))

@@ -31,6 +31,7 @@ from .pipeline.schedule import (
 from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
 from .planning import Layout, Plan, plan
+from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, account, parallelize
 from .tensor.one_weird_trick import OneWeirdTrick
@@ -69,6 +70,7 @@ __all__ = [
     "ReplicaError",
     "Replicated",
     "Schedule",
+    "SequenceParallel",
     "Serial",
     "Strategy",
     "TensorParallel",

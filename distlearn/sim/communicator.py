@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from ..comm import collectives
 from ..comm.base import check_buffer, check_output, check_peer, check_tag
-from ..comm.network.formulas import BY_ROWS
+from ..comm.network.formulas import BY_ROWS, LEVELS
 from ..comm.protocol import ANY
 from ..trace import Span
 from .clock import SimClock
@@ -242,8 +242,8 @@ class MessageComm(SimComm):
         network = self._transport.network
         chosen = network.algorithm(*key, [member.rank for member in self._members])
         algorithm = getattr(collectives, chosen)
-        if chosen == "torus_all_reduce":
-            self._algorithms[key] = lambda comm, x, op: algorithm(comm, x, network.ranks_per_node, op)
+        if chosen in LEVELS:
+            self._algorithms[key] = lambda comm, x, *op: algorithm(comm, x, network.ranks_per_node, *op)
         else:
             self._algorithms[key] = algorithm
         return self._algorithms[key]

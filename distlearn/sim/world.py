@@ -60,7 +60,8 @@ class SimWorld:
     collectives : {"messages", "formula"}, optional
         How collectives of arrays take their time: as the messages of the algorithms in `comm.collectives`, the default
         up to 64 ranks; or all at once, as long as the formula of the network says, the default above and where ranks
-        fail. Those of objects always go by the formula.
+        fail (an algorithm of several messages would have to survive the loss of a rank between two of them). Those of
+        objects, and `split`, always go by the formula.
     order : sequence of str or callable, optional
         The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.order`): whose message
         a receive from any rank gets, and which sends are buffered. After the last one, the lowest rank's message is
@@ -89,6 +90,8 @@ class SimWorld:
     >>> SimWorld(4).run(hello)
     [np.float64(6.0), np.float64(6.0), np.float64(6.0), np.float64(6.0)]
     """
+
+    rank = 0
 
     def __init__(
         self,

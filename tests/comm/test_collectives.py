@@ -156,6 +156,28 @@ def test_reduce_scatter(size, n, op):
     assert_cost("ring_reduce_scatter", world, 8 * n, size)
 
 
+@given(nodes=st.integers(1, 4), ranks_per_node=st.integers(1, 4), n=LENGTHS, op=OPS)
+@settings(max_examples=60, deadline=None)
+def test_the_halves_of_the_torus(nodes, ranks_per_node, n, op):
+    size = nodes * ranks_per_node
+    data, options = data_of(size, n), {"ranks_per_node": ranks_per_node}
+
+    def scatter(comm):
+        x = data[comm.rank].copy()
+        share = collectives.torus_reduce_scatter(comm, x, ranks_per_node, op)
+        np.testing.assert_array_equal(x, data[comm.rank])  # the input stays
+        return share
+
+    results, world = run(size, scatter)
+    for result, want in zip(results, np.array_split(REDUCTIONS[op].reduce(data, 0), size), strict=True):
+        np.testing.assert_array_equal(result, want)
+    assert_cost("torus_reduce_scatter", world, 8 * n, size, **options)
+    results, world = run(size, lambda comm: collectives.torus_all_gather(comm, data[comm.rank].copy(), ranks_per_node))
+    for result in results:
+        np.testing.assert_array_equal(result, data)
+    assert_cost("torus_all_gather", world, 8 * n, size, **options)
+
+
 @given(size=SIZES, shape=st.sampled_from([(), (0,), (3,), (2, 2)]))
 @settings(max_examples=30, deadline=None)
 def test_all_to_all(size, shape):

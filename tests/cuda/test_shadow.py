@@ -89,6 +89,42 @@ def test_order_within_a_block(name, compiler):
     assert found(report) == wanted, str(report)
 
 
+ROUNDS = {  # body: in a loop whose first round, r == 0, is right; threads, blocks, what is found
+    "a write of what another thread reads": (
+        "int i = r ? 0 : t;\nx[t] = s[i];\nif (r == 0 || t == 63) s[i] = 7;", 64, 1, [("race", 6, 5)]
+    ),
+    "a write before another thread reads": (
+        "int i = r ? 0 : t;\nif (r == 0 || t == 0) s[i] = 7;\nx[t] = s[i];", 64, 1, [("race", 6, 5)]
+    ),
+    "a write of what another thread writes": ("s[r ? t / 2 : t] = t;\nx[t] = r;", 32, 1, [("race", 4, 4)]),
+    "read and written by one thread": ("x[t] = s[t];\ns[t] = 7;\nx[t] += s[t];", 64, 1, []),
+    "a write of what an earlier block reads": (
+        "int b = blockIdx.x;\nif (r == b) y[t + 32 * b] = x[t + 64 * b];\nif (r == b) x[t + 128 - b * 128] = 1;", 32, 2,
+        [("race-between-blocks", 6, 5)],
+    ),
+    "a read of what an earlier block writes": (
+        "int b = blockIdx.x;\nif (r == b) x[t + 32 * b] = 1;\nif (r == b) y[t + 32 * b] = x[t + 128 - b * 128];", 32, 2,
+        [("race-between-blocks", 6, 5)],
+    ),
+    "shared memory that nobody sets": (
+        "__shared__ float u[64];\nif (r == 0) u[t] = 1;\ny[t] = u[t + r * 32];", 32, 1, [("uninitialised", 6, 0)]
+    ),
+    "shared memory that only the first block sets": (
+        "__shared__ float u[32];\nif (blockIdx.x == 0) u[t] = 1;\nif (r == blockIdx.x) y[t + blockIdx.x * 32] = u[t];",
+        32, 2, [("uninitialised", 6, 0)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_line_that_was_right_before(name, compiler):
+    """The second access of a line takes a shorter way through the checker than the first."""
+    body, block, grid, wanted = ROUNDS[name]
+    body = f"for (int r = 0; r < 2; r++) {{ {body}\n__syncthreads(); }}".replace("{ ", "{\n", 1)
+    report = check(body, compiler, block=block, grid=grid)
+    assert found(report) == wanted, str(report)
+
+
 LAST_BLOCK = """BEFORE
 y[blockIdx.x * 32 + t] = 1; AFTER
 if (t == 0) s[100] = atomicAdd(&x[200], 1.0f);

@@ -25,7 +25,7 @@ from ...shares import shares
 from .alltoall import dissemination_barrier, pairwise_all_to_all
 from .butterflies import bruck_all_gather, doubling_all_reduce, halving_doubling_all_reduce
 from .group import Group
-from .levels import hierarchical_all_reduce, torus_all_reduce
+from .levels import hierarchical_all_reduce, torus_all_gather, torus_all_reduce, torus_reduce_scatter
 from .rings import ring_all_gather, ring_all_reduce, ring_reduce_scatter
 from .stars import flat_broadcast, flat_gather, flat_reduce, flat_scatter, naive_all_reduce
 from .trees import tree_all_reduce, tree_broadcast, tree_gather, tree_reduce, tree_scatter
@@ -48,7 +48,9 @@ __all__ = [
     "ring_all_reduce",
     "ring_reduce_scatter",
     "shares",
+    "torus_all_gather",
     "torus_all_reduce",
+    "torus_reduce_scatter",
     "tree_all_reduce",
     "tree_broadcast",
     "tree_gather",

@@ -1,4 +1,4 @@
-"""Two levels: fast links inside a node, slow ones between nodes, and all-reduces that send little over the slow ones.
+"""Two levels: fast links inside a node, slow ones between nodes, and collectives that send little over the slow ones.
 
 Ranks 0 .. s - 1 are on the first node, the next s on the second, and so on, as `mpiexec` places them by default.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..base import check_reduction
+from ...backend import get_xp
+from ..base import check_buffer, check_reduction
 from .group import Group
-from .rings import cut, pass_around, reduce_around, ring_all_reduce
+from .rings import cut, pass_around, reduce_around, ring_all_gather, ring_all_reduce
 from .trees import tree_broadcast, tree_reduce
 
 
@@ -76,21 +77,69 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
     heterogeneous network hierarchy, MLSys 2019.
     """
     check_reduction("torus_all_reduce", x, op, comm.rank)
-    s = check_ranks_per_node("torus_all_reduce", ranks_per_node, comm)
-    if comm.size % s:
-        raise ValueError(
-            f"rank {comm.rank}: torus_all_reduce needs full nodes: {comm.size} ranks are not a multiple of "
-            f"ranks_per_node={s}; hierarchical_all_reduce takes any number"
-        )
-    first, lane = comm.rank - comm.rank % s, comm.rank % s
-    node, peers = Group(comm, range(first, first + s)), Group(comm, range(lane, comm.size, s))
-    if s == 1:
+    node, peers = _torus("torus_all_reduce", comm, ranks_per_node, "; hierarchical_all_reduce takes any number")
+    if node.size == 1:
         return ring_all_reduce(peers, x, op, tag)
-    parts = cut(x, s)
+    parts = cut(x, node.size)
     mine = reduce_around(node, parts, op, tag)
     ring_all_reduce(peers, parts[mine], op, tag)
     pass_around(node, parts, tag)
     return x
+
+
+def torus_reduce_scatter(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0):
+    r"""Reduce the flat array `x` along the two directions of a torus; return this rank's share.
+
+    The first half of `torus_all_reduce`, with shares as `numpy.array_split` makes them: around each node what belongs
+    to the i-th ranks of all nodes, then, among these, each one's share. p (s - 1 + m - 1) messages; n (p - 1) bytes.
+
+    .. math::
+       T(n, p) = (s - 1) \left(\alpha_{in} + \frac{n}{s \beta_{in}}\right)
+                 + (m - 1) \left(\alpha_{out} + \frac{n}{p \beta_{out}}\right)
+
+    Parameters and references are those of `torus_all_reduce`.
+    """
+    check_reduction("torus_reduce_scatter", x, op, comm.rank, in_place=False)
+    node, peers = _torus("torus_reduce_scatter", comm, ranks_per_node)
+    shares, lanes = cut(x, comm.size), range(node.size)
+    columns = [get_xp(x).concatenate(shares[lane :: node.size]) for lane in lanes]  # copies, one for each lane
+    reduce_around(node, columns[-1:] + columns[:-1], op, tag)
+    mine, start = [], 0
+    for share in shares[node.rank :: node.size]:
+        mine.append(columns[node.rank][start : start + len(share)])
+        start += len(share)
+    reduce_around(peers, mine[-1:] + mine[:-1], op, tag)
+    return mine[peers.rank].copy()
+
+
+def torus_all_gather(comm, x, ranks_per_node: int, tag: int = 0):
+    r"""Return the `x` of every rank, stacked, gathered along the two directions of a torus.
+
+    The other half of `torus_all_reduce`: among the i-th ranks of all nodes, then around each node, where a message
+    holds m rows. p (s - 1 + m - 1) messages; n p (p - 1) bytes, where n is one row.
+
+    .. math::
+       T(n, p) = (m - 1) \left(\alpha_{out} + \frac{n}{\beta_{out}}\right)
+                 + (s - 1) \left(\alpha_{in} + \frac{m n}{\beta_{in}}\right)
+
+    Parameters and references are those of `torus_all_reduce`.
+    """
+    check_buffer("torus_all_gather", x, comm.rank)
+    node, peers = _torus("torus_all_gather", comm, ranks_per_node)
+    rows = ring_all_gather(node, ring_all_gather(peers, x, tag), tag)  # (s, m, ...)
+    return get_xp(x).ascontiguousarray(rows.swapaxes(0, 1)).reshape(comm.size, *x.shape)
+
+
+def _torus(what: str, comm, ranks_per_node: int, else_: str = "") -> tuple[Group, Group]:
+    """Return the groups of a rank's two rings: its node, and the ranks in its place on all nodes."""
+    s = check_ranks_per_node(what, ranks_per_node, comm)
+    if comm.size % s:
+        raise ValueError(
+            f"rank {comm.rank}: {what} needs full nodes: {comm.size} ranks are not a multiple of "
+            f"ranks_per_node={s}{else_}"
+        )
+    first, lane = comm.rank - comm.rank % s, comm.rank % s
+    return Group(comm, range(first, first + s)), Group(comm, range(lane, comm.size, s))
 
 
 def check_ranks_per_node(what: str, ranks_per_node: int, comm) -> int:

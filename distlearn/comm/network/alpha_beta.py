@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from .formulas import ALGORITHMS, collective_seconds
+from .formulas import ALGORITHMS, BY_ROWS, LEVELS, TWO_LEVELS, collective_seconds
 
 CONTENTION = ("sender", "ports", "link")
 
@@ -96,6 +96,19 @@ class Network:
         from .fit import fit
 
         return fit(world, **options)
+
+    # -- the attributes of a network of two levels, both of which are this one -----------------------------------------
+    ranks_per_node = 1
+
+    @property
+    def inside(self) -> Network:
+        """The network inside a node."""
+        return self
+
+    @property
+    def between(self) -> Network:
+        """The network between nodes."""
+        return self
 
     # -- one message -------------------------------------------------------------------------------------------------
     @property
@@ -229,37 +242,31 @@ class HierarchicalNetwork:
     # -- collectives ---------------------------------------------------------------------------------------------------
     def algorithm(self, name: str, nbytes: float, ranks: Sequence[int]) -> str:
         """Return the function of `comm.collectives` by which the given ranks of the world perform a collective."""
-        s, m = self._extent(ranks)
-        if name == "all_reduce" and self._fill_nodes(ranks) and min(s, m) > 1 and self._torus(nbytes, s, m) is not None:
-            return "torus_all_reduce"
-        return ALGORITHMS[name]
+        return ALGORITHMS[name] if self._torus(name, nbytes, ranks) is None else TWO_LEVELS[name]
 
     def collective(self, name: str, nbytes: float, ranks: Sequence[int]) -> float:
         """Seconds that the collective `name` takes among the given ranks of the world: see `Network.collective`.
 
-        Between nodes and inside them, one after the other; for `broadcast` that is what a binomial tree does, for the
-        others an algorithm of two levels.
+        That is what its messages take (see `algorithm`). In a ring and a barrier every round waits for a message
+        between nodes; in an all-to-all nearly every round does, so where the number of ranks is no power of two it
+        takes less than this. A tree whose root is the first rank of its node first reaches all nodes, then their ranks;
+        where nodes are not full, or have another number of ranks than a power of two, the seconds are those of a tree
+        whose messages are all between nodes: more than it takes. With a shared card, on which the messages of a node
+        wait for one another, a torus takes up to 10 % less, and an all-to-all may differ by a quarter.
         """
         inside, between, p, n = self.inside.message, self.between.message, len(ranks), nbytes
         s, m = self._extent(ranks)
         if m == 1:
             return collective_seconds(name, n, p, inside)
-        if s == 1:
-            return collective_seconds(name, n, p, between)
-        share = n if self.shared_card else n / s  # what one card carries when all ranks of a node send their share
-        if name == "all_reduce":
-            two = self._torus(n, s, m)
-            return collective_seconds(name, n, p, between) if two is None else two
-        if name == "all_to_all":
-            crowd = s if self.shared_card else 1
-            alpha, beta = self.between.alpha, self.between.beta
-            return (s - 1) * inside(n / p) + (p - s) * (alpha + crowd * n / p / beta)
-        in_node, among_nodes = n, n  # broadcast, barrier
-        if name in ("reduce_scatter", "all_gather"):
-            among_nodes = share
-        elif name in ("scatter", "gather"):
-            in_node = n / m
-        return collective_seconds(name, in_node, s, inside) + collective_seconds(name, among_nodes, m, between)
+        two = self._torus(name, n, ranks)
+        if two is not None:
+            return two
+        if name == "all_to_all" and self.shared_card:  # in round i, this many ranks of a node send through its card
+            return sum(between(min(i, s, p - i) * n / p) for i in range(1, p))
+        if name in ("broadcast", "scatter", "gather") and self._fill_nodes(ranks) and s & (s - 1) == 0:
+            in_node = n if name == "broadcast" else n / m
+            return collective_seconds(name, in_node, s, inside) + collective_seconds(name, n, m, between)
+        return collective_seconds(name, n, p, between)
 
     def _extent(self, ranks) -> tuple[int, int]:
         """The most ranks in one node, and the number of nodes."""
@@ -269,12 +276,16 @@ class HierarchicalNetwork:
     def _fill_nodes(self, ranks) -> bool:
         """Whether the ranks are all those of some nodes, in order."""
         s = self.ranks_per_node
-        return all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))
+        whole = len(ranks) % s == 0
+        return whole and all(rank % s == i % s and rank // s == ranks[i - i % s] // s for i, rank in enumerate(ranks))
 
-    def _torus(self, n: float, s: int, m: int) -> float | None:
-        """Seconds of the all-reduce of two levels, or None if one ring of all ranks is faster."""
-        share = n if self.shared_card else n / s
-        inside, between = self.inside.message, self.between.message
-        two = collective_seconds("reduce_scatter", n, s, inside) + collective_seconds("all_gather", n, s, inside)
-        two += collective_seconds("all_reduce", share, m, between)
-        return two if two <= collective_seconds("all_reduce", n, s * m, between) else None
+    def _torus(self, name: str, n: float, ranks: Sequence[int]) -> float | None:
+        """Seconds of a collective along the two directions of a torus, or None if it takes one ring of all ranks."""
+        s, p = self.ranks_per_node, len(ranks)
+        if name not in TWO_LEVELS or not 1 < s < p or not self._fill_nodes(ranks):
+            return None
+        crowd = s if self.shared_card else 1  # all ranks of a node send at the same time
+        two = LEVELS[TWO_LEVELS[name]](s).seconds(
+            n / p if name in BY_ROWS else n, p, self.inside.message, lambda nbytes: self.between.message(crowd * nbytes)
+        )
+        return two if two <= collective_seconds(name, n, p, self.between.message) else None

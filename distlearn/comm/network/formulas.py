@@ -137,12 +137,30 @@ def _hierarchical(s: int) -> Formula:
 
 
 def _torus(s: int) -> Formula:
-    """The cost of `torus_all_reduce` with s ranks per node."""
+    """The cost of `torus_all_reduce` with s ranks per node: its two halves, one after the other."""
+    first, second = _torus_reduce_scatter(s), _torus_all_gather(s)
     return Formula(
-        lambda p: 2 * p * (s - 1 + p // s - 1),
+        lambda p: first.messages(p) + second.messages(p),
         lambda n, p: 2 * n * (p - 1),
-        lambda n, p, inside, between: 2 * (s - 1) * inside(n / s) + 2 * (p // s - 1) * between(n / p),
+        lambda n, p, inside, between: first.seconds(n, p, inside, between) + second.seconds(n / p, p, inside, between),
+        first.reduced,
+    )
+
+
+def _torus_reduce_scatter(s: int) -> Formula:
+    return Formula(
+        lambda p: p * (s - 1 + p // s - 1),
+        lambda n, p: n * (p - 1),
+        lambda n, p, inside, between: (s - 1) * inside(n / s) + (p // s - 1) * between(n / p),
         lambda n, p: n * (s - 1) / s + n * (p // s - 1) / p,
+    )
+
+
+def _torus_all_gather(s: int) -> Formula:
+    return Formula(
+        lambda p: p * (s - 1 + p // s - 1),
+        lambda n, p: n * p * (p - 1),
+        lambda n, p, inside, between: (p // s - 1) * between(n) + (s - 1) * inside(n * (p // s)),
     )
 
 
@@ -168,5 +186,22 @@ def collective_seconds(name: str, nbytes: float, p: int, time: Callable) -> floa
     return FORMULAS[ALGORITHMS[name]].seconds(nbytes / p if name in BY_ROWS else nbytes, p, time)
 
 
-LEVELS = {"hierarchical_all_reduce": _hierarchical, "torus_all_reduce": _torus}
+def sent_bytes(name: str, nbytes: float, p: int) -> float:
+    """Bytes that one of p ranks sends in such a collective, on average."""
+    return FORMULAS[ALGORITHMS[name]].nbytes(nbytes / p if name in BY_ROWS else nbytes, p) / p
+
+
+LEVELS = {
+    "hierarchical_all_reduce": _hierarchical,
+    "torus_all_reduce": _torus,
+    "torus_reduce_scatter": _torus_reduce_scatter,
+    "torus_all_gather": _torus_all_gather,
+}
 """By the name of the function: the formula for a number of ranks per node."""
+
+TWO_LEVELS = {
+    "all_reduce": "torus_all_reduce",
+    "reduce_scatter": "torus_reduce_scatter",
+    "all_gather": "torus_all_gather",
+}
+"""What these collectives are on a network of two levels, if the ranks fill nodes and it is faster than one ring."""

@@ -6,6 +6,7 @@ flags. It is in the user's cache directory (DISTLEARN_CACHE names another one) a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -21,7 +22,8 @@ from distlearn.cuda.emulator import fast, probe, translate
 from distlearn.cuda.emulator import source as src
 from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
 from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
-from distlearn.cuda.emulator.device_code import DeviceCode, device_code
+from distlearn.cuda.emulator.declarations import WORD, split
+from distlearn.cuda.emulator.device_code import DeviceCode, base_name, device_code
 from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
 from distlearn.cuda.errors import CompileError, KernelError
 
@@ -102,10 +104,7 @@ def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, opt
         if checked and code.text != probe.SOURCE:
             _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
-            try:
-                made, record = _compile(code, name, compiler, checked, options, scratch)
-            except CompileError:  # where the rewritten text does not compile, try without the arithmetic of a card
-                made, record = _compile(code, name, compiler, checked, options, scratch, arithmetic=False)
+            made, record = _compile(code, name, compiler, checked, options, scratch)
             text = scratch / "about.json"
             text.write_text(json.dumps(record), encoding="utf-8")
             put(made, path)
@@ -141,15 +140,47 @@ def preprocessor(options, compiler):
     return run
 
 
-def _compile(code, name, compiler, checked, options, scratch, arithmetic=True):
-    source = code.text
-    body = translate.to_cpp(source, arithmetic=arithmetic)
-    cpp = scratch / "unit.cpp"
-    cpp.write_text(
-        f'#include "cuda_emu.h"\nnamespace emu_kernel {{\n#line 1 "{KERNEL_FILE}"\n{body.text}\n#line 1 "export"\n'
-        f"EMU_EXPORT({name})\n}}\n",
-        encoding="utf-8",
+@functools.cache
+def _words_of_the_runtime() -> frozenset[str]:
+    texts = [f.read_text(encoding="utf-8") for f in emulator_directory().glob("*.h")]
+    return frozenset(WORD.findall(" ".join(texts)))
+
+
+def unit(text: str, exported: str, overloaded=()) -> str:
+    """Return the file that is compiled: a translated source, and the export of a kernel.
+
+    The source has a namespace of its own, where its types and variables hide those of the runtime. Its functions must
+    not hide them but overload them, as on a card; `overloaded` are their names. Each is declared once more beside the
+    runtime's, for C++ has no way to ask whether there is one.
+    """
+    beside = "".join(f"void {name}(EmuUnused&); " for name in overloaded)
+    using = "".join(f"using emu_kernel::{name}; " for name in overloaded)
+    return (
+        f'#include "cuda_emu.h"\nnamespace emu_kernel {{\nstruct EmuUnused; {beside}\ninline namespace emu_source {{\n'
+        f'{using}\n#line 1 "{KERNEL_FILE}"\n{text}\n#line 1 "export"\n{exported}\n}}\n}}\n'
     )
+
+
+def _compile(code, name, compiler, checked, options, scratch):
+    """Compile; what fails only because of what was added to the source is compiled without it."""
+    declarations = split(src.without_comments(code.text))
+    functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]
+    overloaded = sorted((set().union(*functions) - {"operator"}) & _words_of_the_runtime())
+    renamed = [d for d in declarations if d.is_kernel] if base_name(name) in _words_of_the_runtime() else []
+    ways = [(True, overloaded, renamed), (True, (), ())] if overloaded or renamed else [(True, (), ())]
+    for way in ways:
+        with contextlib.suppress(CompileError):
+            return _compile_as(code, name, compiler, checked, options, scratch, *way)
+    return _compile_as(code, name, compiler, checked, options, scratch, False, (), ())
+
+
+def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, overloaded, renamed):
+    source, exported = code.text, name
+    body = translate.to_cpp(source, arithmetic=arithmetic, renamed=[(d.begin, d.end, base_name(name)) for d in renamed])
+    if renamed:
+        exported = re.sub(rf"\b{base_name(name)}(?=\s*(?:<|$))", translate.RENAMED + base_name(name), name, count=1)
+    cpp = scratch / "unit.cpp"
+    cpp.write_text(unit(body.text, f"EMU_EXPORT({exported})", overloaded), encoding="utf-8")
     flags = [*compiler.flags(checked), "-I", str(emulator_directory()), *options]
     if not checked:
         made = scratch / "kernel.so"

@@ -56,7 +56,7 @@ def counts(made) -> dict:
     names = [r["name"] for r in report["regions"]]
     accesses = {
         (made.sites[a["site"]].line, names[a["region"]]): (
-            a["size"], a["requests"], a["lanes"], a["sectors"] + a["wavefronts"])
+            a["size"], a["requests"], a["lanes"], a["cost"])
         for a in report["traffic"]
     }  # fmt: skip
     lines: dict = {}

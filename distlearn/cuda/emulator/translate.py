@@ -29,6 +29,7 @@ QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
 ALIGNMENT = re.compile(r"(?:__align__|__attribute__|alignas)\s*\((?:[^()]|\([^()]*\))*\)")
 RECORD = re.compile(r"\b(?:struct|class|union|enum)\b[^;{}=()]*$")
+RENAMED = "emu_source_"  # before the name of a kernel that the runtime has, too
 NAME = re.compile(r"(\w+)\s*((?:\[[^\]]*\]\s*)*)\s*(?:[={].*)?$", re.S)
 
 
@@ -137,8 +138,10 @@ def global_names(source: str) -> list[str]:
     return [name for d in found if not d.in_function and "__shared__" not in d.words for name, _ in d.names]
 
 
-def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
+def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++.
+
+    `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
 
     Raises
     ------
@@ -153,6 +156,9 @@ def to_cpp(source: str, *, arithmetic: bool = True) -> Translated:
             edits.append(
                 Edit(match.start(), match.end(), "inline namespace emu_c {" if match[3] else " " * len(match[0]))
             )
+    for begin, end, name in renamed:
+        if match := re.compile(rf"\b{name}(?=\s*(?:<[^()]*>\s*)?\()").search(code, begin, end):
+            edits.append(Edit(match.start(), match.end(), RENAMED + name))
     edits += _in_macros(source, code)
     for d in declarations(code):
         if "__shared__" not in d.words:

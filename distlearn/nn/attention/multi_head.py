@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from ...backend import get_xp
-from ..container import Container
+from ..container import Container, layer_span
 from ..layer import check_positive, check_shape
 from ..linear import Linear
 from .dot_product import attend, attend_backward
@@ -82,34 +82,56 @@ class MultiHeadAttention(Container):
 
     def forward(self, x):
         check_shape(self, x.shape, "batch", "length", self.width)
-        counts = self.heads, self.kv_heads, self.kv_heads
-        q, k, v = (self._split(layer.forward(x)[0], n) for layer, n in zip(self.layers, counts, strict=False))
+        projected = [self._project(layer, x) for layer in self.layers[:3]]
+        q, k, v = map(self.split, projected, (self.heads, self.kv_heads, self.kv_heads))
         if self.rotary:
-            q, k = rotate(q), rotate(k)
-        if self.online:
-            y, saved = online_attend(q, k, v, causal=self.causal, block=self.block)
-        else:
-            y, saved = attend(q, k, v, causal=self.causal)
-        joined = self._join(y)
-        return self.layers[3].forward(joined)[0], (x, saved, joined)
+            q, k = self.rotate(q), self.rotate(k)
+        y, saved = self.attend(q, k, v)
+        joined = self.join(y)
+        return self._project(self.layers[3], joined), (x, saved, joined)
 
     def backward(self, dy, saved):
         x, heads, joined = saved
-        dy = self._split(self.layers[3].backward(dy, joined), self.heads)
-        dq, dk, dv = (online_attend_backward if self.online else attend_backward)(dy, heads)
+        dy = self._project_backward(self.layers[3], dy, joined)
+        dq, dk, dv = self.attend_backward(self.split(dy, self.heads), heads)
         if self.rotary:
-            dq, dk = rotate(dq, back=True), rotate(dk, back=True)
+            dq, dk = self.rotate(dq, back=True), self.rotate(dk, back=True)
         dx = None
         for layer, part in zip(self.layers[:3], (dq, dk, dv), strict=True):
-            more = layer.backward(self._join(part), x)
+            more = self._project_backward(layer, self.join(part), x)
             dx = more if dx is None else dx + more
         return dx
 
-    def _split(self, x, heads: int):
+    def _project(self, layer, x):
+        with layer_span(self.clock, layer, "forward", x.shape, x.dtype.itemsize):
+            return layer.forward(x)[0]
+
+    def _project_backward(self, layer, dy, x):
+        with layer_span(self.clock, layer, "backward", x.shape, x.dtype.itemsize):
+            return layer.backward(dy, x)
+
+    # -- what `parallel.sequence` does in another way: there a rank has a part of the positions
+    clock = None
+
+    def attend(self, q, k, v):
+        """Attend in all heads; q, k, v are (batch, heads, length, d)."""
+        if self.online:
+            return online_attend(q, k, v, causal=self.causal, block=self.block)
+        return attend(q, k, v, causal=self.causal)
+
+    def attend_backward(self, dy, saved):
+        """Return the gradients of q, k, v."""
+        return (online_attend_backward if self.online else attend_backward)(dy, saved)
+
+    def rotate(self, x, back: bool = False):
+        """Rotate by the position."""
+        return rotate(x, back=back)
+
+    def split(self, x, heads: int):
         """Cut rows into heads: (batch, length, heads * d) to (batch, heads, length, d)."""
         return get_xp(x).ascontiguousarray(x.reshape(*x.shape[:2], heads, self.d).swapaxes(1, 2))
 
-    def _join(self, x):
+    def join(self, x):
         """Put heads next to each other again."""
         return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ...comm import Network
+from ...comm.network.formulas import sent_bytes
 from ...optim import Momentum
 from ...optim.optimizer import check_rule
 from ...tables import Table, Tabular, format_time, quantity
@@ -15,7 +16,7 @@ from .layout import layouts
 from .named import compute_of, model_and_sample, name_of
 from .staged import stages_cost
 from .trick import has_trick, trick_cost
-from .work import WIRE, Rates
+from .work import Rates
 
 
 class Plan(Tabular):
@@ -73,7 +74,7 @@ class Plan(Tabular):
         """Why the layout is best: what sending the gradients would cost, and what it sends instead."""
         if not best.layout.kinds:
             return "There is one rank."
-        gradients = WIRE["all_reduce"](self.weights, self.n)
+        gradients = sent_bytes("all_reduce", self.weights, self.n)
         weights, each = quantity(self.weights, "B"), quantity(gradients, "B")
         sums = f"summing its {weights} of gradients sends {each} a rank"
         against = "Against the activations of this batch its weights are"
@@ -82,9 +83,9 @@ class Plan(Tabular):
             if best.nbytes < gradients:
                 return f"{against} large: {sums}; this layout sends {mine}."
             return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
-        dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
-        if gradients < dealing < math.inf:
-            other = quantity(dealing, "B")
+        sharding = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
+        if gradients < sharding < math.inf:
+            other = quantity(sharding, "B")
             return f"{against} small: {sums}, sharding its layers {other}."
         return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
 

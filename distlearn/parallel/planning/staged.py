@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...comm.network.formulas import sent_bytes
 from ...data import shard
 from ...nn.container import Sequential
 from ...nn.costs.memory import Memory
@@ -25,7 +26,7 @@ from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout
 from .memory import activation_bytes, rank_memory
-from .work import WIRE, LayerTime, first_shard
+from .work import LayerTime, first_shard
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Staged:
         consumers = [Action(kind, i, s + step) for kind, step in (("F", 1), ("B", -1)) for i in range(self.m)]
         between = sum(self._bytes_at(a) for a in consumers if 0 <= a.stage < self.layout.pp)
         gradients = sum(p.nbytes for p in stage.params if not p.frozen)
-        return inside + between + WIRE["all_reduce"](gradients, self.layout.dp)
+        return inside + between + sent_bytes("all_reduce", gradients, self.layout.dp)
 
     def memory(self) -> Memory:
         """Memory of the rank that holds the most."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
+from ...comm.network.formulas import sent_bytes
 from ...nn.container import Sequential
 from ..tensor import Traffic
 from ..tensor.one_weird_trick import SplitModel
@@ -12,7 +13,7 @@ from .buckets import params_of, summed_by
 from .job import Cost, Job
 from .layout import Layout
 from .memory import activation_bytes, rank_memory
-from .work import WIRE, RankSpec
+from .work import RankSpec
 
 
 def has_trick(model: Sequential) -> bool:
@@ -40,8 +41,8 @@ def trick_cost(job: Job, layout: Layout) -> Cost:
     sending += sum(rates.collective(Traffic(name, nbytes), ranks) for name in turns)
     sending += summed_by(job, before, ranks) - sum(t.backward for t in before)
     gradients = sum(q.nbytes for q in params_of(before) if not q.frozen)
-    sent = sum(t.nbytes for t in behind) + WIRE["all_reduce"](gradients, p)
-    sent += sum(WIRE[name](nbytes, p) for name in turns)
+    sent = sum(t.nbytes for t in behind) + sent_bytes("all_reduce", gradients, p)
+    sent += sum(sent_bytes(name, nbytes, p) for name in turns)
     kept = activation_bytes(features, shape, job.itemsize) + activation_bytes(dense, whole, job.itemsize)
     memory = rank_memory(params, job.rule, kept)
     return Cost(layout, computing + sending, computing, sending, 0.0, sent, memory)

@@ -6,16 +6,10 @@ import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...comm.network.formulas import sent_bytes
 from ...nn.container import Sequential, cost
 from ...nn.layer import Layer, Param
 from ..tensor import ColumnParallelLinear, Gather, StackParallel, TensorLayer, Traffic, parallelize
-
-WIRE = {
-    "all_reduce": lambda n, p: 2 * n * (p - 1) / p,
-    "all_gather": lambda n, p: n * (p - 1) / p,
-    "reduce_scatter": lambda n, p: n * (p - 1) / p,
-}
-"""Bytes that one rank sends in a collective of n bytes on a ring; of a broadcast or a message, n."""
 
 
 class RankSpec:
@@ -117,7 +111,8 @@ class Rates:
         if isinstance(layer, StackParallel) and len(ranks) > 1:
             computing, sending = self._wavefront(layer, shape, computing, (there, back), ranks)
         hiding = computing[1] / 2 if isinstance(layer, ColumnParallelLinear) else 0.0  # the weights' gradient
-        nbytes = sum(WIRE.get(t.name, lambda n, p: n)(t.nbytes, len(ranks)) for t in there + back)
+        p = len(ranks)
+        nbytes = sum(t.nbytes if t.name == "send" else sent_bytes(t.name, t.nbytes, p) for t in there + back)
         return LayerTime(layer.params, *computing, *sending, hiding, nbytes)
 
     def _wavefront(self, layer: StackParallel, shape, computing, traffic, ranks) -> tuple[list[float], list[float]]:

@@ -7,6 +7,7 @@ import pytest
 
 from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network
+from distlearn.comm.network.formulas import sent_bytes
 from distlearn.experiments import check_plan, simulate_layout
 from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
@@ -17,10 +18,10 @@ from distlearn.parallel.pipeline.schedule import make_schedule, simulate
 from distlearn.parallel.pipeline.schedule.play import play
 from distlearn.parallel.planning import layouts
 from distlearn.parallel.planning.memory import activation_bytes
-from distlearn.parallel.planning.work import WIRE
 from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(2e12, 2e11)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CLUSTER = HierarchicalNetwork(Network(2e-6, 2e11), Network(10e-6, 2e9), ranks_per_node=4)
 
 WIDE = MLP((784, 2048, 2048, 2048, 10), seed=None)
@@ -83,8 +84,8 @@ def test_bytes_are_those_of_the_trace(name, layout):
     for rank in range(4):
         groups = {"dp": layout.dp, "tp": layout.tp}
         size = max(groups.values()) if layout.pp == 1 else layout.dp
-        own = [s for s in step.trace.select(rank=rank, lane="comm") if s.name in WIRE and s.nbytes > 16]
-        sent[rank] = sum(WIRE[s.name](s.nbytes, size) for s in own)
+        own = [s for s in step.trace.select(rank=rank, lane="comm") if s.name in COLLECTIVES and s.nbytes > 16]
+        sent[rank] = sum(sent_bytes(s.name, s.nbytes, size) for s in own)
         sent[rank] += sum(m.nbytes for m in step.trace.messages if m.source == rank)
     assert cost.nbytes == pytest.approx(max(sent.values()), rel=1e-3)
 

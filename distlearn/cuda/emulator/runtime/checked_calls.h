@@ -40,7 +40,7 @@ unsigned emu_active_lanes(int place) { return active_lanes(place, HERE); }
 void emu_fence() {
     if (the_block.current) note_fence(the_block);
 }
-void emu_atomic(void* p, int size, void* pc) { on_access((uintptr_t)p, size, ATOMIC, pc); }
+void emu_atomic(void* p, int size, void* pc) { on_any_access((uintptr_t)p, size, ATOMIC, pc); }
 void emu_assertion_failed(const char* condition, int) {
     Finding* f = report(ASSERTION, site_of(HERE), 0, -1);
     if (f) snprintf(f->text, sizeof f->text, "%s", condition);

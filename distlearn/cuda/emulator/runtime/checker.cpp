@@ -119,54 +119,86 @@ static void refuse(uintptr_t a, int size, Access access, uint32_t site, int susp
     end_thread();
 }
 
-static inline bool in_own_stack(uintptr_t a, Block& B, Fibre* f) {
-    return a - (uintptr_t)stack_of(B, f->linear) < STACK;
+static inline bool in_own_stack(uintptr_t a, const Fibre* f) { return a - (uintptr_t)f->stack < STACK; }
+
+// From now on the accesses of a site go to this array, until one does not.
+static void settle(Place& p, int region, int t, int size) {
+    Region& r = regions[region];
+    if (size < 1 << r.cell_shift) {  // bytes of an array of ints are written one by one, say
+        refine(r);
+        for (size_t i = 0; i < places.n; i++) places[i].count = 0;
+    }
+    p.begin = r.begin;
+    p.count = r.end - r.begin - size + 1;
+    p.first = first_access(t);
+    p.region = region;
+    p.shared = r.space == SHARED;
+    p.cells = size == 1 << r.cell_shift ? r.cells : nullptr;
 }
 
-static inline __attribute__((always_inline)) void on_access(uintptr_t a, int size, Access access, const void* pc) {
-    Block& B = the_block;
-    Fibre* f = B.current;
-    if (!f || in_own_stack(a, B, f)) return;  // the thread's own local variables
-    if (__builtin_expect(second_write.by != nullptr, 0)) judge_second_write();
+static __attribute__((noinline)) void on_any_access(uintptr_t a, int size, Access access, const void* pc) {
+    Fibre* f = the_block.current;
+    if (!f || in_own_stack(a, f)) return;  // the thread's own local variables
+    if (second_write.by) judge_second_write();
     uint32_t site = site_of(pc);
-    int t = traffic_of[site] - 1;
-    if (__builtin_expect(t < 0 || !traffic[t].fits(a, size, access), 0)) {
-        int region = find_region(a, size);
-        if (region < 0) {
-            if (access != WRITE && in_constant_data(a)) return;
-            refuse(a, size, access, site, t < 0 ? -1 : traffic[t].region);
-        }
-        t = traffic_for(site, region, access, size);
+    Place& p = places[site];
+    int region = find_region(a, size);
+    if (region < 0) {
+        if (access != WRITE && in_constant_data(a)) return;
+        refuse(a, size, access, site, p.traffic < 0 ? -1 : traffic[p.traffic].region);
     }
-    const Region& r = regions[traffic[t].region];
+    const Region& r = regions[region];
     uint64_t offset = a - r.begin;
+    int t = traffic_for(site, region, access, size);
+    settle(p, region, t, size);
     accesses++;
-    if (__builtin_expect(blocks_done == recorded_block, 0) && recorded.n < MOST_RECORDED)
-        recorded.add() = {interval - block_interval, site, f->linear, traffic[t].region, size, (int64_t)offset, access};
+    if (blocks_done == recorded_block) {
+        if (recorded.n < MOST_RECORDED)
+            recorded.add() = {interval - block_interval, site, f->linear, region, size, (int64_t)offset, access};
+        p.count = 0;  // the next one comes here, too
+    }
     if (size <= 16 && (a & (size - 1))) {  // a power of two: `on_pieces` does not come here with others
-        Finding* n = report(MISALIGNED, site, 0, traffic[t].region, access);
+        Finding* n = report(MISALIGNED, site, 0, region, access);
         if (n) n->offset = (int64_t)offset, n->size = size;
         end_thread();
     }
     if (access != READ && access != VOLATILE_READ && r.read_only) {
-        Finding* n = report(READ_ONLY, site, 0, traffic[t].region, access);
+        Finding* n = report(READ_ONLY, site, 0, region, access);
         if (n) n->offset = (int64_t)offset, n->size = size;
+        p.count = 0;
     }
     if (access == ATOMIC && r.space == GLOBAL) note_atomic((unsigned)f->linear);
-    if (want_statistics) trace(f->linear, access_event(t, offset));
-    if (want_races) watch(traffic[t].region, offset, size, access, site, (unsigned)f->linear);
+    if (want_statistics) trace(f, p.first + offset);
+    if (want_races) watch(region, offset, size, access, site, (unsigned)f->linear);
+}
+
+// What the compiler's hooks report: size and kind are those of the site. Whether the access is one of the most frequent
+// sort, within the array that the site touched before, is found with two comparisons.
+static EMU_ALWAYS void on_access(uintptr_t a, int size, Access access, const void* pc) {
+    Fibre* f = the_block.current;
+    if (!f) return;
+    const uint32_t site = site_of(pc);
+    const Place& p = places[site];
+    const uint64_t offset = a - p.begin;
+    if (__builtin_expect(offset >= p.count || (a & (size - 1)) || second_write.by, 0)) {
+        if (in_own_stack(a, f)) return;
+        return on_any_access(a, size, access, pc);
+    }
+    accesses++;
+    if (want_statistics) trace(f, p.first + offset);
+    if (want_races) watch_cell(p, offset, size, access, site, (unsigned)f->linear);
 }
 
 // A copy of what need not begin at a multiple of its size, a struct of three floats, say: a card moves its pieces.
 static __attribute__((noinline)) void on_pieces(uintptr_t a, size_t size, Access access, const void* pc) {
     Block& B = the_block;
-    if (!B.current || !size || in_own_stack(a, B, B.current)) return;
+    if (!B.current || !size || in_own_stack(a, B.current)) return;
     int piece = (a | size) & 1 ? 1 : (a | size) & 2 ? 2 : 4;
     if (size > 4096) {  // by memset, say: only the ends, and what lies between when they are right
-        on_access(a, piece, access, pc);
-        on_access(a + size - piece, piece, access, pc);
+        on_any_access(a, piece, access, pc);
+        on_any_access(a + size - piece, piece, access, pc);
     }
-    for (size_t i = 0; i < size; i += piece) on_access(a + i, piece, access, pc);
+    for (size_t i = 0; i < size; i += piece) on_any_access(a + i, piece, access, pc);
 }
 
 static void report_endless(uint32_t site) {
@@ -197,7 +229,10 @@ static inline void on_block(const void* pc) {  // a thread enters a basic block
     if (!f) return;
     last_block = pc;
     if (__builtin_expect(--patience < 0, 0)) out_of_patience(f, pc);
-    if (want_statistics) enter_block(f->linear, site_of(pc));
+    if (!want_statistics) return;
+    const uint32_t site = site_of(pc);
+    f->block = block_event(site, f->depth);
+    if (!trace(f, f->block)) blocks_of[site].untraced++;
 }
 
 static void find_who_is_stuck(Block& B) {
@@ -226,14 +261,17 @@ static void find_who_is_stuck(Block& B) {
 static void run_launch() {
     Block& B = the_block;
     prepare(B, &the_launch, true);
-    traffic_of.resize(emu_n_site_ids + 1);
+    places.resize(emu_n_site_ids + 1);
+    for (size_t i = 0; i < places.n; i++) places[i].traffic = -1;
     blocks_of.resize(emu_n_site_ids + 1);
     make_traces();
     started = now();
     for (int64_t b = the_launch.first; b < the_launch.last && !stop; b++) {
         B.index = block_index(&the_launch, b);
         begin_block();
-        memset(call_stacks, 0, B.n * sizeof *call_stacks);
+        begin_traces(B);
+        if (b == recorded_block)
+            for (size_t i = 0; i < places.n; i++) places[i].count = 0;
         for (size_t i = 0; i < regions.n; i++)  // NaNs, so that using what nobody wrote also shows in the results
             if (regions[i].space == SHARED) memset((void*)regions[i].begin, 0xff, regions[i].end - regions[i].begin);
         if (!run_block(B)) {
@@ -285,14 +323,14 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void*) {
     Fibre* f = the_block.current;
     if (!f) return;
-    if (want_statistics) enter_function(f->linear);
-    if ((uintptr_t)__builtin_frame_address(0) - (uintptr_t)stack_of(the_block, f->linear) >= STACK_RESERVE) return;
+    if (want_statistics) enter_function(f);
+    if ((uintptr_t)__builtin_frame_address(0) - (uintptr_t)f->stack >= STACK_RESERVE) return;
     report(STACK_OVERFLOW, site_of(HERE), 0, -1);
     end_thread();
 }
 void __tsan_func_exit(void) {
     Fibre* f = the_block.current;
-    if (f && want_statistics) leave_function(f->linear);
+    if (f && want_statistics) leave_function(f);
 }
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}

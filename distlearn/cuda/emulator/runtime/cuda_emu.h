@@ -1,17 +1,20 @@
 // cuda_emu.h -- CUDA C read as plain C++17.
 //
 // The student's source is compiled unchanged but for a few words that Python blanks or completes on their own line
-// (translate.py), inside namespace emu_kernel, followed by an EMU_EXPORT. The file that is built:
+// (translate.py), inside a namespace, followed by an EMU_EXPORT. The file that is built (build.py):
 //
 //     #include "cuda_emu.h"
 //     namespace emu_kernel {
+//     inline namespace emu_source {
 //     #line 1 "kernel.cu"
 //     ...the student's source...
 //     EMU_EXPORT(saxpy)
 //     }
+//     }
 //
-// The namespace keeps names apart: a kernel may be called `index` or `y0`, which the C library also has. No header of
-// the C++ library is used, which keeps a build under a second and lets a plain C tool chain link it.
+// The namespaces keep names apart: a kernel may be called `index` or `y0`, which the C library also has, and a struct
+// `complex`, which this header has. No header of the C++ library is used, which keeps a build under a second and lets a
+// plain C tool chain link it.
 //
 //     types.h    dim3 and the launch
 //     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers

@@ -6,6 +6,9 @@
 #pragma once
 #include <stdarg.h>
 
+namespace emu {
+struct OfThread {};
+}  // namespace emu
 #include "fibres.h"
 
 namespace emu {

@@ -12,6 +12,7 @@
 // When nobody is ready and not everybody is done, the block is stuck: the emulator can say who waits where.
 //
 // The build that includes this file provides
+//     emu::OfThread                  what else it keeps of a thread
 //     emu::block()               the state of the block that runs here,
 //     emu::block_released(B)     called when all living threads have met at a barrier, before any goes on,
 //     emu::warp_released(B, warp, lanes, op)   the same for a warp operation.
@@ -28,7 +29,7 @@ namespace emu {
 enum State { READY, AT_BARRIER, AT_WARP_OP, DONE };
 enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, WHO_IS_HERE };
 
-struct Fibre {
+struct Fibre : OfThread {
     Context context;      // where it goes on
     uint3 index;          // threadIdx
     int linear;           // its number in the block; lane = linear % 32

@@ -1,5 +1,16 @@
 // findings.h -- what went wrong, once for each kind, line and array, with the first thread that did it and a count.
 #pragma once
+#include "types.h"
+
+namespace emu {
+typedef uint64_t Event;  // see trace.h
+struct OfThread {        // what the checker keeps of a thread
+    char* stack;         // it begins here
+    Event* next;         // the place of the next event of its trace
+    Event block;         // the basic block it is in
+    int depth;           // of calls
+};
+}  // namespace emu
 #include "fibres.h"
 #include "sites.h"
 

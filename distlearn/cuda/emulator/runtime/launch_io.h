@@ -192,8 +192,7 @@ static void write_report(uint64_t accesses, double seconds) {
     for (size_t i = 0; i < traffic.n; i++) {
         Traffic& x = traffic[i];
         put("%s{\"site\":%u", i ? "," : "", x.site);
-        PUT(region), PUT(access), PUT(size), PUT(requests), PUT(lanes), PUT(sectors), PUT(ideal_sectors), PUT(wavefronts),
-            PUT(ideal_wavefronts), PUT(worst);
+        PUT(region), PUT(access), PUT(size), PUT(requests), PUT(lanes), PUT(cost), PUT(ideal), PUT(worst);
         put("}");
     }
     put("],\"blocks\":[");

@@ -44,6 +44,7 @@ struct Fences {            // __threadfences of a block
     Fence *thread, *warp;  // null if there were none
 };
 static Vec<Fences> fences;       // by block
+static bool any_fence;
 static unsigned acquired[WARP];  // lanes that have made an atomic access to global memory, or synchronised with one
 static bool any_acquired, block_acquired;
 
@@ -67,6 +68,7 @@ static void note_fence(Block& B) {
     if (!f.thread) f.thread = (Fence*)calloc((size_t)B.n, sizeof(Fence)), f.warp = (Fence*)calloc(WARP, sizeof(Fence));
     if (!f.thread || !f.warp) fprintf(stderr, "the emulator ran out of memory\n"), abort();
     f.last = interval;
+    any_fence = true;
     Fence& own = f.thread[t];
     own.count = (uint8_t)(own.interval != interval ? 1 : own.count < 3 ? own.count + 1 : 3);
     own.interval = interval;
@@ -190,7 +192,7 @@ static Mark find_clashing_read(const Region& r, uint64_t c, unsigned me, bool at
     return {};
 }
 
-static inline void note_read(const Region& r, uint64_t c, const Mark& now, unsigned me) {
+static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, unsigned me) {
     Cell& x = r.cells[c];
     const unsigned w = me / WARP, last = x.read.thread();
     if (x.read.interval != interval) {
@@ -214,13 +216,17 @@ static inline void note_read(const Region& r, uint64_t c, const Mark& now, unsig
     x.read = now;
 }
 
-static inline void watch(int region, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
-    const Region& r = regions[region];
-    const bool reads = access == READ || access == VOLATILE_READ;
-    const Fence* fence = fences[fences.n - 1].thread;
+static EMU_ALWAYS Mark mark(Access access, uint32_t site, unsigned me) {
+    const Fence* fence = any_fence ? fences[fences.n - 1].thread : nullptr;
     unsigned fenced = fence && fence[me].interval == interval ? fence[me].count : 0;
     unsigned flags = access == ATOMIC ? BY_ATOMIC : access == VOLATILE_READ ? BY_VOLATILE : 0;
-    const Mark now = {interval, epoch[me / WARP], (uint16_t)site, (uint16_t)(me | flags | fenced << FENCES)};
+    return {interval, epoch[me / WARP], (uint16_t)site, (uint16_t)(me | flags | fenced << FENCES)};
+}
+
+static __attribute__((noinline)) void watch(int region, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
+    const Region& r = regions[region];
+    const bool reads = access == READ || access == VOLATILE_READ;
+    const Mark now = mark(access, site, me);
     uint64_t last = (offset + size - 1) >> r.cell_shift;
     for (uint64_t c = offset >> r.cell_shift; c <= last; c++) {
         Cell& x = r.cells[c];
@@ -243,6 +249,23 @@ static inline void watch(int region, uint64_t offset, int size, Access access, u
         }
         x.write = now;
     }
+}
+
+// The same for what nearly all accesses are: to one cell, and unable to clash. A read of what was written in this block
+// before this interval, or never; a write after which nobody read what was written before.
+static EMU_ALWAYS void watch_cell(const Place& p, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
+    if (p.cells) {
+        const uint64_t c = offset / size;
+        Cell& x = p.cells[c];
+        const bool before = x.write.interval - block_interval < interval - block_interval, never = !x.write.interval;
+        if (access == READ && (before || (never && !p.shared)))
+            return note_read(regions[p.region], c, mark(access, site, me), me);
+        if (access == WRITE && (before || never) && (!x.read.interval || (p.shared && x.read.interval != interval))) {
+            x.write = mark(access, site, me);
+            return;
+        }
+    }
+    watch(p.region, offset, size, access, site, me);
 }
 
 }  // namespace emu

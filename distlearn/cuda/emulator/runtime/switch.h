@@ -6,7 +6,9 @@
 //
 // A switch is a call of a function, emu_switch, which saves what the platform's calling convention asks a callee to
 // keep and nothing else: whatever registers a processor has beyond those, the compiler expects to lose them at any call.
-// Kernels of every compiler and instruction set are therefore switched correctly by the same few instructions.
+// Kernels of every compiler and instruction set are therefore switched correctly by the same few instructions. The
+// control words of the floating-point units, which a callee keeps as well, are never changed: CUDA C has no way to do so,
+// and to read them takes longer than all the rest.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -22,19 +24,10 @@ extern "C" void emu_switch(void** save, void** to);  // the same twice comes bac
 #define EMU_SYMBOL "emu_switch"
 #define EMU_HIDDEN ".hidden emu_switch\n"
 #endif
-// rbx, rbp, r12 to r15, and the control words of SSE (mxcsr) and of the x87 unit. These words hardly ever differ
-// between fibres, and to load them is slow, so they are loaded only if they do.
 asm(".text\n.globl " EMU_SYMBOL "\n" EMU_HIDDEN ".p2align 4\n" EMU_SYMBOL ":\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
-    "sub $8,%rsp\nstmxcsr (%rsp)\nfnstcw 4(%rsp)\n"
-    "movl (%rsp),%eax\nmovzwl 4(%rsp),%ecx\n"
     "mov %rsp,(%rdi)\nmov (%rsi),%rsp\n"
-    "cmpl (%rsp),%eax\njne 2f\n"
-    "1: cmpw 4(%rsp),%cx\njne 3f\n"
-    "4: add $8,%rsp\n"
-    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n"
-    "2: ldmxcsr (%rsp)\njmp 1b\n"
-    "3: fldcw 4(%rsp)\njmp 4b\n");
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\npop %rcx\njmp *%rcx\n");
 #elif defined(__x86_64__)
 asm(".text\n.globl emu_switch\nemu_switch:\n"
     "push %rbp\npush %rbx\npush %rdi\npush %rsi\npush %r12\npush %r13\npush %r14\npush %r15\n"
@@ -84,9 +77,8 @@ static inline void start_context(Context& c, uintptr_t top, void (*main)()) {  /
 #if defined(__x86_64__) && !defined(_WIN32)
     *--s = nullptr;  // where a call would have left its return address
     *--s = (void*)main;
-    s -= 7;
-    memset(s, 0, 7 * sizeof *s);
-    asm volatile("stmxcsr %0\nfnstcw %1" : "=m"(*(uint32_t*)s), "=m"(*(uint16_t*)((char*)s + 4)));
+    s -= 6;
+    memset(s, 0, 6 * sizeof *s);
 #elif defined(__x86_64__)
     s -= 4;  // the callee's home space
     *--s = nullptr;

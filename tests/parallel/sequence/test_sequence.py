@@ -1,0 +1,195 @@
+"""Sequence parallelism equals serial training in every order, on any number of ranks; zigzag balances the work."""
+
+import time
+
+import numpy as np
+import pytest
+
+from distlearn.comm import RankError
+from distlearn.comm.network import Network
+from distlearn.data import Batch
+from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequential, SoftmaxCrossEntropy
+from distlearn.optim import Adam, Optimizer
+from distlearn.parallel import DataParallel, SequenceParallel, Serial
+from distlearn.parallel.checkpoint.state import capture, restore
+from distlearn.parallel.sequence import RingAttention, UlyssesAttention, cut, positions
+from distlearn.parallel.sequence.order import put_together
+from distlearn.sim import Roofline, SimWorld
+from distlearn.testing import assert_same_params
+
+LENGTH = 24
+RNG = np.random.default_rng(0)
+X = RNG.integers(11, size=(6, LENGTH + 1))
+
+
+def gpt(**options):
+    return GPT(11, width=24, heads=12, n_blocks=2, dtype="float64", **options)
+
+
+def train(comm, make, steps=3, **options):
+    model = gpt(**options)
+    optimizer = Optimizer(model.params, Adam(), 0.01, clip_norm=0.5)
+    strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer)
+    losses = [strategy.step(Batch(X[2 * i : 2 * i + 2, :-1], X[2 * i : 2 * i + 2, 1:], 2)) for i in range(steps)]
+    return strategy.gather_params(), losses, strategy.predict(X[:3, :-1])
+
+
+def serial(comm, *args):
+    return Serial(*args, comm.clock)
+
+
+def sharded(**options):
+    return lambda *args: SequenceParallel(*args, cap_bytes=2000, **options)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("order", ["contiguous", "zigzag"])
+@pytest.mark.parametrize(("attention", "kv_heads"), [("ring", None), ("ring", 3), ("ulysses", None)])
+def test_it_equals_serial_training(size, order, attention, kv_heads):
+    want = SimWorld(1).run(train, serial, kv_heads=kv_heads)[0]
+    results = SimWorld(size).run(train, sharded(attention=attention, order=order), kv_heads=kv_heads)
+    assert_same_params(results[0][0], want[0], tol=1e-10)
+    for _, losses, output in results:
+        np.testing.assert_allclose(losses, want[1], rtol=1e-10)
+        np.testing.assert_allclose(output, want[2], atol=1e-10)
+    assert want[1][-1] != want[1][0]
+
+
+@pytest.mark.parametrize("kind", [RingAttention, UlyssesAttention])
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("options", [{}, {"causal": False}, {"rotary": False}, {"online": True, "block": 5}])
+def test_a_layer_alone_equals_the_serial_one(kind, size, options):
+    rng = np.random.default_rng(1)
+    x, dy = rng.normal(size=(2, 2, 16, 8))
+
+    def layer():
+        return MultiHeadAttention(8, 4, range(4), dtype="float64", **options)
+
+    def program(comm):
+        mine = kind.of(layer(), comm, "zigzag")
+        part, slope = (cut(a, comm.rank, size) for a in (x, dy))
+        y, saved = mine.forward(part)
+        dx = mine.backward(slope, saved)
+        grads = [comm.all_reduce(p.grad) for p in mine.params]
+        return put_together(comm.all_gather(y), "zigzag"), put_together(comm.all_gather(dx), "zigzag"), grads
+
+    alone = layer()
+    y, saved = alone.forward(x)
+    dx = alone.backward(dy.copy(), saved)
+    for got_y, got_dx, grads in SimWorld(size).run(program):
+        np.testing.assert_allclose(got_y, y, atol=1e-12)
+        np.testing.assert_allclose(got_dx, dx, atol=1e-12)
+        for got, p in zip(grads, alone.params, strict=True):
+            np.testing.assert_allclose(got, p.grad, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["contiguous", "zigzag"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_pieces_cover_a_sequence_once(order, size):
+    x = np.arange(2 * 60 * 2).reshape(2, 60, 2)
+    found = [i for rank in range(size) for s in positions(60, rank, size, order) for i in range(s.start, s.stop)]
+    assert sorted(found) == list(range(60))
+    parts = np.stack([cut(x, rank, size, order) for rank in range(size)])
+    np.testing.assert_array_equal(put_together(parts, order), x)
+
+
+def attention_seconds(order, size=8):
+    world = SimWorld(size, Network(alpha=1e-6, beta=100e9), Roofline(peak=1e12))
+
+    def program(comm):
+        layer = RingAttention.of(MultiHeadAttention(16, 2, range(4), dtype="float64"), comm, order)
+        y, saved = layer.forward(np.zeros((1, 1024 // size, 16)))
+        layer.backward(y, saved)
+
+    world.run(program)
+    return [world.trace.total(rank=rank, name="attention") for rank in range(size)], world.makespan
+
+
+def test_zigzag_gives_every_rank_the_same_work():
+    plain, plain_end = attention_seconds("contiguous")
+    even, even_end = attention_seconds("zigzag")
+    np.testing.assert_allclose(even, even[0], rtol=1e-9)
+    np.testing.assert_allclose(np.array(plain) / plain[0], np.arange(1, 9), rtol=1e-9)  # rank r computes r + 1 blocks
+    assert even_end < 0.75 * plain_end
+
+
+def test_messages_and_bytes_are_the_docstrings():
+    size, n, batch, kv, d = 4, 6, 2, 2, 4
+    world = SimWorld(size)
+
+    def program(comm, back):
+        layer = RingAttention.of(MultiHeadAttention(16, 4, range(4), kv_heads=kv), comm, "contiguous")
+        y, saved = layer.forward(np.zeros((batch, n, 16), np.float32))
+        if back:
+            layer.backward(y, saved)
+
+    keys = 2 * batch * kv * n * d * 4
+    world.run(program, False)
+    assert [m.nbytes for m in world.trace.messages if m.source == 0] == [keys] * (size - 1)
+    world.run(program, True)
+    assert [m.nbytes for m in world.trace.messages if m.source == 0] == [keys] * (3 * size - 2)
+
+
+def test_sixty_four_ranks():
+    began = time.process_time()
+    world = SimWorld(64)
+
+    def program(comm):
+        layer = RingAttention.of(MultiHeadAttention(32, 4, range(4)), comm, "zigzag")
+        y, saved = layer.forward(np.zeros((1, 8, 32), np.float32))
+        return layer.backward(y, saved).shape
+
+    assert world.run(program) == [(1, 8, 32)] * 64
+    assert time.process_time() - began < 60  # some two seconds; a minute means that something grows with its square
+
+
+def test_other_strategies_continue_from_its_state():
+    def first(comm):
+        model = gpt()
+        strategy = SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+        strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
+        return capture(strategy)
+
+    state = SimWorld(2).run(first)[0]
+
+    def then(comm):
+        model = gpt()
+        strategy = DataParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01))
+        restore(strategy, *state)
+        rows = slice(2 + comm.rank, 3 + comm.rank)
+        return strategy.step(Batch(X[rows, :-1], X[rows, 1:], 2)), strategy.gather_params()
+
+    want = SimWorld(1).run(
+        lambda comm: train_plain(Serial(m := gpt(), SoftmaxCrossEntropy(), Optimizer(m.params, Adam(), 0.01)))
+    )[0]
+    loss, params = SimWorld(2).run(then)[0]
+    assert loss == pytest.approx(want[0], rel=1e-10)
+    assert_same_params(params, want[1], tol=1e-10)
+
+
+def train_plain(strategy):
+    strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
+    return strategy.step(Batch(X[2:4, :-1], X[2:4, 1:], 2)), strategy.gather_params()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (gpt(), {"attention": "star"}, "attention is 'star'"),
+        (gpt(), {"order": "random"}, "order is 'random'"),
+        (Sequential(GRU(4, 4, 0, dtype="float64")), {}, "may mix positions"),
+        (GPT(11, width=24, heads=6, n_blocks=1, kv_heads=3), {"attention": "ulysses"}, "3 heads of keys and values"),
+        (Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0)), {}, "may mix positions"),
+    ],
+)
+def test_what_cannot_be_sharded_is_named(model, options, message):
+    def make(comm):
+        SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Adam(), 0.01), **options)
+
+    with pytest.raises(RankError, match=message):
+        SimWorld(2).run(make)
+
+
+def test_a_length_that_cannot_be_cut_is_named():
+    with pytest.raises(ValueError, match=r"the length is 10, expected a multiple of 8 \(4 ranks in zigzag order\)"):
+        positions(10, 0, 4)
