@@ -10,7 +10,7 @@ from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 from distlearn.lab.author.collect import Collect
 from distlearn.lab.author.disarm import Disarm
 from distlearn.lab.author.execute import ExecuteAll
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
 from distlearn.lab.author.ready import Ready
 from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
@@ -31,7 +31,8 @@ c.CourseDirectory.course_id = "distlearn"
 c.CourseDirectory.release_directory = "../labs"  # the students' side is part of the repository
 
 # The source holds a sample prediction; the student's copy holds none.
-c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
+# Checks and plotting code are folded there.
+c.GenerateAssignment.preprocessors = [ClearPredictions, FoldCells, *steps(GenerateAssignment, "preprocessors")]
 
 # A cell of an exercise that was deleted, merged or moved comes back; a copy of one counts for nothing.
 sanitize = steps(Autograde, "sanitize_preprocessors")

@@ -91,6 +91,8 @@ class SimWorld:
     [np.float64(6.0), np.float64(6.0), np.float64(6.0), np.float64(6.0)]
     """
 
+    rank = 0
+
     def __init__(
         self,
         size: int,
