@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 
-from greenlet import getcurrent
-
 
 class RankedOutput:
     """A text stream that begins every line with the rank that prints it; all else is the stream's below.
@@ -14,17 +12,17 @@ class RankedOutput:
     Parameters
     ----------
     stream : text stream
-    rank_of : callable
-        `rank_of(greenlet)` is the rank that runs on it, or None for one that is no rank.
+    running_rank : callable
+        Returns the rank that runs now, or None.
     """
 
-    def __init__(self, stream, rank_of):
-        self._stream, self._rank_of = stream, rank_of
+    def __init__(self, stream, running_rank):
+        self._stream, self._running_rank = stream, running_rank
         self._open: int | None = None  # the rank whose line has not ended
 
     def write(self, text: str) -> int:
         """Write text at once, with the rank before each new line."""
-        rank = self._rank_of(getcurrent())
+        rank = self._running_rank()
         if rank is None or not text:
             return self._stream.write(text)
         lines = text.splitlines(keepends=True)
@@ -40,13 +38,13 @@ class RankedOutput:
 
 
 @contextmanager
-def ranks_in_output(rank_of):
+def ranks_in_output(running_rank):
     """Put ranks before what is printed in the block; inside another such block, leave it to that one."""
     before = sys.stdout
     if before is None or isinstance(before, RankedOutput):
         yield
         return
-    sys.stdout = out = RankedOutput(before, rank_of)
+    sys.stdout = out = RankedOutput(before, running_rank)
     try:
         yield
     finally:

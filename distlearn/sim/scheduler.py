@@ -186,9 +186,10 @@ class Scheduler:
             raise shown.with_traceback(error.__traceback__) from None  # one traceback, that of the rank's program
         return [f.result for f in self.fibres]
 
-    def rank_of(self, running: greenlet | None) -> int | None:
-        """Return the rank that runs on a greenlet, or on one that it was started by; None where there is one rank."""
+    def running_rank(self) -> int | None:
+        """Return the rank that runs now, itself or by what it has started; None for the hub and a rank alone."""
         ranks = {f.greenlet: f.rank for f in (*self.fibres, *self._helpers)} if len(self.fibres) > 1 else {}
+        running = getcurrent()
         while running is not None and running not in ranks:
             running = running.parent
         return ranks.get(running)

@@ -206,7 +206,7 @@ class SimWorld:
             return result
 
         try:
-            with ranks_in_output(scheduler.rank_of):
+            with ranks_in_output(scheduler.running_rank):
                 results = scheduler.run(main)
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
