@@ -123,7 +123,7 @@ def test_evaluate_counts_right_answers_on_every_rank():
 
 @pytest.mark.parametrize("n", [2, 4, 7])
 def test_all_ranks_predict_equally_often(n):
-    """Else ranks that predict together, layer by layer, would wait for each other for ever."""
+    """Else ranks that predict together, layer by layer, would wait for each other forever."""
     data = load("digits")
 
     def program(comm):

@@ -61,7 +61,7 @@ def chromium() -> str | None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -85,6 +85,7 @@ def jupyterlab(root: Path):
         }
         command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
         command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
+        command += [f"--LabApp.extra_labextensions_path={OURS / 'labextensions'}"]
         command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
         command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         with open(Path(home, "log"), "w+", encoding="utf-8") as log:

@@ -103,6 +103,20 @@ def test_students_begin_on_a_map_of_the_labs():
         page.screenshot(path=str(pictures / "lab00-released.png"))
 
 
+def test_kernels_are_coloured_as_c():
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")
+    with browser.jupyterlab(ROOT) as url, browser.browse(url, "labs/lab04_kernels/lab04.ipynb", 60) as (page, _):
+        page.wait_for_selector(".distlearn-cuda-keyword")
+        page.locator(".distlearn-cuda-keyword").first.scroll_into_view_if_needed()
+        words = page.locator(".distlearn-cuda-keyword").all_inner_texts()
+        assert {"__global__", "void", "int", "if"} <= set(words)
+        pictures = ROOT / "runs" / "ui"
+        pictures.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(pictures / "coloured.png"))
+
+
 def _command(process) -> str:
     try:
         return " ".join(process.cmdline())
