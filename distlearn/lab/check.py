@@ -86,7 +86,7 @@ class Check:
             What `fn` returned.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
-        if home_of(fn).partition(".")[0] == "distlearn":
+        if is_librarys(fn):
             self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
         watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
         result = fn(*args, **kwargs)
@@ -224,11 +224,18 @@ class _Stdout:
         sys.stdout.flush()
 
 
+def is_librarys(fn) -> bool:
+    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded.
+
+    A plain function of the library is how some checks run an answer.
+    """
+    told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
+    home = told if told is not None else home_of(fn) if hasattr(fn, "__self__") else ""
+    return home.partition(".")[0] == "distlearn"
+
+
 def home_of(fn) -> str:
     """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
-    told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
-    if told is not None:
-        return told
     written = inspect.unwrap(getattr(fn, "__func__", fn))
     return getattr(written, "__module__", None) or ""
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import distlearn as dl
+from distlearn.lab import Check
 from distlearn.lab.judge import student, surface
 from distlearn.lab.judge.link import ASK, Link
 from distlearn.lab.judge.wire import Connection, ProtocolError
@@ -43,6 +44,8 @@ def wrong(): raise KeyError("lost")
 def misspelt(gradient): return gradent
 def call(f): return f()
 def read(f, name): return getattr(f, name)
+class Inherits(dl.nn.ReLU): pass
+mean_of = dl.nn.nbytes
 def plan(k): return lambda step: k * step
 class Dense(dl.nn.Layer):
     def __init__(self, d_in, d_out):
@@ -208,6 +211,17 @@ def test_exceptions_keep_their_class_and_their_place(answer):
     world, call = dl.SimWorld(2), answer("call")
     with pytest.raises(dl.DeadlockError):
         world.run(lambda comm: call(lambda: comm.recv(np.ones(1), 1 - comm.rank)))
+
+
+def test_the_library_is_no_answer(answer):
+    inherits, plain = answer("Inherits")(), answer("mean_of")
+    for function in (inherits.forward, plain):
+        check = Check("x")
+        check.call(function, np.ones(3))
+        assert [line.advice for line in check.lines] == ["write it yourself, without the library's"]
+    check = Check("own")
+    check.call(answer("same"), np.ones(3))
+    assert check.ok
 
 
 def test_advice_is_given_where_the_frames_are(answer):
