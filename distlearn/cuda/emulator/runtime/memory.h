@@ -31,7 +31,7 @@ enum Space { GLOBAL, SHARED, CONSTANT };
 constexpr uintptr_t STATIC_RED_ZONE = 256 << 10;  // behind every static variable, put there by sites.py
 
 // What the kernel did to one array cell (4 bytes, or less where the items are smaller); see shadow.h.
-enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NOBODY = 0xffff };
+enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NO_THREAD = 0xffff };
 struct Mark {
     uint32_t interval, epoch;  // interval 0: never
     uint16_t site, who;        // the thread in 10 bits, how, and in 2 bits how many fences it had called in this interval
@@ -58,7 +58,7 @@ struct Region {  // an array argument, a shared, constant or device variable
     Sides sides;  // of a shared variable
     char letter;  // the type of its items, for variables: see cuda_emu.h
     int item, cell_shift;
-    uintptr_t reach;  // an address that belongs to nobody is blamed on a region no farther away than this
+    uintptr_t reach;  // an address in no region is reported for the nearest one, if it is no farther away than this
     Cell* cells;
     Past* past;
 };

@@ -11,7 +11,7 @@
 //     a read of shared memory, no write in this block -> uninitialised
 //
 // Which reads must be kept: of the warp that read last, the last two by different lanes (if lanes meet at a whole
-// __syncwarp, whoever read last is ordered last) and, for partial masks, which lanes have read since when; one read
+// __syncwarp, the last reader is ordered last) and, for partial masks, which lanes have read since when; one read
 // of another warp; and one of an earlier block. A write of any thread then clashes with a kept read if it clashes with
 // any, except where lanes of partial masks have read the same cell in several epochs.
 //
@@ -21,8 +21,8 @@
 // Atomics do not race with each other, and a volatile read may watch what atomics change. Shuffles and votes order
 // nothing: CUDA promises memory order for __syncwarp alone. An access of an earlier block counts as handed over if its
 // thread called __threadfence after it (or, once a barrier or __syncwarp lay between, another one did), and if this
-// thread has made an atomic access before (or another one, before a barrier): the last block that adds up everybody's
-// partial sums.
+// thread has made an atomic access before (or another one, before a barrier): the last block that adds up
+// the partial sums of all.
 #pragma once
 #include "coalescing.h"
 
@@ -182,7 +182,7 @@ static Mark find_clashing_read(const Region& r, uint64_t c, unsigned me, bool at
     const Mark other = {x.read.interval, x.other_epoch, x.other_site, x.other_who};
     const Mark kept[] = {x.read, other, past.far, past.earlier};
     for (const Mark& m : kept)
-        if (m.who != NOBODY && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
+        if (m.who != NO_THREAD && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
     unsigned w = me / WARP;
     if (x.read.interval == interval && partial[w] && x.read.thread() / WARP == w && !(atomic && x.read.is_volatile()))
         for (unsigned m = x.lanes & ~(1u << me % WARP); m; m &= m - 1) {
@@ -199,12 +199,12 @@ static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, u
         Mark& earlier = r.past[c].earlier;
         if (x.read.interval && x.read.interval < block_interval && (!earlier.interval || earlier.is_volatile()))
             earlier = x.read;
-        x.other_who = NOBODY;
+        x.other_who = NO_THREAD;
         x.lanes = 0;
     } else if (last / WARP != w) {
         Mark& far = r.past[c].far;
         if (far.interval != interval || far.thread() / WARP == w || !x.read.is_volatile()) far = x.read;
-        x.other_who = NOBODY;
+        x.other_who = NO_THREAD;
         x.lanes = 0;
     } else if (last != me) {
         x.other_epoch = x.read.epoch;
@@ -252,7 +252,7 @@ static __attribute__((noinline)) void watch(int region, uint64_t offset, int siz
 }
 
 // The same for what nearly all accesses are: to one cell, and unable to clash. A read of what was written in this block
-// before this interval, or never; a write after which nobody read what was written before.
+// before this interval, or never; a write of what no thread has read in this interval.
 static EMU_ALWAYS void watch_cell(const Place& p, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
     if (p.cells) {
         const uint64_t c = offset / size;
