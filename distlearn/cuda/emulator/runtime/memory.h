@@ -46,6 +46,10 @@ struct Cell {
     uint16_t other_site, other_who;
     uint32_t lanes, since;  // which lanes of that warp have read since its last whole __syncwarp; epoch of the first
 };
+struct LaneRead {  // the last read of a cell by one lane of a warp that uses __syncwarp with partial masks
+    uint32_t interval, epoch;
+    uint16_t site, warp;
+};
 struct Past {              // what is seldom asked for
     Mark far, earlier;     // a read by another warp in the interval of Cell::read; one of an earlier block
 };
@@ -61,15 +65,19 @@ struct Region {  // an array argument, a shared, constant or device variable
     uintptr_t reach;  // an address in no region is reported for the nearest one, if it is no farther away than this
     Cell* cells;
     Past* past;
+    LaneRead* lane_reads;  // WARP for each cell; null if there are none
 };
 
 static Vec<Region> regions;
 
+static size_t cells_of(const Region& r) { return ((r.end - r.begin) >> r.cell_shift) + 2; }
+
 static void make_shadow(Region& r, int cell_shift) {  // fresh pages cost nothing until touched
-    size_t n = ((r.end - r.begin) >> cell_shift) + 2;
     r.cell_shift = cell_shift;
+    size_t n = cells_of(r);
     r.cells = (Cell*)calloc(n, sizeof(Cell));
     r.past = (Past*)calloc(n, sizeof(Past));
+    r.lane_reads = nullptr;
     if (!r.cells || !r.past) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
 }
 
@@ -99,6 +107,7 @@ static void refine(Region& r) {
     }
     free(coarse.cells);
     free(coarse.past);
+    free(coarse.lane_reads);
 }
 
 static int find_region(uintptr_t a, size_t size) {

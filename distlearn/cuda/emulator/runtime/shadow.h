@@ -12,8 +12,8 @@
 //
 // Which reads must be kept: of the warp that read last, the last two by different lanes (if lanes meet at a whole
 // __syncwarp, the last reader is ordered last) and, for partial masks, which lanes have read since when; one read
-// of another warp; and one of an earlier block. A write of any thread then clashes with a kept read if it clashes with
-// any, except where lanes of partial masks have read the same cell in several epochs.
+// of another warp; and one of an earlier block. For warps that use partial masks, the last read of each lane. A write of
+// any thread then clashes with a kept read if it clashes with any.
 //
 // What lanes of partial masks know of each other is a vector clock per lane (F. Mattern, "Virtual time and global states
 // of distributed systems", 1989): a __syncwarp joins the clocks of its lanes.
@@ -185,14 +185,25 @@ static Mark find_clashing_read(const Region& r, uint64_t c, unsigned me, bool at
         if (m.who != NO_THREAD && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
     unsigned w = me / WARP;
     if (x.read.interval == interval && partial[w] && x.read.thread() / WARP == w && !(atomic && x.read.is_volatile()))
-        for (unsigned m = x.lanes & ~(1u << me % WARP); m; m &= m - 1) {
-            unsigned lane = w * WARP + (unsigned)__builtin_ctz(m);
-            if (!ordered_in_warp(x.since, lane, me)) return {interval, x.since, x.read.site, (uint16_t)lane};
+        for (unsigned others = x.lanes & ~(1u << me % WARP); others; others &= others - 1) {
+            unsigned lane = w * WARP + (unsigned)__builtin_ctz(others);
+            Mark m = {interval, x.since, x.read.site, (uint16_t)lane};
+            if (r.lane_reads) {
+                const LaneRead& last = r.lane_reads[c * WARP + lane % WARP];
+                if (last.interval == interval && last.warp == w) m.epoch = last.epoch, m.site = last.site;
+            }
+            if (!ordered_in_warp(m.epoch, lane, me)) return m;
         }
     return {};
 }
 
-static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, unsigned me) {
+static __attribute__((noinline)) void note_lane_read(Region& r, uint64_t c, const Mark& now, unsigned me) {
+    if (!r.lane_reads) r.lane_reads = (LaneRead*)calloc(cells_of(r), WARP * sizeof(LaneRead));
+    if (!r.lane_reads) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
+    r.lane_reads[c * WARP + me % WARP] = {now.interval, now.epoch, now.site, (uint16_t)(me / WARP)};
+}
+
+static EMU_ALWAYS void note_read(Region& r, uint64_t c, const Mark& now, unsigned me) {
     Cell& x = r.cells[c];
     const unsigned w = me / WARP, last = x.read.thread();
     if (x.read.interval != interval) {
@@ -214,6 +225,7 @@ static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, u
     if (!x.lanes || x.read.epoch < whole_epoch[w]) x.lanes = 0, x.since = now.epoch;
     x.lanes |= 1u << me % WARP;
     x.read = now;
+    if (__builtin_expect(partial[w], 0)) note_lane_read(r, c, now, me);
 }
 
 static EMU_ALWAYS Mark mark(Access access, uint32_t site, unsigned me) {
@@ -224,7 +236,7 @@ static EMU_ALWAYS Mark mark(Access access, uint32_t site, unsigned me) {
 }
 
 static __attribute__((noinline)) void watch(int region, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
-    const Region& r = regions[region];
+    Region& r = regions[region];
     const bool reads = access == READ || access == VOLATILE_READ;
     const Mark now = mark(access, site, me);
     uint64_t last = (offset + size - 1) >> r.cell_shift;
