@@ -126,7 +126,7 @@ class Check:
     def true(self, name, condition, otherwise: str = "") -> None:
         """Check a condition; `otherwise` says what is wrong when it is false."""
         ok = bool(np.all(condition))
-        self._add(GOOD if ok else BAD, name, "" if ok else "is false", "" if ok else otherwise)
+        self._add(GOOD if ok else BAD, name, "" if ok or otherwise else "is false", "" if ok else otherwise)
 
     def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
         """Check that a call raises `error` with `match` in its message."""

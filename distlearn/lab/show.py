@@ -66,7 +66,7 @@ class Card:
             f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
             f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
             f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
-            + (f"<br><b>→ {html.escape(line.advice)}</b>" if line.advice else "")
+            + (f"{'<br>' * bool(line.text)}<b>→ {html.escape(line.advice)}</b>" if line.advice else "")
             + "</td></tr>"
             for line in self.lines
         )
