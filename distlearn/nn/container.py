@@ -169,6 +169,37 @@ class Sequential(Container):
                     on_grad(p)
         return get_xp(dy).empty(saved, dy.dtype) if empty else dy
 
+    def backward_input(self, dy, saved, clock=None):
+        """Run all layers backward, leaving parameter gradients out where layers can (see `Layer.backward_input`)."""
+        clock = self.clock if clock is None else clock
+        if dy is not None and not len(dy):
+            return get_xp(dy).empty(saved, dy.dtype), None
+        kept = []
+        for layer, (s, like) in zip(reversed(self.layers), reversed(saved), strict=True):
+            with layer_span(None if layer.spans_itself else clock, layer, "backward_input", *like):
+                dy, rest = (None, None) if dy is None else layer.backward_input(dy, s)
+            kept.append((rest, like))
+        return dy, kept
+
+    def backward_weights(self, kept, on_grad=None, clock=None):
+        """Add the gradients that `backward_input` has left out; `on_grad` as in `backward`."""
+        clock = self.clock if clock is None else clock
+        uses = Counter()
+        for layer in self.layers if on_grad is not None else ():
+            uses.update(map(id, layer.params))
+        for layer, (rest, like) in zip(reversed(self.layers), kept or (), strict=kept is not None):
+            if rest is not None:
+                with layer_span(None if layer.spans_itself else clock, layer, "backward_weights", *like):
+                    layer.backward_weights(rest)
+        for layer in reversed(self.layers) if on_grad is not None else ():
+            for p in reversed(layer.params):
+                uses[id(p)] -= 1
+                if uses[id(p)] == 0:
+                    on_grad(p)
+
+    def weight_flops(self, shape):
+        return sum(layer.weight_flops(s) for layer, s in self.parts(shape))
+
     def parts(self, shape):
         parts = []
         for layer in self.layers:
@@ -187,17 +218,23 @@ _costs: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
-    """Return the operations and bytes of one pass ("forward" or "backward") of a layer, for its span.
+    """Return the operations and bytes of one pass of a layer, for its span.
 
-    Backward moves twice what forward does, as `profile` counts it.
+    Passes are "forward", "backward", and its halves "backward_input" and "backward_weights". Backward moves twice what
+    forward does, as `profile` counts it; each half as much as forward.
     """
     known = _costs.setdefault(layer, {})
     key = direction, shape, itemsize
     if key not in known:
         nbytes = layer.bytes_moved(shape, itemsize)
-        known[key] = (
-            (layer.flops(shape), nbytes) if direction == "forward" else (layer.backward_flops(shape), 2 * nbytes)
-        )
+        if direction == "forward":
+            known[key] = layer.flops(shape), nbytes
+        elif direction == "backward":
+            known[key] = layer.backward_flops(shape), 2 * nbytes
+        elif direction == "backward_weights":
+            known[key] = layer.weight_flops(shape), nbytes
+        else:
+            known[key] = layer.backward_flops(shape) - layer.weight_flops(shape), nbytes
     return known[key]
 
 

@@ -159,8 +159,8 @@ def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
         NumPy arrays; None on the other ranks. One gather of what counts; where ranks hold different replicas
         (`Partial(weight)`) and these are not equal, each replica is included, too, as "ranks/0/...".
     """
-    everybody = comm.gather_obj(counting(state))
-    return None if everybody is None else assemble(everybody)
+    states = comm.gather_obj(counting(state))
+    return None if states is None else assemble(states)
 
 
 def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
@@ -168,10 +168,10 @@ def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
     return {name: Sharded(to_numpy(a).copy(), spec) for name, (a, spec) in state.items() if spec.counts}
 
 
-def assemble(everybody: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
+def assemble(states: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
     """Reassemble arrays from every rank's parts that count; see `unshard`."""
     parts: dict[str, list] = {}
-    for rank, theirs in enumerate(everybody):
+    for rank, theirs in enumerate(states):
         for name, (array, spec) in theirs.items():
             parts.setdefault(name, []).append((rank, array, spec))
     found = {}
