@@ -10,14 +10,24 @@ from pathlib import Path
 
 import nbformat
 
+from distlearn.lab.author import sandbox
+
 CONFIG = "nbgrader_config.py"
 
 
 def make_course(root: Path, course: Path, lab: str) -> Path:
     """Copy the course's configuration and one lab's source to `root`."""
     shutil.copytree(course / "source" / lab, root / "course" / "source" / lab)
-    shutil.copy(course / CONFIG, root / "course" / CONFIG)
+    copy_config(course / CONFIG, root / "course")
     return root / "course"
+
+
+def copy_config(config: Path, course: Path) -> None:
+    """Copy the course's configuration; where there is no sandbox, submissions of our own are graded without one."""
+    shutil.copy(config, course / CONFIG)
+    if sandbox.available():  # it says why there is none
+        with (course / CONFIG).open("a", encoding="utf-8") as file:
+            file.write("\nc.ExecuteAll.unsafe = True\n")
 
 
 def nbgrader(course: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
@@ -53,7 +52,7 @@ def make_course(root: Path, config: Path, more: str = "") -> Path:
     folder = root / "course" / "source" / LAB
     folder.mkdir(parents=True)
     (folder / "lab00.ipynb").write_text(writes(source()) + "\n", encoding="utf-8")
-    shutil.copy(config, root / "course" / grading.CONFIG)
+    grading.copy_config(config, root / "course")
     with (root / "course" / grading.CONFIG).open("a", encoding="utf-8") as file:
         file.write(more)
     return root / "course"
