@@ -45,7 +45,9 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	if [ "`id -u`" = 0 ]; then set -- "$$@" --allow-root; fi; \
 	if [ "`uname`" != Darwin ] && [ -z "$$DISPLAY$$WAYLAND_DISPLAY" ]; then set -- "$$@" --no-browser; fi; \
 	JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	    exec $(BIN)/jupyter lab --log-level=ERROR --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)/labs" "$$@" $(ARGS)
+	    exec $(BIN)/jupyter lab --log-level=ERROR --ip=$(IP) --port=$(PORT) --ServerApp.root_dir="$(CURDIR)" \
+	    --LabApp.extra_labextensions_path="$(CURDIR)/.jupyter/labextensions" \
+	    --ServerApp.preferred_dir="$(CURDIR)/labs" --LabApp.default_url=/lab/tree/labs/README.md "$$@" $(ARGS)
 
 test: lint labs-check ## Run everything that CI runs
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

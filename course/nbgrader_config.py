@@ -8,7 +8,7 @@ from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
 from distlearn.lab.author.execute import ExecuteAll
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, HideTests, SkipDemonstrations
+from distlearn.lab.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
 from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
 
@@ -28,7 +28,8 @@ c.CourseDirectory.course_id = "distlearn"
 c.CourseDirectory.release_directory = "../labs"  # the students' side is part of the repository
 
 # The source holds a sample prediction; the student's copy holds none.
-c.GenerateAssignment.preprocessors = [ClearPredictions, *steps(GenerateAssignment, "preprocessors")]
+# Checks and plotting code are folded there.
+c.GenerateAssignment.preprocessors = [ClearPredictions, FoldCells, *steps(GenerateAssignment, "preprocessors")]
 
 # A cell of an exercise that was deleted, merged or moved comes back; a copy of one counts for nothing.
 sanitize = steps(Autograde, "sanitize_preprocessors")

@@ -43,7 +43,7 @@ def take_gpu(number: int) -> str:
     Parameters
     ----------
     number : int
-        Of this process among those on this machine: GPUs are dealt in turn.
+        Of this process among those on this machine: GPUs are assigned in turn.
     """
     if not has_gpu():
         return ""

@@ -1,4 +1,4 @@
-"""One way to share n among p: whoever asks gets the same parts."""
+"""One way to share n among p: every caller gets the same parts."""
 
 import numpy as np
 import pytest

@@ -163,7 +163,6 @@ def _launch(function, arguments, size, threads, timeout, strict) -> int:
 
 
 def _world(world, size, threads, timeout, strict):
-    """Make the world."""
     if world == "sim":
         return SimWorld(size)
     if world == "engines":

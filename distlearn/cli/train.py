@@ -174,7 +174,6 @@ def _load_data(settings: Settings, places):
 
 
 def _folder(out, settings, places) -> Path:
-    """Return the folder of the results."""
     if out is not None:
         return out
     sizes = "-".join(str(place.size) for place in places)

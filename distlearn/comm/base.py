@@ -79,11 +79,20 @@ class BaseComm:
     rank, size : int
     n_tags : float
         Tags are below this number.
+    timeout : float or None
+        Seconds after which a rank that waits for others raises; None is never.
     """
 
     rank: int
     size: int
     n_tags: float = float("inf")
+    timeout: float | None = None
+
+    def agreement(self, call: Call):
+        """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
+
+    def abort(self) -> None:
+        """Abort operations in progress that would never end, because another rank will not join them."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.size})"

@@ -18,11 +18,16 @@ class DelegatingComm(BaseComm):
     def __init__(self, host):
         self.host = host
         self.rank, self.size, self.clock, self.report = host.rank, host.size, host.clock, host.report
+        self.timeout = host.timeout
 
     def __getattr__(self, name):
         if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
             raise AttributeError(name)
         return getattr(self.host, name)
+
+    def agreement(self, call):
+        """Begin to compare this rank's call of a collective with the others', as `host` does."""
+        return self.host.agreement(call)
 
     def _send(self, x, dest, tag):
         self.host.send(x, dest, tag)

@@ -9,8 +9,8 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .idx import read_idx
 from .loading import load
+from .raw import read_idx
 from .sources import available
 from .text import decode, encode, load_text
 

@@ -162,9 +162,9 @@ class Batches:
         start = whole("Batches", "start", start, 0)
         order = self.order(epoch)  # here, not in the generator: a wrong epoch is refused at the call
         # rows are gathered on the data's device: a GPU gets the order once an epoch
-        return self._deal(get_xp(self.x).asarray(order) if self.shuffle else None, start)
+        return self._batches(get_xp(self.x).asarray(order) if self.shuffle else None, start)
 
-    def _deal(self, order, first: int) -> Iterator[Batch]:
+    def _batches(self, order, first: int) -> Iterator[Batch]:
         for step in range(first, len(self)):
             start = step * self.batch_size
             n = min(self.batch_size, len(self.x) - start)

@@ -17,11 +17,10 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .branch import Parallel, Residual, Siamese
 from .compression.clustering import Clustered, Compressed, cluster, share_weights
 from .compression.quantization import quantize
 from .compression.recomputation import Recompute
-from .container import Sequential
+from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
 from .costs.count import count_operations
 from .costs.memory import Memory, memory_report
@@ -33,7 +32,6 @@ from .costs.sweep import profile_sweep
 from .dropout import Dropout
 from .embedding import Embedding
 from .fused import choose_algorithm, fuse, unfuse
-from .gru import GRU
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
 from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
@@ -56,10 +54,9 @@ from .models import (
     SqueezeNet,
     build,
 )
-from .norm import BatchNorm, LayerNorm, RMSNorm
+from .norm import BatchNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from .pool import AvgPool, GlobalAvgPool, MaxPool
-from .recurrent import RNN
-from .response import LocalResponseNorm
+from .recurrent import GRU, RNN
 from .shape import Flatten, Identity, Reshape
 from .torch_state import load_torch_state, to_torch_state
 

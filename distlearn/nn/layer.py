@@ -148,6 +148,27 @@ class Layer:
         """
         raise NotImplementedError
 
+    def backward_input(self, dy, saved):
+        """Return the gradient of the input, and what `backward_weights` needs: backward in two halves.
+
+        Pipelines compute the second half when there is nothing better to do. A layer that does not separate the two
+        does everything here.
+
+        Returns
+        -------
+        dx : array or None
+        kept : object
+            Pass it to `backward_weights`, once.
+        """
+        return self.backward(dy, saved), None
+
+    def backward_weights(self, kept) -> None:
+        """Add the gradients of the parameters that `backward_input` has left out."""
+
+    def weight_flops(self, shape: tuple[int, ...]) -> int:
+        """Floating-point operations of `backward_weights`, a part of `backward_flops`."""
+        return 0
+
     def eval(self):
         """Return the layer for prediction; most layers behave alike in both modes and return themselves.
 

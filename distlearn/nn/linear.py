@@ -58,6 +58,18 @@ class Linear(Layer):
         self.b.add(column_sums(dy))
         return matmul(dy, self.W.data.T).reshape(shape) if self.input_gradient else None
 
+    def backward_input(self, dy, saved):
+        rows = dy.reshape(-1, self.d_out)
+        return matmul(rows, self.W.data.T).reshape(saved.shape) if self.input_gradient else None, (dy, saved)
+
+    def backward_weights(self, kept):
+        dy, x = (a.reshape(-1, a.shape[-1]) for a in kept)
+        self.W.add_product(x.T, dy)
+        self.b.add(column_sums(dy))
+
+    def weight_flops(self, shape):
+        return self.flops(shape)
+
     def output_shape(self, shape):
         check_shape(self, shape, "...", self.d_in)
         return (*shape[:-1], self.d_out)

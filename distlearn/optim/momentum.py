@@ -32,7 +32,7 @@ class SGD:
         check_not_negative(self, weight_decay=self.weight_decay)
 
     def init(self, data):
-        """Return None: plain SGD has no memory."""
+        """Return None: plain SGD has no state."""
 
     def update(self, data, grad, state, lr, step):
         """Step against the gradient."""

@@ -29,7 +29,7 @@ class Rule(Protocol):
     """
 
     def init(self, data) -> Any:
-        """Make the state for an array like `data` (None if the rule has no memory)."""
+        """Make the state for an array like `data` (None if the rule has none)."""
 
     def update(self, data, grad, state, lr: float, step: int) -> None:
         """Change `data` (and `state`) in place; `grad` is left as it was. Steps count from 0."""

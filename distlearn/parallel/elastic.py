@@ -120,9 +120,9 @@ class ElasticDataParallel(Strategy):
         self._me, self._options = comm.rank, options
         self._done, self._last_loss = 0, float("nan")
         self._began = self.clock.now()
-        self.retry_until_agreed(self._deal)
+        self.retry_until_agreed(self._make_inner)
 
-    def _deal(self) -> None:
+    def _make_inner(self) -> None:
         self._inner = DataParallel(self.comm, self.model, self.loss, self.optimizer, **self._options)
 
     # -- a strategy ----------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class ElasticDataParallel(Strategy):
         set_counters(self.optimizer, numbers)
         self._done, self._last_loss = int(everyone[root, 1]), loss
         self.members = everyone[:, 0].tolist()
-        self._deal()
+        self._make_inner()
 
     def _side_effects(self) -> list:
         """Save what a forward pass changes besides gradients: running statistics, random number generators."""

@@ -188,7 +188,7 @@ class MetaBatch(NamedTuple):
 
 
 def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> MetaBatch:
-    """Deal a global batch of n samples to `size` ranks as evenly as it goes, and return the part of one.
+    """Shard a global batch of n samples over `size` ranks as evenly as possible, and return the part of one.
 
     Parameters
     ----------

@@ -20,6 +20,9 @@ from ..backend import get_xp, to_numpy
 class Replicate:
     """All of the array."""
 
+    def __repr__(self) -> str:
+        return "Replicate()"
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -29,12 +32,15 @@ class Shard:
     ----------
     axis : int or None
         None: of the array as one vector.
-    index : slice or array of int
-        This rank's indices.
+    index : slice or array of int, optional
+        This rank's indices; None where all ranks have equal shares (`shares.share`), so that it need not be said.
     """
 
     axis: int | None
-    index: Any
+    index: Any = None
+
+    def __repr__(self) -> str:
+        return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,9 @@ class Partial:
     """
 
     weight: float | None = None
+
+    def __repr__(self) -> str:
+        return "Partial()" if self.weight is None else f"Partial({self.weight})"
 
 
 @dataclass(frozen=True)
@@ -150,8 +159,8 @@ def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
         NumPy arrays; None on the other ranks. One gather of what counts; where ranks hold different replicas
         (`Partial(weight)`) and these are not equal, each replica is included, too, as "ranks/0/...".
     """
-    everybody = comm.gather_obj(counting(state))
-    return None if everybody is None else assemble(everybody)
+    states = comm.gather_obj(counting(state))
+    return None if states is None else assemble(states)
 
 
 def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
@@ -159,10 +168,10 @@ def counting(state: dict[str, Sharded]) -> dict[str, Sharded]:
     return {name: Sharded(to_numpy(a).copy(), spec) for name, (a, spec) in state.items() if spec.counts}
 
 
-def assemble(everybody: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
+def assemble(states: list[dict[str, Sharded]]) -> dict[str, np.ndarray]:
     """Reassemble arrays from every rank's parts that count; see `unshard`."""
     parts: dict[str, list] = {}
-    for rank, theirs in enumerate(everybody):
+    for rank, theirs in enumerate(states):
         for name, (array, spec) in theirs.items():
             parts.setdefault(name, []).append((rank, array, spec))
     found = {}

@@ -134,5 +134,4 @@ def _reduce(arrays, op):
 
 
 def _stack(arrays):
-    """Stack the arrays of all ranks by rank."""
     return get_xp(*arrays).stack(arrays)

@@ -1,7 +1,7 @@
 """A simulated world whose network is played by the caller, decision by decision.
 
 Most of what ranks exchange can happen in one way only: a receive names its sender, and messages of one sender do not
-overtake each other. Where a network has a choice, the run stops until somebody makes it:
+overtake each other. Where a network has a choice, the run stops until a choice is made:
 
     "2->0"       the message of rank 2 is the one that rank 0's receive from any rank gets
     "buffer 1"   the network keeps the message that rank 1 sends, and rank 1 goes on before it is received

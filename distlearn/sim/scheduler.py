@@ -19,10 +19,11 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from heapq import heappop, heappush
+from types import TracebackType
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.base import call_site
+from ..comm.base import OWN, call_site
 from ..comm.protocol import DeadlockError, RankError
 from .timeline import CommTimeline
 
@@ -155,6 +156,7 @@ class Scheduler:
         DeadlockError
             If the remaining ranks wait for each other.
         """
+        __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
         for fibre in self.fibres:
             self._start(fibre, main)
         if self.monitor is not None:
@@ -169,7 +171,7 @@ class Scheduler:
                 self.block(self._hub, _ITS_TURN)
             stuck = [f for f in self.fibres if not f.greenlet.dead]
             if stuck and not self._failure:
-                raise DeadlockError(describe_deadlock(self.fibres))
+                raise DeadlockError(describe_deadlock(self.fibres)).with_traceback(_where_it_waits(stuck[0]))
         finally:
             stuck = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)
             self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in stuck}
@@ -180,8 +182,17 @@ class Scheduler:
                 error.add_note(f"rank {rank} was running")
                 raise error
             text = str(error).removeprefix(f"rank {rank}: ")
-            raise RankError(rank, f"{type(error).__name__}: {text}", original=error) from error
+            shown = RankError(rank, f"{type(error).__name__}: {text}", original=error)
+            raise shown.with_traceback(error.__traceback__) from None  # one traceback, that of the rank's program
         return [f.result for f in self.fibres]
+
+    def running_rank(self) -> int | None:
+        """Return the rank that runs now, itself or by what it has started; None for the hub and a rank alone."""
+        ranks = {f.greenlet: f.rank for f in (*self.fibres, *self._helpers)} if len(self.fibres) > 1 else {}
+        running = getcurrent()
+        while running is not None and running not in ranks:
+            running = running.parent
+        return ranks.get(running)
 
     def is_stuck(self) -> bool:
         """Say whether no fibre will ever be ready again, now that none is; a subclass may wake one instead."""
@@ -192,6 +203,7 @@ class Scheduler:
         hub = self._hub.greenlet
 
         def body():
+            __tracebackhide__ = True
             try:
                 hub.switch()  # a greenlet inherits its starter's stack depth: start here, not in another fibre
                 fibre.since = time.perf_counter()
@@ -281,6 +293,16 @@ class Scheduler:
                 if fibre.greenlet is None or fibre.greenlet.dead:
                     break
                 fibre.greenlet.throw(GreenletExit)
+
+
+def _where_it_waits(fibre: Fibre) -> TracebackType | None:
+    """Return a traceback that ends at the line of the rank's program that waits."""
+    frame, found = fibre.greenlet.gr_frame, None
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith(OWN):
+            found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno)
+        frame = frame.f_back
+    return found
 
 
 def describe_deadlock(fibres: list[Fibre], limit: int = 8) -> str:

@@ -128,11 +128,12 @@ class RecvOp(Event):
 class CollectiveCall(Event):
     """One collective call of all members of a communicator: which ranks have called so far, and with what.
 
-    `seq` numbers the collectives of a communicator. `when`, `payloads` and `results` are those of a collective that is
-    computed at once (`formula`).
+    `seq` numbers the collectives of a communicator. `failed_ranks` are the ranks of the world on which it has failed;
+    None until it has ended, and always in a world without failures. `when`, `payloads` and `results` are those of a
+    collective that is computed at once (`formula`).
     """
 
-    __slots__ = ("calls", "context", "members", "payloads", "results", "seq", "when")
+    __slots__ = ("calls", "context", "failed_ranks", "members", "payloads", "results", "seq", "when")
 
     def __init__(self, members: list[Fibre], context: int, seq: int):
         self.members, self.context, self.seq = members, context, seq
@@ -140,6 +141,7 @@ class CollectiveCall(Event):
         self.payloads: dict[int, tuple[float, object]] = {}  # by rank: (time of the call, its array or object)
         self.results = None  # by rank
         self.when = None
+        self.failed_ranks: set[int] | None = None
 
     def waiting(self, fibre) -> str:
         """Say what a member waits for."""
@@ -187,7 +189,6 @@ def deliver(x, out) -> str | None:
 class Transport:
     """What the ranks of one run share: channels, objects in flight, collective calls."""
 
-    call_class = CollectiveCall
     losses = ()
 
     def __init__(self, world: SimWorld, scheduler: Scheduler):
@@ -342,7 +343,7 @@ class Transport:
         self.n_calls[context, rank] += 1
         joined = self.calls.get((context, seq))
         if joined is None:
-            joined = self.calls[context, seq] = self.call_class(members, context, seq)
+            joined = self.calls[context, seq] = CollectiveCall(members, context, seq)
         elif joined.calls:
             other, first = next(iter(joined.calls.items()))
             if first[:2] != call[:2]:

@@ -22,6 +22,7 @@ from ..trace import Message, Trace
 from .clock import ComputeModel, Free, Roofline
 from .communicator import MessageComm, SimComm
 from .failures import Failure, FailureSchedule, Loss
+from .printing import ranks_in_output
 from .scheduler import Scheduler
 from .transport import Transport
 
@@ -90,6 +91,8 @@ class SimWorld:
     >>> SimWorld(4).run(hello)
     [np.float64(6.0), np.float64(6.0), np.float64(6.0), np.float64(6.0)]
     """
+
+    rank = 0
 
     def __init__(
         self,
@@ -190,18 +193,21 @@ class SimWorld:
         CommError
             If a message was never received.
         """
+        __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
         self._trace = Trace()
         scheduler, transport, make_comm = self._parts()
         self._transport = transport
 
         def main(fibre):
+            __tracebackhide__ = True
             result = fn(make_comm(transport, fibre, fibre.rank, scheduler.fibres), *args, **kwargs)
             if fibre.failures is not None:  # one that has been killed by now has no result
                 fibre.failures.apply(fibre)
             return result
 
         try:
-            results = scheduler.run(main)
+            with ranks_in_output(scheduler.running_rank):
+                results = scheduler.run(main)
         finally:
             self.makespan = max(f.now for f in scheduler.fibres)
             self.waiting = scheduler.waiting

@@ -48,6 +48,7 @@ _NAMES = {
     "plot_losses": "staleness",
     "plot_lr_limits": "staleness",
     "plot_policies": "policies",
+    "plot_overlap": "overlap",
     "plot_race": "race",
     "plot_real_and_simulated": "staleness",
     "plot_recovered": "staleness",

@@ -7,7 +7,7 @@ from .look import COLORS, INK, new_axes, styled, write_title
 PARTS = {
     "parameters": "parameters",
     "gradients": "gradients",
-    "optimizer": "optimizer's memory",
+    "optimizer": "optimizer's state",
     "activations": "activations",
 }
 _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))

@@ -12,13 +12,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from .look import AMBER, INK, NAVY, SKY, TRACK, VERMILION, lightness, new_axes, styled, write_title
+from .look import AMBER, INK, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
 from .pipeline_content import Content, content
 from .units import time_axis
 
-KIND_COLORS = {"F": SKY, "B": NAVY}
-KIND_NAMES = {"F": "forward", "B": "backward"}
-PALEST = {"F": 0.5, "B": 0.3}
+KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
+KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
+PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
 WAITING = 0.08
@@ -184,8 +184,9 @@ def _legend(shown: Content, shades) -> list:
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
     handles = []
+    there = {a.action.kind for a in shown.actions}
     for kind, name in KIND_NAMES.items():
-        for i, stage in enumerate(shown.stages[rank]):
+        for i, stage in enumerate(shown.stages[rank] if kind in there else ()):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
             handles.append(Patch(facecolor=shades[rank, stage, kind], label=f"{name}{which}"))
     if shown.updates:

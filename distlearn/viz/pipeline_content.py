@@ -17,7 +17,13 @@ from ..parallel.pipeline.schedule import (
 )
 from ..trace import Trace
 
-NAMES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B", "pipedream": "PipeDream"}
+NAMES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved 1F1B",
+    "zero_bubble": "Zero bubble (ZB-H1)",
+    "pipedream": "PipeDream",
+}
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def plot_timeline(
     ranks : sequence of int, optional
         Ranks to show, from top to bottom; all by default.
     start, end : float, optional
-        Show the time from `start` to `end` [s]; all of it by default.
+        Show the time from `start` to `end` [s]; all of it by default. The labels count from `start`.
     ax : Axes, optional
         Where to draw; a new figure by default.
     messages : bool
@@ -188,7 +188,7 @@ def _draw_messages(ax, bars: Bars, messages) -> int:
 
 def _label(ax, bars: Bars, n_ranks: int) -> None:
     shown = bars.ranks
-    time_axis(ax.xaxis, bars.high - bars.low, "time")
+    time_axis(ax.xaxis, bars.high - bars.low, "time", zero=bars.low)
     ax.set_xlim(bars.low, bars.high)
     ax.set_ylim(len(shown) - 0.5, -0.5)
     if len(shown) <= 16:

@@ -7,11 +7,22 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, PercentF
 from ..tables import time_unit
 
 
-def time_axis(axis, longest: float, label: str) -> None:
-    """Label an axis of seconds in the unit that suits its range."""
+class _FromZero(MaxNLocator):
+    """Round numbers, counted from a given value."""
+
+    def __init__(self, zero: float, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._zero = zero
+
+    def tick_values(self, vmin, vmax):
+        return super().tick_values(vmin - self._zero, vmax - self._zero) + self._zero
+
+
+def time_axis(axis, longest: float, label: str, zero: float = 0.0) -> None:
+    """Label an axis of seconds in the unit that suits its range; the labels count from `zero`."""
     unit, name = time_unit(longest)
-    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds / unit:.10g}"))
+    axis.set_major_locator(_FromZero(zero, 6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{round((seconds - zero) / unit, 9):.10g}"))
     axis.set_label_text(f"{label} [{name}]")
 
 

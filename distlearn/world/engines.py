@@ -74,6 +74,8 @@ class EngineWorld:
     [[0, 1], [0, 1]]
     """
 
+    rank = 0
+
     def __init__(
         self,
         engines=4,

@@ -17,11 +17,14 @@ class World(Protocol):
     ----------
     size : int
         Number of ranks.
+    rank : int
+        Of this process: 0, unless every rank runs the script, as in an `MPIWorld`.
     trace : Trace
         Spans and messages of the last run.
     """
 
     size: int
+    rank: int
     trace: Trace
 
     def run(self, fn, *args, **kwargs) -> list:
@@ -49,6 +52,7 @@ class LocalWorld:
     """
 
     size = 1
+    rank = 0
 
     def __init__(self, report=None):
         self.report = report

@@ -170,7 +170,8 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
         interrupts.disarm()
     except BaseException as error:
         interrupts.disarm()
-        getattr(comm, "abort", lambda: None)()  # a collective on a GPU that the others do not join would never end
+        if comm is not None:
+            comm.abort()  # a collective on a GPU that the others do not join would never end
         if not interrupts.came:
             outcome.status = "raised"
         outcome.error, outcome.original = text_of_error(error, rank), pickled(error)

@@ -124,6 +124,33 @@ def paired(ours, peer, repeats: int = 11, *, warmup: int = 2, clock=time.perf_co
     return Ratio(times[0], times[1] if peer is not None else [])
 
 
+def in_turns(sides, calls: int, rounds: int, before) -> list[list[float]]:
+    """Measure callables on every rank, turn by turn; return seconds of one call, by side, round by round.
+
+    Parameters
+    ----------
+    sides : list of callable
+        The order alternates, as in `paired`.
+    calls : int
+        Calls of one side in one turn.
+    rounds : int
+        One more is made first, to warm up.
+    before : callable
+        Called before every turn: a barrier.
+    """
+    found = []
+    for i in range(rounds + 1):
+        times = [0.0] * len(sides)
+        for side in range(len(sides)) if i % 2 else reversed(range(len(sides))):
+            before()
+            began = time.perf_counter()
+            for _ in range(calls):
+                sides[side]()
+            times[side] = (time.perf_counter() - began) / calls
+        found.append(times)
+    return found[1:]
+
+
 def record(name: str, unit: str, ours, peer=None, *, ratio=None, goal: str = "", note: str = "") -> dict:
     """Make one row of the table; whether the goal holds is computed here, never claimed.
 

@@ -2,13 +2,12 @@
 
 import json
 import sys
-import time
 
 import numpy as np
 
 from distlearn.comm.mpi import MPIComm, world_comm
 
-from . import quick
+from . import in_turns, quick
 
 SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 23, 1 << 26)
 PIECE_BYTES = 1 << 24
@@ -19,24 +18,18 @@ def measure(comm, strict, raw, nbytes: int, rounds: int) -> list[list[float]]:
     """Seconds of one call, [ours, ours in strict mode, mpi4py's], round by round; rank 0's."""
     x = np.zeros(nbytes // 4, np.float32)  # which any number of sums leaves as they are
     calls = max(1, min(300, PIECE_BYTES // nbytes))
-    sides = (
+    sides = [
         lambda: comm.all_reduce(x),
         lambda: strict.all_reduce(x),
         lambda: raw.Allreduce(comm.mpi.IN_PLACE, x, comm.mpi.SUM),
-    )
-    found = []
-    for i in range(rounds + 1):
-        times = [0.0, 0.0, 0.0]
-        for side in (0, 1, 2) if i % 2 else (2, 1, 0):
-            raw.Barrier()
-            began = time.perf_counter()
-            for _ in range(calls):
-                sides[side]()
-            times[side] = (time.perf_counter() - began) / calls
-        found.append(times)
+    ]
+
+    def before():
         comm.clock.trace.spans.clear()
         strict.clock.trace.spans.clear()
-    return found[1:]  # the first warms up
+        raw.Barrier()
+
+    return in_turns(sides, calls, rounds, before)
 
 
 def main(path: str) -> None:

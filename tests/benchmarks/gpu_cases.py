@@ -133,6 +133,41 @@ def _quantise(dtype, per_code):
     return arguments
 
 
+def _attention(xp, size, heads=4):
+    n = size // 4
+    q, k, v = (_random(xp, heads, n, 32) for _ in range(3))
+    return q, k, v, xp.empty((heads, n, 32), f32), xp.empty((heads, n), f32), 0
+
+
+def _attention_naive(xp, size):
+    q, k, v, y, lse, causal = _attention(xp, size)
+    return q, k, v, xp.empty((*lse.shape, k.shape[1]), f32), y, causal
+
+
+def _attention_dq(xp, size):
+    q, k, v, y, lse, causal = _attention(xp, size)
+    s = q @ k.swapaxes(1, 2) / math.sqrt(32)
+    lse[...] = xp.log(xp.exp(s).sum(-1))
+    y[...] = xp.exp(s - lse[..., None]) @ v
+    return q, k, v, y, lse, _random(xp, *q.shape), xp.empty_like(lse), xp.empty_like(q), causal
+
+
+def _attention_dkv(xp, size):
+    q, k, v, y, lse, dy, inner, _, causal = _attention_dq(xp, size)
+    inner[...] = (dy * y).sum(-1)
+    return q, k, v, lse, dy, inner, xp.empty_like(k), xp.empty_like(v), causal
+
+
+def _attention_cost(products):
+    """Return the cost of `products` matrix products of a score's size; arrays are read or written once."""
+
+    def cost(q, k, v, *rest):
+        arrays = (q, k, v, *rest[:-1])
+        return sum(a.nbytes for a in arrays), 2 * products * q.size * k.shape[1]
+
+    return cost
+
+
 def _moved(arrays, flops):
     """Cost of reading or writing arguments once each (named twice: both), and of `flops` per element of the first."""
     return lambda *args: (sum(args[i].nbytes for i in arrays), flops * args[arrays[0]].size)
@@ -184,6 +219,10 @@ def cases() -> list[Case]:
         Case(k.pool.FORWARD, _pool, _moved((0, 1, 2), 0)),
         Case(k.pool.BACKWARD, _pool_backward, _moved((0, 1, 2), 1)),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
+        Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),
+        Case(k.attention.TILED, _attention, _attention_cost(2)),
+        Case(k.attention.TILED_DQ, _attention_dq, _attention_cost(3)),
+        Case(k.attention.TILED_DKV, _attention_dkv, _attention_cost(4)),
         *updates,
         Case(k.compression.TOP_K, _top_k, _moved((0, 1, 1), 1)),
         Case(k.compression.QUANTISE_8BIT, _quantise(np.int8, 1), _moved((0, 1, 1, 2, 3), 4)),

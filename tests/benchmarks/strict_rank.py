@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from distlearn.data import Batch, shard
 from distlearn.optim import SGD, Optimizer
 from distlearn.parallel import DataParallel
 
-from . import quick
+from . import in_turns, paired, quick
 
 BATCH = 64
 CASES = {
@@ -35,24 +34,14 @@ def step_of(comm, make, shape):
 def measure(plain, strict, make, shape, rounds: int) -> list[list[float]]:
     """Seconds of one step, [strict, plain], round by round; rank 0's."""
     steps = [step_of(comm, make, shape) for comm in (strict, plain)]
-    for step in steps:
-        step()
-    began = time.perf_counter()
-    steps[1]()
-    calls = plain.broadcast_obj(max(1, int(PIECE_SECONDS / (time.perf_counter() - began))))
-    found = []
-    for i in range(rounds):
-        times = [0.0, 0.0]
-        for side in (0, 1) if i % 2 else (1, 0):
-            plain.barrier()
-            began = time.perf_counter()
-            for _ in range(calls):
-                steps[side]()
-            times[side] = (time.perf_counter() - began) / calls
-        found.append(times)
+    calls = plain.broadcast_obj(max(1, int(PIECE_SECONDS / paired(steps[1], None, 3).ours)))
+
+    def before():
         plain.clock.trace.spans.clear()
         strict.clock.trace.spans.clear()
-    return found
+        plain.barrier()
+
+    return in_turns(steps, calls, rounds, before)
 
 
 def main(path: str) -> None:

@@ -29,7 +29,7 @@ def pattern(rank: int, n: int, dtype) -> np.ndarray:
 
 
 def expected(size, n, dtype, op="sum"):
-    """What reducing everybody's pattern gives."""
+    """What reducing the patterns of all ranks gives."""
     total = pattern(0, n, dtype)
     for rank in range(1, size):
         total = REDUCTIONS[op](total, pattern(rank, n, dtype))
@@ -501,7 +501,7 @@ def contract_bad_messages_are_refused(comm):
 
 
 def contract_bad_scatter_is_refused_on_the_root(comm):
-    """On one rank alone: where several scatter, the others would wait for the root for ever."""
+    """On one rank alone: where several scatter, the others would wait for the root forever."""
     if comm.size == 1:
         _refused(comm, ValueError, "scatter needs one row per rank", comm.scatter, np.zeros((2, 3)), np.zeros(3))
         _refused(comm, ValueError, "scatter sends rows of shape", comm.scatter, np.zeros((1, 3)), np.zeros(4))

@@ -17,7 +17,7 @@ from distlearn.parallel import FP16, CompressedAllReduce, Int8, OneBit, TopK
 
 
 def fresh(comm, **options):
-    """A communicator that nobody else uses, for checks that leave something unfinished on it."""
+    """A communicator of their own for checks that leave something unfinished on it."""
     return MPIComm(comm.raw.Dup(), comm.clock, **options)
 
 

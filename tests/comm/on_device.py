@@ -6,7 +6,8 @@ from distlearn.nn.costs.strict import MockDeviceArray
 
 ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter",
           "ireduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip
-OTHERS = ("rank", "size", "clock", "report", "send_obj", "recv_obj", "barrier", "broadcast_obj", "gather_obj")
+OTHERS = ("rank", "size", "clock", "report", "send_obj", "recv_obj", "barrier", "broadcast_obj", "gather_obj",
+          "timeout", "agreement")  # fmt: skip
 
 
 class Converted:

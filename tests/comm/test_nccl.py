@@ -70,12 +70,12 @@ def test_every_collective_is_that_of_nccl():
     f4, u1, (total, product) = codes["f4"], codes["u1"], (OPS["SUM"], OPS["PROD"])
     common = [("allReduce", 6, f4, total), ("allReduce", 6, f4, product), ("reduceScatter", 3, f4, total)]
     common += [("allGather", 24, u1), ("broadcast", 24, u1, 1)]
-    dealt = [("send", 24, u1, 0), ("send", 24, u1, 1), ("recv", 24, u1, 1)]
+    scattered = [("send", 24, u1, 0), ("send", 24, u1, 1), ("recv", 24, u1, 1)]
     gathered = [("send", 24, u1, 1), ("recv", 24, u1, 0), ("recv", 24, u1, 1)]
     swapped = [(kind, 24, u1, peer) for kind in ("send", "recv") for peer in (0, 1)]
     first, second = run(2, check)
     assert first == [*common, ("recv", 24, u1, 1), ("send", 24, u1, 1), *swapped]
-    assert second == [*common, *dealt, *gathered, *swapped]
+    assert second == [*common, *scattered, *gathered, *swapped]
 
 
 def test_uneven_shares_are_reduced_where_they_go():

@@ -7,6 +7,7 @@ from distlearn.backend import get_xp, has_gpu, to_device, to_numpy
 from distlearn.cuda import compile_check, has_nvrtc, kernels
 from distlearn.cuda.gpu.nvrtc import ARCHITECTURES
 from distlearn.cuda.kernels.variant import memory_use, source
+from distlearn.nn.attention import attend, attend_backward
 
 ALL = pytest.mark.parametrize("variant", kernels.VARIANTS, ids=str)
 
@@ -150,6 +151,46 @@ def test_traffic_of_the_three_matrix_products():
     assert operands[0] == 128**3 // 32 * (1 + 4) * 32
 
 
+@pytest.mark.parametrize("block", [8, 16, 32])
+@pytest.mark.parametrize(("n", "m", "d"), [(64, 64, 32), (96, 32, 64)])
+def test_traffic_of_attention(block, n, m, d):
+    """Keys and values are read once for every block of queries: Dao et al. (2022), theorem 2."""
+    rng, attention = np.random.default_rng(0), kernels.attention
+    q, k, v = (rng.normal(size=(3, size, d)).astype(np.float32) for size in (n, m, m))
+    y, lse = np.zeros_like(q), np.zeros((3, n), np.float32)
+    report = attention.tiled(block, d).check(q, k, v, y, lse, 0)
+    assert report.errors == []
+    assert report.bytes_requested == 4 * 3 * (2 * n * d + 2 * n // block * m * d + n)
+    assert report.bytes_requested == attention.tiled_bytes(3, n, m, d, block)
+    naive = attention.NAIVE.check(q, k, v, np.zeros((3, n, m), np.float32), y, 0)
+    assert naive.errors == []
+    assert naive.bytes_moved == attention.naive_bytes(3, n, m, d)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_of_odd_sizes(causal):
+    """Rims of tiles, scores of 1000, and backward equal to the layers' own."""
+    rng, attention = np.random.default_rng(1), kernels.attention
+    for n, m in ((1, 1), (17, 17), (33, 33)) if causal else ((1, 40), (19, 7), (32, 33)):
+        q, k, v, dy = (rng.normal(size=(2, size, 32)).astype(np.float32) for size in (n, m, m, n))
+        q[:, ::2] *= 100
+        want, saved = attend(q[None], k[None], v[None], causal=bool(causal))
+        y, lse, inner = np.full_like(q, np.nan), np.full((2, n), np.nan, np.float32), np.zeros((2, n), np.float32)
+        dq, dk, dv = (np.full_like(a, np.nan) for a in (q, k, v))
+        launches = (
+            (attention.tiled(8, 32), (q, k, v, y, lse, causal)),
+            (attention.TILED, (q, k, v, y, lse, causal)),
+            (attention.TILED_DQ, (q, k, v, y, lse, dy, inner, dq, causal)),
+            (attention.TILED_DKV, (q, k, v, lse, dy, inner, dk, dv, causal)),
+        )
+        for variant, args in launches:
+            report = variant.check(*args)
+            assert report.errors == [], str(report)
+            np.testing.assert_allclose(y, want[0], rtol=1e-3, atol=1e-4)
+        for got, wanted in zip((dq, dk, dv), attend_backward(dy[None], saved), strict=True):
+            np.testing.assert_allclose(got, wanted[0], rtol=1e-3, atol=2e-3)
+
+
 def test_wrong_shapes_are_named():
     a = np.zeros((4, 5), np.float32)
     with pytest.raises(ValueError, match=r"transpose: out has shape \(4, 5\), expected \(5, 4\)"):
@@ -158,3 +199,7 @@ def test_wrong_shapes_are_named():
         kernels.matmul.TILED(a, a, a)
     with pytest.raises(ValueError, match="expected 1 for 20"):
         kernels.reduce.SHUFFLE(a.ravel(), np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match=r"attention: queries \(1, 4, 32\), keys \(1, 5, 32\)"):
+        kernels.attention.NAIVE(*(np.zeros((1, n, 32), np.float32) for n in (4, 5, 5, 4, 4)), 1)
+    with pytest.raises(ValueError, match="vectors of length 16, expected 32"):
+        kernels.attention.TILED(*(np.zeros((1, 4, 16), np.float32) for _ in range(4)), np.zeros((1, 4), np.float32), 0)

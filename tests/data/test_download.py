@@ -221,7 +221,7 @@ def test_nothing_is_printed_into_a_log_file(server, folder, capfd):
 
 
 def test_no_network_names_the_ways_on(monkeypatch):
-    with socket.socket() as free:  # a port on which nobody listens
+    with socket.socket() as free:  # a port on which no process listens
         free.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{free.getsockname()[1]}/"
         monkeypatch.setitem(KNOWN, "mnist", KNOWN["mnist"]._replace(mirrors=(nowhere,)))

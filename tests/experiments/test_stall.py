@@ -159,7 +159,7 @@ def test_weak_and_strong_scaling_deal_images_as_they_say():
 
 
 def test_the_lectures_finding_and_where_it_ends():
-    """AlexNet stalls at once over 10 Gb/s, GoogLeNet later, and a network without cost stalls nobody."""
+    """AlexNet stalls at once over 10 Gb/s, GoogLeNet later, and no model stalls on a network without cost."""
     seen = []
     curves = stall_study(
         batches=(32, 256), nodes=[2, 8, 64], progress=lambda step, total, **values: seen.append((step, total))

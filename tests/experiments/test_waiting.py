@@ -1,4 +1,4 @@
-"""The experiments of lab 11: a race of policies, backup workers under two assumptions, controls, somebody's server."""
+"""The experiments of lab 11: a race of policies, backup workers under two assumptions, controls, a given server."""
 
 import numpy as np
 import pytest

@@ -67,7 +67,7 @@ def test_a_gradient_that_is_replaced_by_a_view_stays_what_it_is():
 
 @pytest.mark.parametrize("rule", [Momentum(), Nesterov(), LARS(), RMSprop(0.9), Adadelta(), Adam(), AdamW()], ids=str)
 def test_states_of_weights_without_gradients_never_become_subnormal(rule):
-    """A processor takes a hundred times as long for such numbers, and rounding keeps them from zero for ever."""
+    """A processor takes a hundred times as long for such numbers, and rounding keeps them from zero forever."""
     p, tiny = Param(np.ones((3, 3), "float32")), np.finfo("float32").tiny
     optimizer = Optimizer([p], rule, 0.01)
     p.grad[...] = 0.1

@@ -282,7 +282,7 @@ def test_on_other_ranks_the_sum_of_what_is_owed_is_the_same(codec, size, after, 
 
 @pytest.mark.parametrize(("size", "codec"), [(1, OneBit()), (1, None), (3, None), (2, None)])
 def test_where_nothing_is_compressed_the_debt_is_paid_at_once(size, codec):
-    """One rank has nobody to send codes to."""
+    """A single rank sends no codes."""
     state, _ = SimWorld(3).run(summed, codec=TopK(0.05))[0]
     (last, _), params = SimWorld(size).run(summed, state, steps=STEPS - SAVED, after=SAVED, codec=codec)[0]
     assert not owed(last)

@@ -1,4 +1,4 @@
-"""Data parallelism equals serial training, however the batch is dealt, and costs what its docstring says."""
+"""Data parallelism equals serial training, however the batch is sharded, and costs what its docstring says."""
 
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -253,7 +253,7 @@ def test_mixed_precision_on_several_ranks(strategy):
 
 
 @pytest.mark.parametrize("strategy", [TensorParallel, Pipeline, LocalSGD])
-def test_masters_are_refused_where_parameters_are_dealt(strategy):
+def test_masters_are_refused_where_parameters_are_sharded(strategy):
     with pytest.raises(RankError, match="MixedPrecision keeps its own master copies"):
         SimWorld(2).run(in_half_precision, strategy)
 

@@ -88,7 +88,7 @@ def test_it_is_what_the_definition_says(size, every, steps, batch):
     want = by_hand(size, every, steps, batch)
     results = SimWorld(size).run(run, local(every=every), steps=steps, batch=batch)
     assert_same_params(results[0].params, want)
-    assert len({r.output.tobytes() for r in results}) == 1  # finish() has brought everybody together
+    assert len({r.output.tobytes() for r in results}) == 1  # finish() has averaged over all ranks
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])

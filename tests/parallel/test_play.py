@@ -30,7 +30,7 @@ def test_queues_that_wait_for_each_other_stop():
 @pytest.mark.parametrize("law", ["constant", "lognormal", "pareto"])
 @pytest.mark.parametrize("policy", [bsp(), ssp(0), ssp(2)], ids=str)
 def test_policies_with_a_known_order_are_played_alike(policy, law):
-    """BSP: an update occupies all workers. SSP(s): step c waits until everybody has ended step c - s - 1."""
+    """BSP: an update occupies all workers. SSP(s): step c waits until all workers have ended step c - s - 1."""
     n, steps = 5, 12
     speeds = Speeds(n, law=law, slow={1: 3.0}, seed=2)
     events = simulate(policy, speeds, steps)

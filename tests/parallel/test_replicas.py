@@ -23,7 +23,7 @@ def caught(size, program):
         return None
 
     first, *others = SimWorld(size).run(wrapped)
-    assert all(str(e) == str(first) for e in others)  # everybody raises, and the same
+    assert all(str(e) == str(first) for e in others)  # every rank raises the same error
     return first
 
 

@@ -127,7 +127,7 @@ def ring(comm, revokes):
 
 
 def test_in_a_ring_only_the_neighbours_notice_which_is_what_revoke_is_for():
-    """Rank 3 waits for rank 2, which is alive and has given up: without `revoke` it would wait for ever."""
+    """Rank 3 waits for rank 2, which is alive and has given up: without `revoke` it would wait forever."""
     with pytest.raises(DeadlockError, match=r"rank 4 waits for recv\(source=3"):
         world(6, Failure(1, 3.5)).run(ring, False)
     names = world(6, Failure(1, 3.5)).run(ring, True)
@@ -230,7 +230,7 @@ def test_a_rank_that_dies_while_others_shrink_is_not_waited_for():
 @pytest.mark.parametrize("until", [math.inf, 9.0])
 @pytest.mark.parametrize("kind", ["cut", "hang"])
 def test_a_rank_that_is_lost_while_it_waits_for_the_others_to_come_is_told(kind, until, name):
-    """It came first, was given up before they came, and would wait for ever."""
+    """It came first, was given up before they came, and would wait forever."""
 
     def program(comm):
         comm.clock.sleep(1.0 if comm.rank == 2 else 5.0)

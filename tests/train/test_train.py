@@ -123,7 +123,7 @@ def test_evaluate_counts_right_answers_on_every_rank():
 
 @pytest.mark.parametrize("n", [2, 4, 7])
 def test_all_ranks_predict_equally_often(n):
-    """Else ranks that predict together, layer by layer, would wait for each other for ever."""
+    """Else ranks that predict together, layer by layer, would wait for each other forever."""
     data = load("digits")
 
     def program(comm):
@@ -162,13 +162,16 @@ def test_bad_numbers_are_named(name, value):
         ({"strategy": "magic"}, "strategy is 'magic', expected one of"),
         ({"model": "cnn9000"}, "model is 'cnn9000'"),
         ({"optimizer": "adamant"}, "optimizer is 'adamant'"),
-        ({"activation": "gelu"}, "activation is 'gelu', expected one of relu, sigmoid, tanh"),
+        ({"activation": "swish"}, "activation is 'swish', expected one of relu, sigmoid, tanh, gelu"),
         ({"dtype": "int32"}, "dtype is 'int32'"),
         ({"dtype": "float23"}, "dtype is 'float23', expected a floating-point type"),
         ({"device": "tpu"}, "device is 'tpu', expected 'cpu', 'gpu' or the index"),
         ({"device": -1}, "device is -1"),
         ({"data": None}, "data is None, expected the name of a data set"),
-        ({"schedule": "gpip"}, "schedule is 'gpip', expected one of gpipe, 1f1b, interleaved, pipedream, or a text"),
+        (
+            {"schedule": "gpip"},
+            "schedule is 'gpip', expected one of gpipe, 1f1b, interleaved, zero_bubble, pipedream, or a text",
+        ),
         ({"schedule": 3}, "schedule is 3, expected one of gpipe"),
         ({"learning_rate": 1}, "no setting learning_rate"),
     ],

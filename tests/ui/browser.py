@@ -15,6 +15,8 @@ import urllib.request
 from pathlib import Path
 
 TOKEN = "distlearn-ui"
+OURS = Path(__file__).parents[2] / ".jupyter"
+"""The settings that `make lab` uses."""
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -59,7 +61,7 @@ def chromium() -> str | None:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port on which no process listens."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -78,10 +80,12 @@ def jupyterlab(root: Path):
             "JUPYTERLAB_SETTINGS_DIR": str(Path(home, "settings")),
             "JUPYTERLAB_WORKSPACES_DIR": str(Path(home, "workspaces")),
             "JUPYTER_CONFIG_DIR": str(Path(home, "config")),
+            "JUPYTER_CONFIG_PATH": str(OURS),
             "IPYTHONDIR": str(Path(home, "ipython")),
         }
         command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
         command += ["--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={root}"]
+        command += [f"--LabApp.extra_labextensions_path={OURS / 'labextensions'}"]
         command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
         command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
         with open(Path(home, "log"), "w+", encoding="utf-8") as log:
@@ -112,31 +116,43 @@ def _wait_for(server, url: str, log, seconds: float = 60) -> None:
     raise RuntimeError(f"JupyterLab did not start:\n{log.read()}")
 
 
-def run_notebook(url: str, path: str, pictures: Path, seconds: float = 300) -> dict:
-    """Open `path`, run all cells, take pictures of the page from top to bottom; return what is to be seen on it."""
+@contextlib.contextmanager
+def browse(url: str, path: str, seconds: float = 300):
+    """Open a file in JupyterLab on a laptop's screen; yield the page, and the list of errors on its console."""
     from playwright.sync_api import sync_playwright
 
-    pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as profile, sync_playwright() as p:
         browser = p.chromium.launch_persistent_context(
-            profile, executable_path=chromium(), headless=True, args=FLAGS, viewport={"width": 1300, "height": 1500}
+            profile, executable_path=chromium(), headless=True, args=FLAGS, viewport={"width": 1280, "height": 800}
         )
         page = browser.pages[0]
         page.set_default_timeout(seconds * 1000)
         console: list[str] = []
         page.on("console", lambda message: console.append(message.text) if message.type == "error" else None)
         page.goto(f"{url}/lab/tree/{path}?token={TOKEN}&reset")
+        yield page, console
+        browser.close()
+
+
+def run_notebook(url: str, path: str, pictures: Path, look=None) -> dict:
+    """Open `path`, run all cells, take pictures of the page from top to bottom; return what is to be seen on it.
+
+    `look(page)` is called at the end, if given.
+    """
+    pictures.mkdir(parents=True, exist_ok=True)
+    with browse(url, path) as (page, console):
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         page.evaluate(READY)
         page.evaluate(RUN_ALL)
         page.wait_for_timeout(1000)  # the last pictures are laid out
         seen = page.evaluate(SEEN)
         _photograph(page, seen["height"], pictures, Path(path).stem)
-        browser.close()
+        if look is not None:
+            look(page)
     return seen | {"console": console}
 
 
-def _photograph(page, height: int, folder: Path, stem: str, step: int = 1350) -> None:
+def _photograph(page, height: int, folder: Path, stem: str, step: int = 700) -> None:
     """Scroll through the notebook and save one picture per screen."""
     for i, y in enumerate(range(0, height, step)):
         page.evaluate(SCROLL, y)

@@ -45,6 +45,78 @@ def test_a_solved_lab_runs_and_looks_right(served, lab):
     assert engines == [], "a lab leaves its engines behind"
 
 
+def test_a_drawn_digit_is_answered_layer_by_layer(served):
+    def draw(page):
+        sheet = page.locator(".distlearn-sheet")
+        sheet.scroll_into_view_if_needed()
+        box = sheet.bounding_box()
+        x, top, bottom = box["x"] + box["width"] / 2, box["y"] + 20, box["y"] + box["height"] - 20
+        page.mouse.move(x, top)
+        page.mouse.down()
+        page.mouse.move(x, bottom, steps=40)  # a 1
+        page.mouse.up()
+        page.wait_for_selector(".distlearn-digits")
+        page.wait_for_timeout(500)
+        assert page.locator(".distlearn-told").inner_text().startswith("It reads 1.")
+        page.locator(".distlearn-digits button").nth(7).click()
+        page.wait_for_function("document.querySelector('.distlearn-told').innerText.includes('meant to be 7')")
+        before = page.locator(".distlearn-told").inner_text()
+        page.get_by_role("button", name="One step of training on it").click()
+        page.wait_for_function("t => document.querySelector('.distlearn-told').innerText !== t", arg=before)
+        page.screenshot(path=str(ROOT / "runs" / "ui" / "drawing.png"))
+
+    seen = browser.run_notebook(served, "lab01_backprop/lab01.ipynb", ROOT / "runs" / "ui", look=draw)
+    assert seen["errors"] == []
+
+
+def test_a_film_moves(served):
+    def play(page):
+        film = page.locator(".distlearn-film").first
+        film.scroll_into_view_if_needed()
+        before = film.locator("img").get_attribute("alt")
+        film.locator("button").nth(1).click()
+        after = film.locator("img").get_attribute("alt")
+        assert before.startswith("Before the first barrier")
+        assert after.startswith("After barrier 1")
+        page.screenshot(path=str(ROOT / "runs" / "ui" / "film.png"))
+
+    browser.run_notebook(served, "lab04_kernels/lab04.ipynb", ROOT / "runs" / "ui", look=play)
+
+
+def test_students_begin_on_a_map_of_the_labs():
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")
+    pictures = ROOT / "runs" / "ui"
+    pictures.mkdir(parents=True, exist_ok=True)
+    with browser.jupyterlab(ROOT) as url, browser.browse(url, "labs/README.md", 60) as (page, _):
+        page.wait_for_selector(".jp-RenderedMarkdown h1")
+        page.wait_for_timeout(500)
+        page.screenshot(path=str(pictures / "landing.png"))
+        page.get_by_role("link", name="a dense layer").click()
+        page.wait_for_selector(".jp-FileEditor")  # the library's source, beside the labs
+        page.locator("#jp-main-dock-panel .lm-TabBar-tabLabel", has_text="README.md").click()
+        page.get_by_role("link", name="00 Welcome").click()
+        page.wait_for_selector(".jp-Notebook .jp-Cell")
+        page.wait_for_selector(".jp-Notebook .jp-CodeCell .cm-lineNumbers")
+        assert page.locator(".jp-Placeholder").count() > 0, "checks are folded"
+        page.screenshot(path=str(pictures / "lab00-released.png"))
+
+
+def test_kernels_are_coloured_as_c():
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")
+    with browser.jupyterlab(ROOT) as url, browser.browse(url, "labs/lab04_kernels/lab04.ipynb", 60) as (page, _):
+        page.wait_for_selector(".distlearn-cuda-keyword")
+        page.locator(".distlearn-cuda-keyword").first.scroll_into_view_if_needed()
+        words = page.locator(".distlearn-cuda-keyword").all_inner_texts()
+        assert {"__global__", "void", "int", "if"} <= set(words)
+        pictures = ROOT / "runs" / "ui"
+        pictures.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(pictures / "coloured.png"))
+
+
 def _command(process) -> str:
     try:
         return " ".join(process.cmdline())

@@ -14,7 +14,7 @@ def test_bars_add_up_and_the_title_says_what_is_saved():
     ax = viz.plot_memory(STAGES)
     widths = np.array([[bar.get_width() for bar in group] for group in ax.containers])
     np.testing.assert_allclose(widths.sum(axis=0), [m.total / 1e9 for m in STAGES.values()])
-    assert [group.get_label() for group in ax.containers] == ["parameters", "gradients", "optimizer's memory"]
+    assert [group.get_label() for group in ax.containers] == ["parameters", "gradients", "optimizer's state"]
     assert ax.get_xlabel() == "memory of one rank [GB]"
     assert [t.get_text() for t in ax.get_yticklabels()] == list(STAGES)
     assert ax.get_title("left") == "stage 3 keeps 64 times less on a rank than data parallel"

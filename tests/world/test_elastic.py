@@ -26,7 +26,7 @@ SETTINGS = Settings(hidden=(10,), dtype="float64", batch_size=30, n_train=300, e
 
 
 def slowly(comm, settings, *, stuck=None, **options):
-    """Train with a pause after every step; a rank may fall asleep for ever at a step, if a file says so."""
+    """Train with a pause after every step; a rank may fall asleep forever at a step, if a file says so."""
     real = comm.report
     slept = None if stuck is None else f"{stuck[2]}-{comm.rank}"
 
@@ -157,7 +157,7 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
 
 
 def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
-    """Two processes that are stopped, and two ranks that sleep for ever while the others wait for them."""
+    """Two processes that are stopped, and two ranks that sleep forever while the others wait for them."""
     run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, progress_timeout=PATIENCE)
     check(run, 4, 2)
     assert [r.rank for r in run.restarts] == [2, 1]

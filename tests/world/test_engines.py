@@ -114,7 +114,7 @@ def test_trace_of_all_ranks_on_one_axis(world):
     for rank in range(SIZE):
         assert spans[rank, "work"].flops == 7
         assert 0 <= spans[rank, "work"].start <= spans[rank, "barrier"].end <= wall
-        assert spans[rank, "barrier"].end >= last_came  # nobody leaves before the last one came: one axis for all
+        assert spans[rank, "barrier"].end >= last_came  # no rank leaves before the last one came: one axis for all
     assert world.trace.spans == sorted(world.trace.spans, key=lambda s: (s.end, s.rank))
 
 
@@ -349,7 +349,7 @@ def test_progress_that_cannot_be_shown_is_an_error_after_which_the_world_works(w
     world.progress = show
     with pytest.raises(ZeroDivisionError, match="drawing failed"):
         world.run(wait_for_message)
-    assert world.client.outstanding <= before, "nobody works on"
+    assert world.client.outstanding <= before, "no engine works on"
     world.progress = False
     assert works(world)
     assert world.pids == pids, "the engines are the same"

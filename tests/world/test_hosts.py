@@ -32,7 +32,7 @@ def is_mpich() -> bool:
         return False
 
 
-def test_ranks_are_dealt_to_hosts_in_blocks():
+def test_ranks_are_assigned_to_hosts_in_blocks():
     hosts = Hosts(["node1", "node2", "node3"], here="head")
     assert hosts.share(8) == [3, 3, 2]
     assert hosts.mpiexec_arguments(4)[-1] == "node1:2,node2:1,node3:1"

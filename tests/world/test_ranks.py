@@ -70,7 +70,7 @@ def test_an_engine_that_missed_the_question_is_asked_again(monkeypatch):
 
 def test_an_engine_that_has_answered_is_not_asked_again_where_the_machine_stalled(monkeypatch):
     some = ranks_of({0: 0, 1: 0}, monkeypatch)
-    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 1e-9)  # over before anybody can look
+    monkeypatch.setattr(ranks, "FIRST_PATIENCE", 1e-9)  # over before the first check
     assert [who["rank"] for who in some._ask_who([0, 1])] == [0, 1]
     assert some.client.asked == {0: 1, 1: 1}
 

@@ -51,8 +51,7 @@ class OnStream(DelegatingComm):
             Called with NCCL's communicator and the stream's address; its calls form one group.
         """
         connection, start = self._connect(), self.clock.now()
-        compare = getattr(self.host, "agreement", None)
-        agreement = compare(call) if compare is not None else None
+        agreement = self.host.agreement(call)
         self._record_done()
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         began = self._stream.record(self._cupy.cuda.Event())
@@ -82,7 +81,7 @@ class OnStream(DelegatingComm):
         CommTimeoutError
             After `timeout` seconds, if the host communicator has one; the operations are aborted.
         """
-        timeout = getattr(self.host, "timeout", None)
+        timeout = self.host.timeout
         if not poll(lambda: self._stream.done, timeout=timeout):
             names = ", ".join(str(w) for w in self._pending)
             self.abort()

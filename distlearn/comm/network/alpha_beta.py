@@ -97,6 +97,19 @@ class Network:
 
         return fit(world, **options)
 
+    # -- the attributes of a network of two levels, both of which are this one -----------------------------------------
+    ranks_per_node = 1
+
+    @property
+    def inside(self) -> Network:
+        """The network inside a node."""
+        return self
+
+    @property
+    def between(self) -> Network:
+        """The network between nodes."""
+        return self
+
     # -- one message -------------------------------------------------------------------------------------------------
     @property
     def plain(self) -> bool:
@@ -110,7 +123,7 @@ class Network:
 
     def message(self, nbytes: float) -> float:
         """Seconds that one message of `nbytes` takes."""
-        return self.alpha + nbytes / self.beta
+        return self.alpha + nbytes / self.beta  # as in `route`, and, inlined for speed, in the simulator's transport
 
     def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple]:
         """Say how a message travels.

@@ -66,9 +66,8 @@ def seconds(
     """
     formula = _formula(algorithm, p, ranks_per_node)
     if _name(algorithm) in LEVELS:
-        inside, between = getattr(network, "inside", network), getattr(network, "between", network)
-        return formula.seconds(n, p, inside.message, between.message) + gamma * formula.reduced(n, p)
-    if p <= getattr(network, "ranks_per_node", 0):
+        return formula.seconds(n, p, network.inside.message, network.between.message) + gamma * formula.reduced(n, p)
+    if p <= network.ranks_per_node:
         network = network.inside
     return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
 

@@ -127,7 +127,7 @@ def real_beside_simulated(
         real[str(policy)] = world.run(_on_one_thread, task, policy, pace=pace, **options)[0]
         trace = trace or world.trace  # that of the asynchronous run
         report(i + 1, len(policies), policy=str(policy))
-    if getattr(world, "rank", 0):
+    if world.rank:
         return None
     speeds = calibrate(trace, servers, workers, seed)
     network = _slowed(network, trace, real[str(policies[0])])

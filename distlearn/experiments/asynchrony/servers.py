@@ -1,4 +1,4 @@
-"""Try a parameter server that somebody else wrote: on a problem whose answer is known, and on the digits.
+"""Try a parameter server from another author: on a problem whose answer is known, and on the digits.
 
 A server is a function `train(comm, w, gradient, lr, steps)`: rank 0 serves and returns its log of `("pull", worker)`
 and `("push", worker)`, all other ranks work.

@@ -1,9 +1,8 @@
 """Scaling studies by simulation, one call each: where scaling stalls, what helps, which layout is the fastest."""
 
-from .curve import Curve, Point
 from .layouts import Step, Tested, check_plan, simulate_layout
 from .remedies import remedies, without_dense
-from .stall import scaling_curve, simulate_step, stall_study
+from .stall import Curve, Point, scaling_curve, simulate_step, stall_study
 from .two_networks import LECTURE, Facts, facts, two_networks
 
 __all__ = [

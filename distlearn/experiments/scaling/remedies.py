@@ -8,8 +8,7 @@ from ...nn.pool import GlobalAvgPool
 from ...nn.shape import Flatten
 from ...parallel.data.codecs import FP16, Int8, OneBit, TopK
 from ...parallel.planning.named import model_and_sample, name_of
-from .curve import Curve
-from .stall import scaling_curve
+from .stall import Curve, scaling_curve
 
 CODECS = {"fp16": FP16(), "8 bit": Int8(), "1 bit": OneBit(), "top 1 %": TopK(0.01), "top 0.1 %": TopK(0.001)}
 

@@ -10,7 +10,17 @@ import nbformat
 
 from .source import Problem, Source
 
-TAGS = {"predict", "failure", "engines", "real-run", "slow", "hints", "nbval-check-output", "raises-exception"}
+TAGS = {
+    "predict",
+    "failure",
+    "engines",
+    "real-run",
+    "slow",
+    "hints",
+    "folded",
+    "nbval-check-output",
+    "raises-exception",
+}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 ABSOLUTE = re.compile(

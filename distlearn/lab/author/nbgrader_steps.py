@@ -1,9 +1,10 @@
 """Steps that the course adds to nbgrader's, named in course/nbgrader_config.py.
 
-`ClearPredictions` empties the sample predictions when the students' copies are made. `SkipDemonstrations` leaves out
-cells that cost grading much time and no points, and makes sure that nothing else is left out: a graded cell that is
-skipped raises no error and would earn full points. `HideTests` takes lines of hidden tests out of the
-outputs that students get to see. Larger steps have modules of their own: `restore`, `execute`.
+`ClearPredictions` empties the sample predictions when the students' copies are made, `FoldCells` folds checks and
+plotting code in them. `SkipDemonstrations` leaves out cells that cost grading much time and no points, and makes sure
+that nothing else is left out: a graded cell that is skipped raises no error and would earn full points. `HideTests`
+takes lines of hidden tests out of the outputs that students get to see. Larger steps have modules of their own:
+`restore`, `execute`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from .source import BEGIN_HIDDEN, END_HIDDEN, Cell
 
 DEMONSTRATIONS = {"engines", "real-run", "slow"}
+FOLDED = "folded"
 SKIP = "skip-execution"
 """The tag that nbclient obeys."""
 
@@ -27,6 +29,18 @@ class ClearPredictions(NbGraderPreprocessor):
         """Handle one cell."""
         if cell.cell_type == "code" and "predict" in cell.metadata.get("tags", []):
             cell.source = without_answers(cell.source)
+        return cell, resources
+
+
+class FoldCells(NbGraderPreprocessor):
+    """Hide the source of checks and of cells tagged `folded`, until the reader clicks on it."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        """Handle one cell."""
+        told = cell.metadata.get("nbgrader", {})
+        is_check = told.get("grade") and not told.get("solution")
+        if cell.cell_type == "code" and (is_check or FOLDED in cell.metadata.get("tags", [])):
+            cell.metadata["jupyter"] = {"source_hidden": True}
         return cell, resources
 
 

@@ -136,7 +136,8 @@ class MultiHeadAttention(Container):
         return get_xp(x).ascontiguousarray(x.swapaxes(1, 2)).reshape(len(x), x.shape[2], x.shape[1] * self.d)
 
     def parts(self, shape):
-        return [(layer, (*shape[:2], self.width)) for layer in self.layers]
+        widths = self.width, self.width, self.width, self.heads * self.d
+        return [(layer, (*shape[:2], n)) for layer, n in zip(self.layers, widths, strict=True)]
 
     def output_shape(self, shape):
         check_shape(self, shape, "batch", "length", self.width)

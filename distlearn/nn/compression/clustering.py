@@ -96,7 +96,6 @@ def _pack(codes, bits):
 
 
 def _unpack(packed, n, bits):
-    """Unpack `n` codes."""
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     return ((packed[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)[:n]
 

@@ -63,6 +63,6 @@ def memory_report(model: Layer, x, optimizer=None) -> Memory:
     return Memory(
         nbytes([p.data for p in model.params]),
         nbytes([p.grad for p in model.params]),
-        nbytes(getattr(optimizer, "states", [])),
+        nbytes([] if optimizer is None else optimizer.states),
         nbytes(saved),
     )

@@ -44,6 +44,7 @@ def fuse(model: Layer) -> Layer:
     fused : Layer
         With the same parameters (the same `Param`s, names and order), so that it may be trained, saved and loaded in
         the model's place. A breakpoint in the `forward` of a layer that has become part of another does not fire.
+        A NaN or infinity in an image may reach more of its outputs than in `model`, and never fewer.
 
     Examples
     --------

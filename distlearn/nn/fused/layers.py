@@ -38,7 +38,7 @@ class Fused(Layer):
     @property
     def input_gradient(self) -> bool:
         """Whether `backward` returns one."""
-        return getattr(self.layers[0], "input_gradient", True)
+        return self.layers[0].input_gradient
 
     def parts(self, shape):
         parts = []

@@ -8,8 +8,8 @@ from ..container import Sequential
 from ..conv import Conv2d
 from ..dropout import Dropout
 from ..linear import Linear
+from ..norm import LocalResponseNorm
 from ..pool import MaxPool
-from ..response import LocalResponseNorm
 from ..shape import Flatten, Reshape
 from .cnn import MNIST
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from .. import init
 from ..activation import ReLU
-from ..branch import Parallel
-from ..container import Sequential
+from ..container import Parallel, Sequential
 from ..conv import Conv2d
 from ..dropout import Dropout
 from ..linear import Linear
+from ..norm import LocalResponseNorm
 from ..pool import GlobalAvgPool, MaxPool
-from ..response import LocalResponseNorm
 from ..shape import Reshape
 from .cnn import MNIST
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from .. import init
 from ..activation import GELU
 from ..attention import MultiHeadAttention
-from ..branch import Residual
-from ..container import Sequential
+from ..container import Residual, Sequential
 from ..embedding import Embedding
 from ..linear import Linear
 from ..norm import RMSNorm

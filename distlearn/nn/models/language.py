@@ -5,8 +5,8 @@ from __future__ import annotations
 from .. import init
 from ..container import Sequential
 from ..embedding import Embedding
-from ..gru import GRU
 from ..linear import Linear
+from ..recurrent import GRU
 
 
 def GRULanguageModel(n_symbols=128, d_hidden=128, n_layers=2, *, seed=0, dtype="float32") -> Sequential:

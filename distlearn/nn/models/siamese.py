@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import init
 from ..activation import ReLU
-from ..branch import Siamese
-from ..container import Sequential
+from ..container import Sequential, Siamese
 from ..conv import Conv2d
 from ..linear import Linear
 from ..pool import MaxPool

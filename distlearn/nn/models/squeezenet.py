@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .. import init
 from ..activation import ReLU
-from ..branch import Parallel
-from ..container import Sequential
+from ..container import Parallel, Sequential
 from ..conv import Conv2d
 from ..dropout import Dropout
 from ..pool import GlobalAvgPool, MaxPool

@@ -34,7 +34,7 @@ class _Centre:
         self.alpha = alpha
 
     def init(self, data):
-        """Return None: this rule has no memory."""
+        """Return None: this rule has no state."""
 
     def update(self, data, grad, state, lr, step):
         """Move by alpha times the distance."""

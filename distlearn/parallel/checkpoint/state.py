@@ -1,7 +1,7 @@
 """The state of a training run: what has to be saved so that another process can continue from there.
 
 Parameters (the running statistics of normalisation are among them: rank 0's, where every rank has its own), the
-optimizer's memory, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
+optimizer's state, and the generators that draw dropout masks. All in the shapes of the serial model, so any number of
 ranks can continue, with any strategy: `state_dict` says what a rank holds of each array, `unshard` puts them together,
 and `load_state_dict` takes a rank's part again. The order of samples needs no state: it depends on the seed and the
 epoch.
@@ -28,7 +28,7 @@ _RANKS = "ranks/"
 
 
 def named_arrays(params, optimizer) -> dict:
-    """Return parameters and the optimizer's memory by name: "param/0.W", "optimizer/0.W/0"; the arrays themselves."""
+    """Return parameters and the optimizer's state by name: "param/0.W", "optimizer/0.W/0"; the arrays themselves."""
     found = {f"param/{p.name}": p.data for p in params}
     if len(found) < len(params):
         raise ValueError("two parameters of the model have the same name: their states could not be told apart")
@@ -121,10 +121,10 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
     check_checkpointable(strategy)
     own = {name: to_numpy(array).copy() for name, array in strategy.own_state().items()}
     states = [rng.bit_generator.state for rng in all_generators(strategy)]
-    everybody = strategy.world.gather_obj((counting(strategy.state_dict()), own, states))
-    if everybody is None:
+    gathered = strategy.world.gather_obj((counting(strategy.state_dict()), own, states))
+    if gathered is None:
         return None, {}
-    held, alone, states = zip(*everybody, strict=True)
+    held, alone, states = zip(*gathered, strict=True)
     arrays = assemble(held)
     for rank, theirs in enumerate(alone):
         arrays |= {of_rank(rank, name): array for name, array in theirs.items()}

@@ -50,7 +50,7 @@ class DataParallel(Replicated):
         Gets the norms of the gradients of every step: those of the ranks' parts and that of their sum, at the price of
         one more all-reduce of 16 bytes.
     check_every : int, optional
-        Compare parameters and the optimizer's memory of all ranks every so many steps (see `check_replicas`).
+        Compare parameters and the optimizer's state of all ranks every so many steps (see `check_replicas`).
 
     Notes
     -----
@@ -120,7 +120,7 @@ class DataParallel(Replicated):
         self.noise_scale.add(float(part), whole, batch.n, int(parts))
 
     def check(self) -> None:
-        """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's memory."""
+        """Raise `ReplicaError` if ranks differ in a learned parameter or in the optimizer's state."""
         params = {p.name: p.data for p in self.optimizer.params}
         check_replicas(self.comm, params | optimizer_arrays(self.optimizer))
 

@@ -41,7 +41,7 @@ class LocalSGD(Replicated):
     every : int or None
         H; None averages once, at the end.
     average_state : bool
-        Average the optimizer's memory (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
+        Average the optimizer's state (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
         its own (Lin et al., 2020).
 
     Notes
@@ -54,7 +54,7 @@ class LocalSGD(Replicated):
     last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
     own.
 
-    A checkpoint between two averages holds the model and the optimizer's memory of every rank, p times the bytes of
+    A checkpoint between two averages holds the model and the optimizer's state of every rank, p times the bytes of
     another strategy's, so that the same number of ranks continues bit for bit; saving averages nothing, and does not
     change the run. It holds their average, too, from which other numbers of ranks and other strategies continue.
 
@@ -143,7 +143,7 @@ class LocalSGD(Replicated):
         self._steps, self._samples = int(steps), int(samples)
 
     def _arrays(self) -> list:
-        """What is averaged: parameters, and the optimizer's memory with `average_state`."""
+        """What is averaged: parameters, and the optimizer's state with `average_state`."""
         arrays = [p.data for p in self.optimizer.params]
         return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
 

@@ -88,7 +88,7 @@ def check_replicas(comm, params) -> None:
 
 
 def optimizer_arrays(optimizer) -> dict:
-    """Return the arrays of an optimizer's memory by name, parameter by parameter.
+    """Return the arrays of an optimizer's state by name, parameter by parameter.
 
     Parameters
     ----------

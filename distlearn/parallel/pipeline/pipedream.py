@@ -151,6 +151,8 @@ class PipeDream(StagedModel):
             s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size == 1 and len(self.stages) == 1)
             for s, stage in self.stages.items()
         }
+        if any(a.kind in ("I", "W") for order in self.schedule.orders for a in order):
+            raise ValueError("PipeDream: the schedule has I and W, expected F and B: it updates after every backward")
         self.vertical_sync = vertical_sync
         self.staleness, self.versions_held = {}, {}
 

@@ -34,7 +34,7 @@ class StageComm:
 
     def _tag(self, consumer: Action) -> int:
         """A unique tag for every message: a schedule may send micro-batches in any order."""
-        return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind == "B") + 1
+        return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind != "F") + 1
 
     def post_recv(self, consumer: Action) -> None:
         """Start to receive what an action consumes, if it comes from another rank."""

@@ -94,7 +94,7 @@ class StagedModel(Strategy):
             return
         self._parts = [shard(len(x), i, self.n_microbatches, allow_empty=True) for i in range(self.n_microbatches)]
         self._actions = [a for a in self.schedule.orders[self.comm.rank] if self._rows(a)]
-        self._last_backward = {a.stage: a for a in self._actions if a.kind == "B"}
+        self._last_backward = {a.stage: a for a in self._actions if a.kind in ("B", "W")}
         self._xp = get_xp(x)
         if self._boundaries_for != (x.shape[1:], x.dtype):
             self._boundaries = agree_on_boundaries(self.comm, self.stages, self._rank_of, x)
@@ -108,7 +108,7 @@ class StagedModel(Strategy):
 
     def _shape_of(self, action: Action):
         """Shape and dtype of what an action consumes."""
-        tail, dtype = self._boundaries[action.stage + (action.kind == "B")]
+        tail, dtype = self._boundaries[action.stage + (action.kind != "F")]
         return (self._rows(action), *tail), dtype
 
     # -- a step --------------------------------------------------------------------------------------------------------
@@ -126,12 +126,14 @@ class StagedModel(Strategy):
             if action.kind == "F" and action.stage == 0:
                 x = batch.x[self._parts[action.microbatch]]
             else:
-                x = stage_comm.recv(action)
+                x = None if action.kind == "W" else stage_comm.recv(action)
             if following is not None:
                 stage_comm.post_recv(following)
             with self.clock.span(self.schedule.span_name(action, self.alone), lane=LANE):
                 if action.kind == "F":
                     self._forward(action, x)
+                elif action.kind == "W":
+                    self._weight_gradients(action, on_grad if self._last_backward[action.stage] == action else None)
                 else:
                     self._backward(action, x, on_grad if self._last_backward[action.stage] == action else None)
         stage_comm.finish()
@@ -148,18 +150,26 @@ class StagedModel(Strategy):
         else:
             loss, dy = self._loss_of(action, y, self._batch.y[self._parts[action.microbatch]])
             self._loss += loss
-            self._stage_comm.keep(action._replace(kind="B"), dy)
+            self._stage_comm.keep(self.schedule.backward(action.microbatch, action.stage), dy)
 
     def _loss_of(self, action: Action, y, labels):
         """Return a micro-batch's part of the batch's loss, and the gradient of what is minimized."""
         raise NotImplementedError
 
     def _backward(self, action: Action, dy, on_grad) -> None:
-        """Run a stage backward."""
-        saved = self._saved.pop((action.stage, action.microbatch))
-        dx = self.stages[action.stage].backward(dy, saved, on_grad=on_grad, clock=self.clock)
+        """Run a stage backward; of an I, what the weights' gradients need is kept for the W."""
+        stage, key = self.stages[action.stage], (action.stage, action.microbatch)
+        if action.kind == "I":
+            dx, self._saved[key] = stage.backward_input(dy, self._saved[key], clock=self.clock)
+        else:
+            dx = stage.backward(dy, self._saved.pop(key), on_grad=on_grad, clock=self.clock)
         if action.stage:
             self._send(action, dx)
+
+    def _weight_gradients(self, action: Action, on_grad) -> None:
+        """Add the gradients of a stage's weights."""
+        kept = self._saved.pop((action.stage, action.microbatch))
+        self.stages[action.stage].backward_weights(kept, on_grad=on_grad, clock=self.clock)
 
     def _send(self, action: Action, x) -> None:
         """Send an action's result to the next stage, or the one before; raise unless it is what that stage expects."""
@@ -242,8 +252,8 @@ class Pipeline(StagedModel):
     optimizer : Optimizer
         Of the whole model; a rank takes over the state of its stages.
     schedule : str, callable, list or Schedule
-        "gpipe", "1f1b", "interleaved", a generator function or a text of your own: all that `make_schedule` takes. It
-        is checked before use.
+        "gpipe", "1f1b", "interleaved", "zero_bubble", a generator function or a text of your own: all that
+        `make_schedule` takes. It is checked before use.
     n_microbatches : int, optional
         Pieces of a batch; by default as many as a written schedule has, else 4 a rank. A batch need not divide evenly
         (pieces differ by one sample at most), nor even have that many samples (some pieces are then empty).
@@ -272,7 +282,7 @@ class Pipeline(StagedModel):
     Per step every rank sends, for each of its stages and micro-batches, the activations at its upper end and the
     gradients at its lower end to the neighbours, m messages each; in bytes, twice the activations at the cuts for the
     whole batch. One broadcast of the loss. A parameter that stages on different ranks share takes an all-reduce of its
-    gradient among them. Parameters, gradients and the optimizer's memory are split over ranks; activations in flight
+    gradient among them. Parameters, gradients and the optimizer's state are split over ranks; activations in flight
     are those of m micro-batches with GPipe, at most p - stage with 1F1B.
 
     Every rank sees the whole batch (`rank` 0 of `size` 1 for code that shards the data), uses its inputs on the first

@@ -1,4 +1,4 @@
-"""What a rank must hold: parameters, gradients, the optimizer's memory, activations in flight."""
+"""What a rank must hold: parameters, gradients, the optimizer's state, activations in flight."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ class Plan(Tabular):
             if best.nbytes < gradients:
                 return f"{against} large: {sums}; this layout sends {mine}."
             return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
-        dealing = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
-        if gradients < dealing < math.inf:
-            other = quantity(dealing, "B")
+        sharding = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
+        if gradients < sharding < math.inf:
+            other = quantity(sharding, "B")
             return f"{against} small: {sums}, sharding its layers {other}."
         return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
 

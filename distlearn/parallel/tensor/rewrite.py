@@ -14,6 +14,7 @@ import copy
 from collections import Counter, defaultdict
 
 from ...nn import (
+    GELU,
     GRU,
     AvgPool,
     BatchNorm,
@@ -25,6 +26,7 @@ from ...nn import (
     Linear,
     LocalResponseNorm,
     MaxPool,
+    MultiHeadAttention,
     Parallel,
     Recompute,
     ReLU,
@@ -38,6 +40,7 @@ from ...nn import (
 )
 from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
+from .attention import HeadParallelAttention
 from .column_parallel import ColumnParallel, ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
 from .layer import TensorLayer, TensorSequential
 from .paths import PathParallel
@@ -46,7 +49,7 @@ from .siamese import SiameseParallel
 from .stack import StackParallel
 
 BLOCKS = (Sequential, Parallel, Residual, Recompute, Siamese)
-BY_CHANNEL = (ReLU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
+BY_CHANNEL = (ReLU, GELU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
 """Layers that treat every neuron or channel by itself, so they run on whatever part a rank has."""
 WITHOUT_PARAMETERS = (*BY_CHANNEL, Flatten, Reshape, Dropout, LocalResponseNorm, Softmax)
 """Layers whose backward pass is a linear map of dy: a sum over ranks may be formed before or after it."""
@@ -67,6 +70,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     `Parallel`                        `PathParallel` if there is a path for every rank; else its branches are sharded
     `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
+    `MultiHeadAttention`              `HeadParallelAttention`: the rank's heads, outputs summed
     `Residual`, `Recompute`           their bodies are sharded
     all others                        replicated, after a `Gather`
     ================================  ===============================================================================
@@ -135,6 +139,10 @@ class _Rewriter:
             return self.done[id(layer)], ""
         if type(layer) in (Linear, Conv2d):
             return self._column_parallel(layer)
+        if type(layer) is MultiHeadAttention:
+            if layer.kv_heads >= self.comm.size and self.shared_params.private(layer):
+                return HeadParallelAttention(self.comm, layer), ""
+            return layer, "on every rank: too few heads" if layer.kv_heads < self.comm.size else "on every rank: shared"
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):

@@ -122,9 +122,9 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
     serial = {p.name: (p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True)}
     for p, state in zip(made.params, made.states, strict=True):
-        old, memory = serial[p.name]
-        if p is not old:
-            _take_memory(what, old, memory, state, specs.get(p.name))
+        param, old = serial[p.name]
+        if p is not param:
+            _take_state(what, param, old, state, specs.get(p.name))
 
     def norm(params):
         mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
@@ -134,12 +134,12 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     return made
 
 
-def _take_memory(what, param, memory, state, spec) -> None:
-    """Write a rank's part of the memory that an optimizer has of a serial parameter into a new state."""
-    for old, new in zip(state_arrays(memory), state_arrays(state), strict=True):
+def _take_state(what, param, old_state, state, spec) -> None:
+    """Write the part of the optimizer's state of a serial parameter that a rank needs into a new state."""
+    for old, new in zip(state_arrays(old_state), state_arrays(state), strict=True):
         if old.shape != param.data.shape:
             raise ValueError(
-                f"{what}: the optimizer's memory of {param.name!r} has shape {old.shape}, expected the parameter's "
+                f"{what}: the optimizer's state of {param.name!r} has shape {old.shape}, expected the parameter's "
                 f"{param.data.shape}: other shapes cannot be sharded with it"
             )
         new[...] = old if spec is None else spec.take(old)

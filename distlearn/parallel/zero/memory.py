@@ -12,7 +12,7 @@ class ZeROMemory:
     parameters: float
     gradients: float
     optimizer: float
-    """The optimizer's memory, such as momentum."""
+    """The optimizer's state, such as momentum."""
     peak: float
     """Most at any moment of a step, with whatever is gathered for a while."""
 

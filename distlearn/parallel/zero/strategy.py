@@ -3,9 +3,9 @@
 Data parallelism keeps p copies of everything. ZeRO shards them, one more kind at each stage:
 
 stage   kept whole on every rank    kept in p parts
-1       parameters, gradients       optimizer's memory
-2       parameters                  optimizer's memory, gradients
-3       nothing                     optimizer's memory, gradients, parameters
+1       parameters, gradients       optimizer's state
+2       parameters                  optimizer's state, gradients
+3       nothing                     optimizer's state, gradients, parameters
 
     forward   [3: all-gather a layer's parameters]  layer  [3: let them go]  ...
     backward  [3: all-gather them again]  layer  ...  reduce-scatter of each full bucket of gradients, beside the next
@@ -126,7 +126,7 @@ class ZeRO(Strategy):
         self.optimizer.norm = self._norm
         self._ledger.take(nbytes(self.optimizer.states))
         self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
-        self._take_memory_of(optimizer)
+        self._take_state_of(optimizer)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -191,24 +191,24 @@ class ZeRO(Strategy):
         )
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
-    def _take_memory_of(self, optimizer) -> None:
-        """Take this rank's part of the memory that the serial model's optimizer has."""
-        for p, memory in zip(optimizer.params, optimizer.states, strict=True):
-            for array in state_arrays(memory):
+    def _take_state_of(self, optimizer) -> None:
+        """Take this rank's part of the serial model's optimizer state."""
+        for p, state in zip(optimizer.params, optimizer.states, strict=True):
+            for array in state_arrays(state):
                 if array.shape != p.data.shape:
                     raise ValueError(
-                        f"ZeRO: the optimizer's memory of {p.name!r} has shape {array.shape}, expected the "
+                        f"ZeRO: the optimizer's state of {p.name!r} has shape {array.shape}, expected the "
                         f"parameter's {p.data.shape}: other shapes cannot be sharded with it"
                     )
         load_into(self._shards(), named_arrays([], optimizer))
 
     def _shards(self) -> dict[str, Sharded]:
-        """Return this rank's part of the optimizer's memory, and at stage 3 of the parameters."""
+        """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}
         for group in self.groups:
-            memory = state_arrays(self._state_of[id(group.own)])
+            state = state_arrays(self._state_of[id(group.own)])
             for p, part, spec in group.shards():
-                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(memory)}
+                found |= {f"optimizer/{p.name}/{i}": Sharded(array[part], spec) for i, array in enumerate(state)}
                 if self.stage == 3:
                     found[f"param/{p.name}"] = Sharded(group.own.data[part], spec)
         return found

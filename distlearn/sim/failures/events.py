@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from ..scheduler import BlockReason, Fibre
-from ..transport import CollectiveCall, RecvOp, SendOp
+from ..transport import RecvOp, SendOp
 
 
 class Vanished(Exception):
     """A message that will never be received."""
-
-
-class FaultyCollectiveCall(CollectiveCall):
-    """A collective call that may have failed on some of its members."""
-
-    __slots__ = ("failed_ranks",)
-
-    def __init__(self, members: list[Fibre], context: int, seq: int):
-        super().__init__(members, context, seq)
-        self.failed_ranks: set[int] | None = None  # of the world; None until it has ended
 
 
 class Listening(BlockReason):

@@ -16,15 +16,13 @@ import numpy as np
 from ...comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
 from ...trace import Span
 from ..scheduler import BlockReason, Fibre, Scheduler
-from ..transport import Channel, Event, RecvOp, SendOp, Transport
-from .events import FaultyCollectiveCall, Gathering, Listening, Vanished, abandon, context_of
+from ..transport import Channel, CollectiveCall, Event, RecvOp, SendOp, Transport
+from .events import Gathering, Listening, Vanished, abandon, context_of
 from .schedule import FailureTimeline, Loss
 
 
 class FaultyTransport(Transport):
     """What simulated ranks share in a world with failures."""
-
-    call_class = FaultyCollectiveCall
 
     def __init__(self, world, scheduler: Scheduler):
         super().__init__(world, scheduler)
@@ -85,7 +83,7 @@ class FaultyTransport(Transport):
 
     def complete(self, event, when: float, fibre: Fibre) -> None:
         """Set the time of `event` for `fibre`, unless it is a collective that failed for it."""
-        if event.__class__ is FaultyCollectiveCall:
+        if event.__class__ is CollectiveCall:
             if event.failed_ranks is None:
                 event.failed_ranks = self._failed_ranks(event, when)
             if fibre.rank in event.failed_ranks:
@@ -93,7 +91,7 @@ class FaultyTransport(Transport):
                 return
         super().complete(event, when, fibre)
 
-    def _failed_ranks(self, call: FaultyCollectiveCall, when: float) -> set[int]:
+    def _failed_ranks(self, call: CollectiveCall, when: float) -> set[int]:
         """Return the ranks on which a collective that would end at `when` fails."""
         lost = {member.rank for member in call.members if self.timelines[member.rank].lost_at < when}
         if not lost:
@@ -179,7 +177,7 @@ class FaultyTransport(Transport):
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
         """Return whether the fibre must continue to wait."""
-        return event.when is None or (event.__class__ is FaultyCollectiveCall and fibre.rank in event.failed_ranks)
+        return event.when is None or (event.__class__ is CollectiveCall and fibre.rank in event.failed_ranks)
 
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
@@ -192,7 +190,7 @@ class FaultyTransport(Transport):
     def _needed(self, event) -> list[Fibre]:
         """Return the fibres without which an event cannot happen."""
         members = self.members[context_of(event)]
-        if event.__class__ is FaultyCollectiveCall:
+        if event.__class__ is CollectiveCall:
             return members
         if event.__class__ is Listening:
             return members if event.source == ANY else [members[event.source]]

@@ -8,6 +8,8 @@ SHIFT = "z = logits - logits.max(axis=1, keepdims=True)"
 LOG_SUM_EXP = "float((np.log(total[:, 0]) - z[rows, labels]).sum()) / n"
 RELU = "y = np.maximum(x, 0)\n        return y, y"
 BELOW = "x[i] = kept - eps\n        below = f()\n        x[i] = kept\n        gradient[i] = (above - below) / (2 * eps)"
+ZERO, UPDATE = "self.optimizer.zero_grad()", "self.optimizer.step()"
+BACK = "self.model.backward(dlogits, saved)"
 
 RESTORED_TOO_LATE = """
 def numeric_gradient(f, x, eps=1e-6):
@@ -20,23 +22,55 @@ def numeric_gradient(f, x, eps=1e-6):
     x[...] = start
     return gradient
 """
+ALL_AT_ONCE = """
+def numeric_gradient(f, x, eps=1e-6):
+    x += eps
+    above = f()
+    x -= 2 * eps
+    below = f()
+    x += eps
+    return np.full_like(x, (above - below) / (2 * eps))
+"""
 
 MUTANTS = {
     "dense_forward": [
         ("no bias", (" + self.b.data", ""), FORWARD),
         ("one thing only", ("return y, x", "return y"), FORWARD),
         ("saves the output", ("return y, x", "return y, y"), FORWARD),
-        ("float64 on the way", ("x @ self.W.data", "x.astype(float) @ self.W.data"), FORWARD),  # hidden tests only
+        ("the other way round", ("return y, x", "return x, y"), FORWARD),
+        ("float64 on the way", ("x @ self.W.data", "x.astype(float) @ self.W.data"), FORWARD),
+        ("swapped product", ("x @ self.W.data", "self.W.data @ x"), FORWARD),
+        ("W transposed", ("x @ self.W.data", "x @ self.W.data.T"), FORWARD),
+        ("element by element", ("x @ self.W.data", "x * self.W.data"), FORWARD),
+        (
+            "activation in it",
+            ("y = x @ self.W.data + self.b.data", "y = np.maximum(x @ self.W.data + self.b.data, 0)"),
+            FORWARD,
+        ),
+        ("Param, not data", ("x @ self.W.data", "x @ self.W"), FORWARD),
+        ("misspelt", ("self.b.data", "self.b.dat"), FORWARD),
+        ("saves a copy", ("return y, x", "return y, x.copy()"), FORWARD),
     ],
     "cross_entropy": [
         ("overflows", (SHIFT, "z = logits"), LOSS),
         ("log of what was rounded to 0", (LOG_SUM_EXP, "-float(np.log((e / total)[rows, labels]).sum()) / n"), LOSS),
         ("log of p plus tiny", (LOG_SUM_EXP, "-float(np.log((e / total)[rows, labels] + 1e-12).sum()) / n"), LOSS),
         ("sum", (LOG_SUM_EXP, LOG_SUM_EXP.removesuffix(" / n")), LOSS),
+        ("mean over the rows", (LOG_SUM_EXP, LOG_SUM_EXP.removesuffix(" / n") + " / len(logits)"), LOSS),
         ("own rows instead of n", ("return loss, dlogits / n", "return loss, dlogits / len(logits)"), LOSS),
+        ("gradient not divided", ("return loss, dlogits / n", "return loss, dlogits"), LOSS),
         ("label forgotten", ("dlogits[rows, labels] -= 1", "pass"), LOSS),
+        ("label added", ("dlogits[rows, labels] -= 1", "dlogits[rows, labels] += 1"), LOSS),
+        ("all columns of the labels", ("dlogits[rows, labels] -= 1", "dlogits[:, labels] -= 1"), LOSS),
+        ("loss of all labels", ("z[rows, labels]", "z[:, labels]"), LOSS),
+        ("a square", ("np.log(total[:, 0])", "np.log(total)"), LOSS),
         ("logits changed", (SHIFT, "logits -= logits.max(axis=1, keepdims=True)\n    z = logits"), LOSS),
-        ("one maximum for all rows", (SHIFT, "z = logits - logits.max()"), LOSS),  # hidden tests only
+        ("one maximum for all rows", (SHIFT, "z = logits - logits.max()"), LOSS),
+        ("maximum of the columns", ("logits.max(axis=1, keepdims=True)", "logits.max(axis=0)"), LOSS),
+        ("sum over the batch", ("e.sum(axis=1, keepdims=True)", "e.sum(axis=0, keepdims=True).T[:1]"), LOSS),
+        ("keepdims forgotten", ("logits.max(axis=1, keepdims=True)", "logits.max(axis=1)"), LOSS),
+        ("sign", ("loss = float(", "loss = -float("), LOSS),
+        ("loss alone", ("return loss, dlogits / n", "return loss"), LOSS),
     ],
     "numeric_gradient": [
         ("one-sided", (BELOW, "x[i] = kept\n        gradient[i] = (above - f()) / eps"), NUMERIC),
@@ -46,40 +80,76 @@ MUTANTS = {
         ("changes a copy", ("kept = x[i]", "x = x.copy()\n        kept = x[i]"), NUMERIC),
         ("multiplies by eps", ("(2 * eps)", "2 * eps"), NUMERIC),
         ("returns too early", ("/ (2 * eps)", "/ (2 * eps)\n        return gradient"), NUMERIC),
-        ("restored too late", RESTORED_TOO_LATE, NUMERIC),  # hidden tests only
+        ("restored too late", RESTORED_TOO_LATE, NUMERIC),
+        ("all elements at once", ALL_AT_ONCE, NUMERIC),
+        ("wrong way round", ("above - below", "below - above"), NUMERIC),
+        ("sum of the two", ("above - below", "above + below"), NUMERIC),
+        ("f not called", ("above = f()", "above = f"), NUMERIC),
+        ("f called with x", ("above = f()", "above = f(x)"), NUMERIC),
     ],
     "activations": [
         ("ReLU masks by dy", ("dy * (saved > 0)", "dy * (dy > 0)"), ACTIVATIONS),
         ("ReLU masks nothing", ("saved > 0", "saved >= 0"), ACTIVATIONS),
+        ("ReLU without dy", ("dy * (saved > 0)", "(saved > 0)"), ACTIVATIONS),
+        ("ReLU times y", ("dy * (saved > 0)", "dy * saved"), ACTIVATIONS),
+        ("absolute value", ("np.maximum(x, 0)", "np.abs(x)"), ACTIVATIONS),
+        ("minimum", ("np.maximum(x, 0)", "np.minimum(x, 0)"), ACTIVATIONS),
         ("sigmoid forgets dy", ("dy * saved * (1 - saved)", "saved * (1 - saved)"), ACTIVATIONS),
+        ("sigmoid forgets a factor", ("dy * saved * (1 - saved)", "dy * (1 - saved)"), ACTIVATIONS),
+        (
+            "sigmoid of the sigmoid",
+            ("return dy * saved * (1 - saved)", "s = 1 / (1 + np.exp(-saved))\n        return dy * s * (1 - s)"),
+            ACTIVATIONS,
+        ),
         ("largest of a column", ("np.maximum(x, 0)", "np.max(x, 0)"), ACTIVATIONS),
         ("x changed", ("np.maximum(x, 0)", "np.maximum(x, 0, out=x)"), ACTIVATIONS),
         ("one thing only", (RELU, RELU.removesuffix(", y")), ACTIVATIONS),
         ("slope of tanh", ("dy * saved * (1 - saved)", "dy * (1 - saved**2)"), ACTIVATIONS),
+        ("misspelt", ("np.maximum(x, 0)", "np.maximun(x, 0)"), ACTIVATIONS),
     ],
     "dense_backward": [
         ("overwrites", ("self.W.grad += x.T @ dy", "self.W.grad[:] = x.T @ dy"), BACKWARD),
+        ("overwrites b", ("self.b.grad += dy.sum(axis=0)", "self.b.grad[:] = dy.sum(axis=0)"), BACKWARD),
         ("dW transposed", ("x.T @ dy", "dy.T @ x"), BACKWARD),
         ("W not transposed", ("self.W.data.T", "self.W.data"), BACKWARD),
         ("the check's own W", ("self.W.data.T", "W.T"), BACKWARD),
         ("no sum over the batch", ("dy.sum(axis=0)", "dy"), BACKWARD),
+        ("sum over all", ("dy.sum(axis=0)", "dy.sum()"), BACKWARD),
+        ("sum over the outputs", ("dy.sum(axis=0)", "dy.sum(axis=1)"), BACKWARD),
         ("mean over the batch", ("dy.sum(axis=0)", "dy.mean(axis=0)"), BACKWARD),
         ("divides by the batch again", ("x.T @ dy", "x.T @ dy / len(x)"), BACKWARD),
         ("a new array", ("self.W.grad += x.T @ dy", "self.W.grad = self.W.grad + x.T @ dy"), BACKWARD),
-        ("batches of six only", ("x.T @ dy", "x.T @ dy * (6 / len(x))"), BACKWARD),  # hidden tests only
+        ("x not transposed", ("x.T @ dy", "x @ dy"), BACKWARD),
+        ("batches of six only", ("x.T @ dy", "x.T @ dy * (6 / len(x))"), BACKWARD),
+        ("no return", ("return dy @ self.W.data.T", "dx = dy @ self.W.data.T"), BACKWARD),
+        ("updates the weights", ("self.W.grad += x.T @ dy", "self.W.data -= x.T @ dy"), BACKWARD),
     ],
     "sgd": [
         ("a new array", ("data -= lr * grad", "data = data - lr * grad"), SGD),
         ("uphill", ("data -= lr * grad", "data += lr * grad"), SGD),
         ("no learning rate", ("data -= lr * grad", "data -= grad"), SGD),
         ("grad changed", ("data -= lr * grad", "grad *= lr\n        data -= grad"), SGD),
-        ("one learning rate", ("data -= lr * grad", "data -= 0.1 * grad"), SGD),  # hidden tests only
+        ("one learning rate", ("data -= lr * grad", "data -= 0.1 * grad"), SGD),
+        ("divides by the rate", ("data -= lr * grad", "data -= grad / lr"), SGD),
+        ("assigns", ("data -= lr * grad", "data[:] = -lr * grad"), SGD),
     ],
     "step": [
-        ("gradients pile up", ("self.optimizer.zero_grad()", "pass"), STEP),
-        ("never updates", ("self.optimizer.step()", "pass"), STEP),
-        ("clears after backward", ("self.optimizer.step()", "self.optimizer.zero_grad()"), STEP),
+        ("gradients pile up", (ZERO, "pass"), STEP),
+        ("never updates", (UPDATE, "pass"), STEP),
+        ("clears after backward", (UPDATE, ZERO), STEP),
+        ("clears between", (BACK, f"{BACK}\n        {ZERO}"), STEP),
+        ("steps before backward", (f"{BACK}\n        {UPDATE}", f"{UPDATE}\n        {BACK}"), STEP),
+        ("no backward", (BACK, "pass"), STEP),
         ("no return", ("return loss", "loss"), STEP),
-        ("own rows instead of n", ("batch.n", "len(batch.x)"), STEP),  # hidden tests only
+        ("returns the logits", ("return loss", "return logits"), STEP),
+        ("own rows instead of n", ("batch.n", "len(batch.x)"), STEP),
+        ("n left out", ("batch.y, batch.n", "batch.y"), STEP),
+        ("backward of the logits", ("backward(dlogits", "backward(logits"), STEP),
+        ("updates by hand, twice", (UPDATE, f"{UPDATE}\n        {UPDATE}"), STEP),
+        (
+            "updates by hand",
+            (UPDATE, "for p in self.model.params:\n            p.data -= 0.1 * p.grad"),
+            STEP,
+        ),
     ],
 }

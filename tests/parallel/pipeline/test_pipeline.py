@@ -207,7 +207,7 @@ def test_the_time_line_is_what_the_schedule_predicts(schedule, size, m):
 
 @pytest.mark.parametrize(("schedule", "v"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
 def test_the_bubble_is_the_formulas(schedule, v):
-    """Eight equal stages' worth of layers, dealt to four ranks; messages cost nothing."""
+    """Eight equal stages' worth of layers, assigned to four ranks; messages cost nothing."""
 
     def program(comm):
         model = Sequential(*(Linear(16, 16, i) for i in range(8)))

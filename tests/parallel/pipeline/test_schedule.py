@@ -68,7 +68,7 @@ def test_an_action_may_be_written_in_three_ways():
         ("F0 X1 B0", {}, "line of rank 0: parse: word 1 is 'X1', expected an action such as F0"),
         ("F0 B0\nF0 B", {}, "line of rank 1: parse: word 1 is 'B'"),
         ("F-1", {}, "word 0 is 'F-1'"),
-        ("1f1d", {}, "schedules with a name: gpipe, 1f1b, interleaved, pipedream"),
+        ("1f1d", {}, "schedules with a name: gpipe, 1f1b, interleaved, zero_bubble, pipedream"),
         ("# nothing", {}, "no actions in '# nothing', expected a line for each rank"),
         ([], {}, "the schedule is empty"),
         ([["F0", 3]], {}, "rank 0, position 1: 3 is not an action"),

@@ -169,7 +169,7 @@ MODELS = VECTORS | IMAGES | SEQUENCES | PAIRS
 
 
 def batches(kind: str, steps: int, n: int = 10):
-    """The batches that a model is trained on: the same for everybody."""
+    """The batches that a model is trained on: the same on every rank."""
     rng = np.random.default_rng(3)
     for _ in range(steps):
         if kind in SEQUENCES:

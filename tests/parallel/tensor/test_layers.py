@@ -176,7 +176,7 @@ def test_the_wavefront_takes_as_long_as_its_docstring_says(n_layers, size, n_blo
     assert sum(m.nbytes for m in messages) == 2 * (size - 1) * 2 * 16 * 4 * 8
 
 
-def test_paths_are_dealt_by_cost():
+def test_paths_are_assigned_by_cost():
     assert assign_by_cost([5, 5, 4, 4, 3, 3, 3], 3) == [[0, 4, 6], [1, 5], [2, 3]]
     assert assign_by_cost([0, 0, 7], 3) == [[2], [0], [1]]
 

@@ -134,7 +134,7 @@ def test_alexnet_on_two_ranks_has_the_towers_of_the_paper():
 
 
 def test_a_rank_holds_its_part_alone():
-    """Weights, gradients and the optimizer's memory of the dense layers shrink with the number of ranks."""
+    """Weights, gradients and the optimizer's state of the dense layers shrink with the number of ranks."""
 
     def program(comm):
         model = nn.MLP((64, 256, 64), seed=1)

@@ -268,7 +268,6 @@ class Coordinator:
             )
 
     def _command(self, arrived, step, decision, now: float) -> Command:
-        """Return the command for the servers."""
         version = self.policy_state.version
         merged = self._weigh(decision.merged, version, now)
         released = tuple((worker, self._may_go_on(now)) for worker in decision.released)

@@ -1,6 +1,6 @@
 """When a server is lost: its share comes back from its mirror, and training continues from the last complete version.
 
-Every so many updates each server sends its share, with the optimizer's memory of it, to the next server. All servers
+Every so many updates each server sends its share, with the optimizer's state for it, to the next server. All servers
 execute the same commands, so they do that at the same versions, without an agreement. After the loss of a server the
 others shrink the communicator, put together the newest version whose shares all survive, shard it among the remaining
 servers, and the workers continue from there. Later updates are repeated.
@@ -22,7 +22,7 @@ _TAG = 7
 
 
 class ShardState(NamedTuple):
-    """One server's share at some version: rows are the parameters and the arrays of the optimizer's memory."""
+    """One server's share at some version: rows are the parameters and the arrays of the optimizer's state."""
 
     rows: np.ndarray
     gradients: int
@@ -53,7 +53,7 @@ class Mirror:
 
     Notes
     -----
-    Per copy and server one message of n / s values and as many for each array of the optimizer's memory.
+    Per copy and server one message of n / s values and as many for each array of the optimizer's state.
     """
 
     def __init__(self, comm, parts: list[slice], every: int, start: GlobalState):

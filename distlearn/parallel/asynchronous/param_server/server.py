@@ -32,7 +32,7 @@ class Snapshot(NamedTuple):
 
 
 class ParamShard:
-    """A share of the parameters, with the optimizer's memory of it: velocities are kept here.
+    """A share of the parameters, with the optimizer's state for it: velocities are kept here.
 
     Parameters
     ----------

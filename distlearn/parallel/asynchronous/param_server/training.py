@@ -87,7 +87,7 @@ class ParameterServer(Strategy):
     M. Li et al. (2014), Scaling distributed machine learning with the parameter server, OSDI, section 3.
     """
 
-    checkpointable = False  # the optimizer's memory is on servers, parameters are on servers and workers
+    checkpointable = False  # the optimizer's state is on servers, parameters are on servers and workers
 
     def __init__(
         self, comm, model, loss, rule, lr, policy=None, *, servers=1, rate=constant, pace=None, every=0, mirror=0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .orders import make_schedule
 from .play import Deadlock, play
-from .schedule import Action, Schedule
+from .schedule import HELD, KINDS, Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
 """Problems of schedules that cannot even be tried."""
@@ -90,7 +90,8 @@ def check_schedule(
 ) -> Report:
     """Look for everything that is wrong with a pipeline schedule.
 
-    Every micro-batch must go forward and backward once on every stage, forward first; every stage must be on one rank;
+    Every micro-batch must go forward and backward once on every stage, forward first (backward in one, or in halves, I
+    before W); every stage must be on one rank;
     and there must be an order in which all ranks can run their actions: activations come from the stage before,
     gradients from the stage after, and two ranks that wait for each other are deadlocked.
 
@@ -182,7 +183,9 @@ def _counts(schedule: Schedule):
                 message = f"rank {rank}, position {found[1]} ({shown}): is already at position {found[0]}"
                 yield ScheduleError("twice", message, rank, found[1], action)
         stages = schedule.stages_of(rank) or [rank] * (rank not in schedule.ranks_of)
-        for stage, kind in product(stages, ("F", "B")):
+        for stage, kind in product(stages, KINDS):
+            if kind not in _expected(schedule, stage):
+                continue
             there = sum(a.stage == stage and a.kind == kind and a.microbatch < schedule.n_microbatches for a in places)
             if there < schedule.n_microbatches:
                 wanted = (Action(kind, i, stage) for i in range(schedule.n_microbatches))
@@ -192,16 +195,23 @@ def _counts(schedule: Schedule):
                 yield ScheduleError("missing", f"rank {rank}, stage {stage}: {names} missing", rank, None, absent[0])
 
 
+def _expected(schedule: Schedule, stage: int) -> tuple[str, ...]:
+    """The kinds of actions that a stage must have of every micro-batch: backward whole, or in halves."""
+    halves = any(a.stage == stage and a.kind in ("I", "W") for order in schedule.orders for a in order)
+    return ("F", "I", "W") if halves else ("F", "B")
+
+
 def _order(schedule: Schedule):
-    """Backward before forward."""
+    """Backward before forward, or the weights' gradient before the input's."""
     for rank, order in enumerate(schedule.orders):
         place = {action: position for position, action in enumerate(order)}
         for action, position in place.items():
-            if action.kind == "B" and place[action._replace(kind="F")] > position:
-                forward = action._replace(kind="F")
+            before = {"F": action, "W": action._replace(kind="I")}.get(action.kind, action._replace(kind="F"))
+            if place[before] > position:
+                what = "the weights' gradient before the input's" if action.kind == "W" else "backward before forward"
                 message = (
-                    f"rank {rank}, position {position} ({schedule.short(action)}): backward before forward, "
-                    f"{schedule.short(forward)} is at position {place[forward]}"
+                    f"rank {rank}, position {position} ({schedule.short(action)}): {what}, "
+                    f"{schedule.short(before)} is at position {place[before]}"
                 )
                 yield ScheduleError("order", message, rank, position, action)
 
@@ -213,7 +223,7 @@ def _memory(schedule: Schedule, in_flight: list[int], limit):
         raise ValueError(f"check_schedule: {len(limits)} limits in max_in_flight for {schedule.n_ranks} ranks")
     for rank, (most, room) in enumerate(zip(in_flight, limits, strict=True)):
         if most > room:
-            held = list(accumulate(1 if a.kind == "F" else -1 for a in schedule.orders[rank]))
+            held = list(accumulate(HELD[a.kind] for a in schedule.orders[rank]))
             position = next(i for i, n in enumerate(held) if n > room)
             action = schedule.orders[rank][position]
             message = (

@@ -9,6 +9,7 @@ schedule           bubble (share)      activations in flight        weights
 `gpipe`            (p-1) / (m+p-1)     m                            updated once, after all micro-batches
 `one_f_one_b`      (p-1) / (m+p-1)     min(p - stage, m)            updated once
 `interleaved`      (p-1) / (v m+p-1)   about p (1 + (p-1) / (p v))  updated once; v stages a rank
+`zero_bubble`      about a third        p                            updated once; backward in halves
 `pipedream`        falls to 0          p - stage                    updated after every B, stale by p - stage - 1
 =================  ==================  ===========================  ==========================================
 """
@@ -146,6 +147,46 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
         yield action
 
 
+def zero_bubble(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
+    r"""1F1B with backward in halves: the weights' gradients, which no other rank waits for, fill the bubble (ZB-H1).
+
+    A rank leaves the weights' gradients of as many micro-batches for later as its stage's number, and computes them
+    while it would wait. With forward and both halves equally long the bubble is a third of 1F1B's:
+    :math:`(p - 1)(f + b_I - b_W)` instead of :math:`(p - 1)(f + b_I + b_W)`. Every rank holds up to p micro-batches, as
+    the first one does in 1F1B.
+
+    Parameters
+    ----------
+    stage : int
+        Of which rank, from 0.
+    n_stages, n_microbatches : int
+
+    References
+    ----------
+    P. Qi, X. Wan, G. Huang, M. Lin (2023), Zero bubble pipeline parallelism, arXiv:2401.10241, section 2.1, figure 3.
+
+    Examples
+    --------
+    >>> from distlearn.parallel.pipeline.schedule import format
+    >>> for stage in range(2):
+    ...     print(format(zero_bubble(stage, 2, 3)))
+    F0 F1 I0 W0 F2 I1 W1 I2 W2
+    F0 I0 F1 I1 W0 F2 I2 W1 W2
+    """
+    _check("zero_bubble", stage, n_stages, n_microbatches)
+    ahead = min(n_stages - stage - 1, n_microbatches)
+    for i in range(ahead):
+        yield Action("F", i)
+    for i in range(n_microbatches):
+        if i + ahead < n_microbatches:
+            yield Action("F", i + ahead)
+        yield Action("I", i)
+        if i >= stage:
+            yield Action("W", i - stage)
+    for i in range(max(0, n_microbatches - stage), n_microbatches):
+        yield Action("W", i)
+
+
 def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     """1F1B without a flush: every B also updates the stage's weights, so that the pipeline never runs empty.
 
@@ -166,7 +207,13 @@ def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action
     yield from one_f_one_b(stage, n_stages, n_microbatches)
 
 
-SCHEDULES = {"gpipe": gpipe, "1f1b": one_f_one_b, "interleaved": interleaved, "pipedream": pipedream}
+SCHEDULES = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    "zero_bubble": zero_bubble,
+    "pipedream": pipedream,
+}
 """Schedules by name."""
 
 
@@ -176,9 +223,9 @@ def make_schedule(schedule, n_ranks: int | None = None, n_microbatches: int | No
     Parameters
     ----------
     schedule : str, callable, list or Schedule
-        A name ("gpipe", "1f1b", "interleaved", "pipedream"); a text with a line for each rank (`#` begins a comment,
-        an optional "rank 0:" in front); a generator function of (rank, n_ranks, n_microbatches), or one that returns a
-        list or a text; a list of each rank's actions or texts.
+        A name ("gpipe", "1f1b", "interleaved", "zero_bubble", "pipedream"); a text with a line for each rank (`#`
+        begins a comment, an optional "rank 0:" in front), or the rows of a CSV file; a generator function of (rank,
+        n_ranks, n_microbatches), or one that returns a list or a text; a list of each rank's actions or texts.
     n_ranks : int, optional
         Needed for names and generators; else checked.
     n_microbatches : int, optional
@@ -256,7 +303,7 @@ def _generate(function, n_ranks, n_microbatches, options) -> list[list]:
     for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches)):
         if not hasattr(n, "__index__") or n < 1:
             raise ValueError(f"make_schedule: {what} is {n!r}, expected a whole number, 1 or more")
-    limit = 2 * MAX_STAGES_PER_RANK * n_microbatches
+    limit = 3 * MAX_STAGES_PER_RANK * n_microbatches
     given = (function(rank, n_ranks, n_microbatches, **options) for rank in range(n_ranks))
     orders = [_listed(order, rank, limit + 1) for rank, order in enumerate(given)]
     for rank, order in enumerate(orders):

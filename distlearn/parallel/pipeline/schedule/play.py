@@ -60,10 +60,10 @@ class Played(NamedTuple):
 
 
 def needs(schedule: Schedule, action: Action) -> list[Action]:
-    """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or forward here."""
+    """What must have ended before an action starts: the same micro-batch on the neighbouring stage, or earlier here."""
     producer = schedule.producer(action)
-    forward = [action._replace(kind="F")] if action.kind == "B" else []
-    return forward if producer is None else [*forward, producer]
+    here = {"F": [], "W": [action._replace(kind="I")]}.get(action.kind, [action._replace(kind="F")])
+    return here if producer is None else [*here, producer]
 
 
 def play(

@@ -10,14 +10,19 @@ from typing import NamedTuple
 
 LANE = "stage"
 """The lane of a trace on which spans are whole actions; the layers inside are on "compute"."""
-KINDS = ("F", "B")
+KINDS = ("F", "B", "I", "W")
+"""Forward, backward, and backward in two halves: the gradient of the input, for which the stage before waits, and that
+of the weights, for which no other rank waits."""
 
-_TOKEN = re.compile(r"(?:(\d+))?([FB])(\d+)", re.IGNORECASE)
+HELD = {"F": 1, "B": -1, "I": 0, "W": -1}
+"""By how many an action changes the micro-batches whose activations a rank holds."""
+
+_TOKEN = re.compile(r"(?:(\d+))?([FBIW])(\d+)", re.IGNORECASE)
 _IDLE = re.compile(r"[.\-]+")
 
 
 class Action(NamedTuple):
-    """One micro-batch's pass through one stage, forward or backward.
+    """One micro-batch's pass through one stage: forward, backward, or one half of backward.
 
     Examples
     --------
@@ -26,7 +31,7 @@ class Action(NamedTuple):
     """
 
     kind: str
-    """"F" for forward, "B" for backward."""
+    """"F" for forward, "B" for backward; "I" and "W" for its halves: the gradient of the input, that of the weights."""
     microbatch: int
     """From 0."""
     stage: int | None = None
@@ -42,8 +47,8 @@ def parse(text: str) -> list[Action]:
     Parameters
     ----------
     text : str
-        Actions separated by spaces or commas: stage (optional), F or B, micro-batch, as PyTorch writes them. A word of
-        dots or dashes is idle time, to align columns, and is ignored.
+        Actions separated by spaces or commas: stage (optional), F, B, I or W, micro-batch, as PyTorch writes them. A
+        word of dots or dashes is idle time, to align columns, and is ignored; so is an empty cell of a CSV file.
 
     Returns
     -------
@@ -141,22 +146,29 @@ class Schedule:
         return all(a.stage == rank for rank, order in enumerate(self.orders) for a in order)
 
     def producer(self, action: Action) -> Action | None:
-        """The action on a neighbouring stage whose result another one consumes; None for the first F and B."""
+        """The action on a neighbouring stage whose result another one consumes; None for the first of them, and W."""
         return self._neighbour(action, -1 if action.kind == "F" else 1)
 
     def consumer(self, action: Action) -> Action | None:
-        """The action on a neighbouring stage that consumes the result of another one; None for the last F and B."""
+        """The action on a neighbouring stage that consumes the result of another one; None for the last, and for W."""
         return self._neighbour(action, 1 if action.kind == "F" else -1)
 
     def _neighbour(self, action: Action, step: int) -> Action | None:
         stage = action.stage + step
-        return Action(action.kind, action.microbatch, stage) if 0 <= stage < self.n_stages else None
+        if action.kind == "W" or not 0 <= stage < self.n_stages:
+            return None
+        return Action("F", action.microbatch, stage) if action.kind == "F" else self.backward(action.microbatch, stage)
+
+    def backward(self, microbatch: int, stage: int) -> Action:
+        """The action that computes the gradient of a stage's input: B, or I where backward comes in two halves."""
+        half = Action("I", microbatch, stage)
+        return half if half in self.place else Action("B", microbatch, stage)
 
     def in_flight(self, rank: int) -> int:
         """Largest number of micro-batches (per stage) whose activations a rank holds at one time."""
         held = most = 0
         for action in self.orders[rank]:
-            held += 1 if action.kind == "F" else -1
+            held += HELD[action.kind]
             most = max(most, held)
         return most
 
@@ -175,6 +187,11 @@ class Schedule:
         """
         where = "" if self.simple and alone else f" of stage {action.stage}"
         return f"{action.kind}[{action.microbatch}{where}]"
+
+    @property
+    def csv(self) -> str:
+        """The schedule as a CSV file, a row for each rank, as PyTorch's pipelining reads it ("compute_only")."""
+        return "\n".join(",".join(map(str, order)) for order in self.orders)
 
     @property
     def text(self) -> str:

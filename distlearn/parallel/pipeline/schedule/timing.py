@@ -12,7 +12,7 @@ from .check import check_schedule
 from .play import Deadlock, play
 from .schedule import LANE, Action, Schedule
 
-_NAME = re.compile(r"([FB])\[(\d+)(?: of stage (\d+))?\]")
+_NAME = re.compile(r"([FBIW])\[(\d+)(?: of stage (\d+))?\]")
 
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
@@ -101,6 +101,7 @@ def simulate(
     *,
     forward: float | Sequence[float] = 1.0,
     backward: float | Sequence[float] = 2.0,
+    weight_share: float = 0.5,
     transfer: float = 0.0,
     allow_deadlock: bool = False,
     **options,
@@ -116,6 +117,8 @@ def simulate(
     forward, backward : float or sequence of float
         Seconds for one micro-batch: one number for all that a rank has (which its stages share, so that schedules with
         more stages compare), or one per stage.
+    weight_share : float
+        Share of backward that the weights' gradient takes, where backward comes in halves.
     transfer : float
         Seconds from the end of an action to the arrival of its result on another rank.
     allow_deadlock : bool
@@ -143,7 +146,11 @@ def simulate(
     report = check_schedule(schedule, n_ranks, n_microbatches, **options)
     stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
     made = report.schedule if stuck else report.require()
+    if not 0 <= weight_share <= 1:
+        raise ValueError(f"simulate: weight_share is {weight_share!r}, expected a share from 0 to 1")
     costs = {"F": _per_stage(made, "forward", forward), "B": _per_stage(made, "backward", backward)}
+    costs["I"] = [(1 - weight_share) * seconds for seconds in costs["B"]]
+    costs["W"] = [weight_share * seconds for seconds in costs["B"]]
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 

@@ -116,7 +116,7 @@ ANY_POLICY = st.one_of(
 @given(policy=ANY_POLICY, workers=st.integers(1, 7), data=st.data())
 @settings(max_examples=120, deadline=None)
 def test_whatever_the_order_of_arrivals(policy, workers, data):
-    """A random one of the computing workers ends its step, or leaves: nothing is lost, nobody waits for ever."""
+    """A random one of the computing workers ends its step, or leaves: nothing is lost, nobody waits forever."""
     state = PolicyState(policy, workers)
     used, given = dict.fromkeys(range(workers), 0), 0
     merged = []

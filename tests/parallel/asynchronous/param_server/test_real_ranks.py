@@ -41,7 +41,7 @@ def test_every_policy_under_mpi(tmp_path, servers, more):
     assert max(leads(runs["SSP(2)"])) <= 3
     assert set(runs["backup(0.6)"].staleness) == {0}
     steps = np.bincount(runs["ASP"].applied["worker"])
-    assert steps[0] < steps.max()  # worker 0 sleeps longer, and nobody waits for it
+    assert steps[0] < steps.max()  # worker 0 sleeps longer, and no other worker waits for it
     assert set(np.bincount(runs["BSP"].applied["worker"])) == {10}
 
 

@@ -29,7 +29,7 @@ STEPS, LR = 9, 0.3
 
 
 def program(comm, policy, servers=1, rule=None, steps=STEPS, batch=20, **options):
-    """Train; (run, recoveries) on the first server, None on everybody else."""
+    """Train; (run, recoveries) on the first server, None on all other ranks."""
     speeds = Speeds(comm.size - servers, law="lognormal", shape=0.4, seed=5)
     options = {"servers": servers, "pace": lambda worker, step: speeds(worker % (comm.size - servers), step), **options}
     server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), rule or SGD(), LR, policy, **options)
@@ -58,13 +58,13 @@ def test_a_dead_worker_is_dropped_and_training_goes_on(policy, kind):
     world = failing(6, Failure(3, 0.4 * seconds, kind))
     run, _ = world.run(program, policy, batch=25, every=1, rate=inverse)[0]
     saved, gradients = run.notes["snapshots"], run.gradients
-    dealt = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
+    sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
     for version in range(1, run.updates + 1):
         made = gradients[gradients["version"] == version]
         step = np.zeros(saved[0].size)
         for g in made:
-            epoch, number = divmod(g["step"], len(dealt[0]))
-            batch = list(dealt[g["worker"]].epoch(epoch))[number]
+            epoch, number = divmod(g["step"], len(sharded[0]))
+            batch = list(sharded[g["worker"]].epoch(epoch))[number]
             step += g["rows"] / made["rows"].sum() * g["factor"] * gradient_at(saved[g["used"]], batch)
         np.testing.assert_allclose(saved[version], saved[version - 1] - LR * step, rtol=0, atol=1e-14)
     by_worker = np.bincount(gradients["worker"], minlength=5)

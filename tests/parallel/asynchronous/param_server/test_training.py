@@ -135,14 +135,14 @@ def test_every_update_is_made_of_the_gradients_it_names(policy, momentum):
         program, policy, batch=25, steps=7, every=1, rate=inverse, slow={1: 3.0}, rule=Momentum(momentum)
     )[0]
     saved = run.notes["snapshots"]
-    dealt = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
+    sharded = [Batches(DATA.x_train, DATA.y_train, 25, rank=worker, size=5, seed=3) for worker in range(5)]
     velocity = np.zeros(saved[0].size)
     for version in range(1, run.updates + 1):
         made = run.gradients[run.gradients["version"] == version]
         velocity *= momentum
         for g in made:
-            epoch, number = divmod(g["step"], len(dealt[0]))
-            batch = list(dealt[g["worker"]].epoch(epoch))[number]
+            epoch, number = divmod(g["step"], len(sharded[0]))
+            batch = list(sharded[g["worker"]].epoch(epoch))[number]
             assert len(batch.x) == g["rows"]
             assert g["staleness"] == version - 1 - g["used"]
             assert g["factor"] == 1 / max(1, g["staleness"])

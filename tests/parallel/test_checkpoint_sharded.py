@@ -1,4 +1,4 @@
-"""Checkpoints of strategies that deal the state out to ranks: those of the serial model, whoever saves and resumes."""
+"""Checkpoints of strategies that shard the state: those of the serial model, whichever strategy saves and resumes."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def hybrid(comm, *args):
 DEALT = ("hybrid", "zero1", "zero2", "zero3", "tensor", "pipeline")
 
 
-def a_model_to_deal(kind):
+def a_model(kind):
     if kind == "mlp":
         model = MLP((64, 10, 9, 8, 10), "sigmoid", seed=3, dtype="float64")
         model.params[3].frozen = True
@@ -45,8 +45,8 @@ def a_model_to_deal(kind):
     return Sequential(first, BatchNorm(9, dtype="float64"), ReLU(), Dropout(0.3, rng=5), last)
 
 
-def train_dealt(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
-    model, loss, lr = a_model_to_deal(kind), SoftmaxCrossEntropy(), 0.05
+def train_sharded(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=None, resume=False):
+    model, loss, lr = a_model(kind), SoftmaxCrossEntropy(), 0.05
     if strategy.startswith("zero"):
         made = ZeRO(
             comm, model, loss, Optimizer(model.params, RULES[rule](), lr), stage=int(strategy[-1]), cap_bytes=500
@@ -68,12 +68,12 @@ def train_dealt(comm, folder=None, *, strategy, kind="mlp", rule="adam", stop=No
 
 @pytest.mark.parametrize("strategy", DEALT)
 @pytest.mark.parametrize(("kind", "rule"), [("mlp", "adam"), ("tied", "momentum"), ("mlp", "sgd")])
-def test_a_dealt_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
+def test_a_sharded_state_goes_on_bit_for_bit(tmp_path, strategy, kind, rule):
     options = {"strategy": strategy, "kind": kind, "rule": rule}
-    want_history, want = SimWorld(3).run(train_dealt, **options)[0]
+    want_history, want = SimWorld(3).run(train_sharded, **options)[0]
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(3).run(train_dealt, tmp_path, stop=11, **options)
-    (history, got), *others = SimWorld(3).run(train_dealt, tmp_path, resume=True, **options)
+        SimWorld(3).run(train_sharded, tmp_path, stop=11, **options)
+    (history, got), *others = SimWorld(3).run(train_sharded, tmp_path, resume=True, **options)
     assert CheckpointStore(tmp_path).latest().step == 15
     assert_same_params(got, want, tol=0)
     for other in (history, *(h for h, _ in others)):
@@ -99,23 +99,23 @@ CHANGES = [
 def test_another_strategy_goes_on_to_rounding(tmp_path, change, kind):
     """A checkpoint is that of the serial model: it does not matter who saved it."""
     before, size, after, new_size = change
-    want_history, want = SimWorld(1).run(train_dealt, strategy="serial", kind=kind)[0]
+    want_history, want = SimWorld(1).run(train_sharded, strategy="serial", kind=kind)[0]
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(size).run(train_dealt, tmp_path, stop=11, strategy=before, kind=kind)
-    history, got = SimWorld(new_size).run(train_dealt, tmp_path, resume=True, strategy=after, kind=kind)[0]
+        SimWorld(size).run(train_sharded, tmp_path, stop=11, strategy=before, kind=kind)
+    history, got = SimWorld(new_size).run(train_sharded, tmp_path, resume=True, strategy=after, kind=kind)[0]
     assert_same_params(got, want)
     np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
 
 
 @pytest.mark.parametrize(("before", "after"), [(3, 3), (2, 4), (1, 3), (4, 1)])
-def test_masks_of_dropout_and_running_statistics_go_on_with_dealt_layers(tmp_path, before, after):
+def test_masks_of_dropout_and_running_statistics_go_on_with_sharded_layers(tmp_path, before, after):
     """Every rank draws the serial run's masks, before and after."""
     noisy = {"kind": "noisy", "rule": "momentum"}
-    want_history, want = SimWorld(1).run(train_dealt, strategy="serial", **noisy)[0]
+    want_history, want = SimWorld(1).run(train_sharded, strategy="serial", **noisy)[0]
     names = ["serial" if size == 1 else "tensor" for size in (before, after)]
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(before).run(train_dealt, tmp_path, stop=11, strategy=names[0], **noisy)
-    history, got = SimWorld(after).run(train_dealt, tmp_path, resume=True, strategy=names[1], **noisy)[0]
+        SimWorld(before).run(train_sharded, tmp_path, stop=11, strategy=names[0], **noisy)
+    history, got = SimWorld(after).run(train_sharded, tmp_path, resume=True, strategy=names[1], **noisy)[0]
     np.testing.assert_allclose(history.losses, want_history.losses, atol=1e-12)
     assert_same_params(got, want)
 
@@ -123,10 +123,10 @@ def test_masks_of_dropout_and_running_statistics_go_on_with_dealt_layers(tmp_pat
 def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
     """Data-parallel ranks' generators may stand apart; ranks that share the batch must draw the same."""
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(3).run(train_dealt, tmp_path, stop=11, strategy="data", kind="noisy")
+        SimWorld(3).run(train_sharded, tmp_path, stop=11, strategy="data", kind="noisy")
 
     def program(comm):
-        history, _ = train_dealt(comm, tmp_path, resume=True, strategy="tensor", kind="noisy")
+        history, _ = train_sharded(comm, tmp_path, resume=True, strategy="tensor", kind="noisy")
         return history.losses
 
     first, *others = SimWorld(3).run(program)
@@ -134,11 +134,11 @@ def test_masks_are_never_those_of_ranks_that_saw_other_samples(tmp_path):
 
 
 @pytest.mark.parametrize("strategy", DEALT)
-def test_a_dealt_state_of_another_model_is_refused(tmp_path, strategy):
+def test_a_sharded_state_of_another_model_is_refused(tmp_path, strategy):
     with pytest.raises(Exception, match="Stop"):
-        SimWorld(2).run(train_dealt, tmp_path, stop=11, strategy="data", kind="tied")
+        SimWorld(2).run(train_sharded, tmp_path, stop=11, strategy="data", kind="tied")
     with pytest.raises(Exception, match=r"another run: with layers\[0\]"):
-        SimWorld(2).run(train_dealt, tmp_path, resume=True, strategy=strategy)
+        SimWorld(2).run(train_sharded, tmp_path, resume=True, strategy=strategy)
 
 
 def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
@@ -146,7 +146,7 @@ def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
         checkpointable = False
 
     def program(comm):
-        model = a_model_to_deal("mlp")
+        model = a_model("mlp")
         strategy = Gossip(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, RULES["sgd"](), 0.1))
         fit(strategy, DATASET, epochs=1, batch_size=20, checkpoints=CheckpointStore(tmp_path))
 
@@ -156,7 +156,7 @@ def test_a_run_without_a_common_state_says_who_has_one(tmp_path):
 
 def pipedream(comm, folder=None, *, make=PipeDream, stop=None, resume=False, rule="adam", **options):
     """Train with a learning rate that falls with every update; return history, parameters, updates and versions."""
-    model = a_model_to_deal("mlp")
+    model = a_model("mlp")
     optimizer = Optimizer(model.params, RULES[rule](), lambda step: 0.05 / (1 + 0.1 * step))
     strategy = make(comm, model, SoftmaxCrossEntropy(), optimizer, **({"n_microbatches": 7} | options))
 

@@ -1,0 +1,176 @@
+"""Attention: with all scores in global memory, and in tiles (FlashAttention), forward and backward."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distlearn.cuda.kernels.variant import Launch, Variant, f32, i32
+
+WARPS = 4
+"""Queries of a block of the naive kernel."""
+
+
+def _probabilities(q, k, causal):
+    """Return the probabilities and log-sum-exps, in double precision."""
+    s = q.astype(float) @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        s[..., ~np.tri(*s.shape[-2:], dtype=bool)] = -np.inf
+    top = s.max(-1, keepdims=True)
+    lse = top + np.log(np.exp(s - top).sum(-1, keepdims=True))
+    return np.exp(s - lse), lse[..., 0]
+
+
+def naive_reference(q, k, v, s, y, causal):
+    """Y <- softmax(Q K^T / sqrt(d)) V; s becomes the exponentials, relative to each row's largest."""
+    p, _ = _probabilities(q, k, causal)
+    seen = p > 0
+    s[seen] = (p / p.max(-1, keepdims=True))[seen]
+    y[...] = p @ v
+
+
+def tiled_reference(q, k, v, y, lse, causal):
+    """Y <- softmax(Q K^T / sqrt(d)) V, and the log-sum-exp of every row's scores."""
+    p, lse[...] = _probabilities(q, k, causal)
+    y[...] = p @ v
+
+
+def _score_gradient(q, k, v, inner, dy, causal):
+    p, _ = _probabilities(q, k, causal)
+    return p, p * (dy @ v.swapaxes(-1, -2) - inner[..., None])
+
+
+def dq_reference(q, k, v, y, lse, dy, inner, dq, causal):
+    """Compute inner = rowsum(dY Y) and the gradient of the queries."""
+    inner[...] = (dy * y).sum(-1)
+    dq[...] = _score_gradient(q, k, v, inner, dy, causal)[1] @ k / np.sqrt(q.shape[-1])
+
+
+def dkv_reference(q, k, v, lse, dy, inner, dk, dv, causal):
+    """Compute the gradients of keys and values."""
+    p, ds = _score_gradient(q, k, v, inner, dy, causal)
+    dk[...] = ds.swapaxes(-1, -2) @ q / np.sqrt(q.shape[-1])
+    dv[...] = p.swapaxes(-1, -2) @ dy
+
+
+def _sizes(q, k, v, causal):
+    (heads, n, d), m = q.shape, k.shape[1]
+    if k.shape != (heads, m, d) or v.shape != k.shape or not m or (causal and m != n):
+        raise ValueError(
+            f"attention: queries {q.shape}, keys {k.shape}, values {v.shape}, expected (heads, n, d) and twice "
+            f"(heads, m, d), m > 0{', m = n, as it is causal' * bool(causal)}"
+        )
+    return heads, n, m, d
+
+
+def _naive_launch(q, k, v, s, y, causal):
+    heads, n, m, d = _sizes(q, k, v, causal)
+    args = q, k, v, s, y, i32(n), i32(m), i32(d), i32(causal)
+    return Launch((-(-n // WARPS), heads), (32, WARPS), args)
+
+
+def _tiled_launch(block, width, of_keys=False):
+    """Return the launch of a kernel with a block of threads for every `block` queries (or keys)."""
+
+    def launch(q, k, v, *rest):
+        *arrays, causal = rest
+        heads, n, m, d = _sizes(q, k, v, causal)
+        if d != width:
+            raise ValueError(f"attention: vectors of length {d}, expected {width}, as compiled")
+        grid = (-(-(m if of_keys else n) // block), heads)
+        return Launch(grid, (block, block), (q, k, v, *arrays, i32(n), i32(m), i32(causal)))
+
+    return launch
+
+
+def tiled(block: int, width: int, memory=None) -> Variant:
+    """Return the tiled kernel.
+
+    Parameters
+    ----------
+    block : {8, 16, 32}
+        Queries that a block of threads has, and keys that it has at a time.
+    width : int
+        Length d of a vector, a multiple of `block`.
+
+    Notes
+    -----
+    Moves 2 n d + 2 ceil(n / block) m d + n floats a head: queries are read and outputs written once, keys and values by
+    every block of queries. A block of threads needs 3 block (d + 1) + block^2 floats of shared memory, so that
+    this is the Theta(n^2 d^2 / M) of theorem 2 in Dao et al. (2022).
+    """
+    name = f"attention_tiled<{block}, {width}>"
+    launch = _tiled_launch(block, width)
+    return Variant("attention.cu", name, launch, tiled_reference, _forward_example, memory or {}, rtol=1e-4, atol=1e-5)
+
+
+def tiled_bytes(heads: int, n: int, m: int, d: int, block: int) -> int:
+    """Return the bytes that `tiled` moves without a causal mask."""
+    return 4 * heads * (2 * n * d + 2 * -(-n // block) * m * d + n)
+
+
+def naive_bytes(heads: int, n: int, m: int, d: int) -> int:
+    """Return the bytes that `NAIVE` moves without a causal mask.
+
+    Its queries are read for every key, and keys and values by every query; a score that is used by itself costs a
+    sector of 8 floats.
+    """
+    by_query = 3 * m * d + d + 2 * m + 8 * m + 8 * m * -(-d // 32)
+    return 4 * heads * n * by_query
+
+
+def _arrays(rng, heads=2, n=64, d=32):
+    return [rng.normal(size=(heads, n, d)).astype(f32) for _ in range(3)]
+
+
+def _naive_example(rng):
+    q, k, v = _arrays(rng)
+    return q, k, v, np.zeros((2, 64, 64), f32), np.zeros_like(q), 1
+
+
+def _forward_example(rng):
+    q, k, v = _arrays(rng)
+    return q, k, v, np.zeros_like(q), np.zeros((2, 64), f32), 1
+
+
+def _dq_example(rng):
+    q, k, v, y, lse, causal = _forward_example(rng)
+    tiled_reference(q, k, v, y, lse, causal)
+    return q, k, v, y, lse, rng.normal(size=q.shape).astype(f32), np.zeros_like(lse), np.zeros_like(q), causal
+
+
+def _dkv_example(rng):
+    q, k, v, y, lse, dy, inner, dq, causal = _dq_example(rng)
+    dq_reference(q, k, v, y, lse, dy, inner, dq, causal)
+    return q, k, v, lse, dy, inner, np.zeros_like(k), np.zeros_like(v), causal
+
+
+def _backward(kernel, reference, example, of_keys, memory):
+    launch = _tiled_launch(16, 32, of_keys)
+    return Variant("attention.cu", f"{kernel}<16, 32>", launch, reference, example, memory, rtol=1e-4, atol=1e-5)
+
+
+NAIVE = Variant(
+    "attention.cu", "attention_naive", _naive_launch, naive_reference, _naive_example,
+    {("q", "read"): 4, ("k", "read"): 4, ("v", "read"): 4, ("s", "read"): 3, ("s", "write"): 3, ("y", "write"): 4},
+    rtol=1e-4, atol=1e-5,
+)  # fmt: skip
+_TILES = {
+    ("qs", "write"): 2,
+    ("ks", "write"): 2,
+    ("vs", "write"): 2,
+    ("qs", "read"): 1,
+    ("ks", "read"): 1,
+    ("vs", "read"): 1,
+}
+_GLOBAL = {(name, "read"): 4 for name in "qkv"}
+TILED = tiled(16, 32, _TILES | _GLOBAL | {("y", "write"): 4, ("p", "read"): 1, ("p", "write"): 1})
+TILED_DQ = _backward(
+    "attention_tiled_dq", dq_reference, _dq_example, False,
+    _TILES | _GLOBAL | {("dq", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1, ("ds", "write"): 1},
+)  # fmt: skip
+TILED_DKV = _backward(
+    "attention_tiled_dkv", dkv_reference, _dkv_example, True,
+    _TILES | _GLOBAL | {("dk", "write"): 4, ("dv", "write"): 4, ("dy", "read"): 4, ("ds", "read"): 1},
+)  # fmt: skip
+
+VARIANTS = [NAIVE, TILED, TILED_DQ, TILED_DKV]

@@ -1,0 +1,100 @@
+"""The experiments of lab 7: what judges a step, how much is exposed, whole runs."""
+
+import numpy as np
+import pytest
+
+from distlearn import viz
+from distlearn.comm import Network
+from distlearn.experiments import data_parallel as dp
+from distlearn.lab.check import Check, CheckFailed
+from distlearn.train import Settings
+
+
+def step(comm, model, loss, optimizer, batch):
+    optimizer.zero_grad()
+    logits, saved = model.forward(batch.x)
+    value, dlogits = loss(logits, batch.y, batch.n)
+    model.backward(dlogits, saved)
+    for p in model.params:
+        comm.all_reduce(p.grad)
+    optimizer.step()
+    return float(comm.all_reduce(np.array([value]))[0])
+
+
+def local_sgd(comm, model, loss, optimizer, batches, every):
+    losses = []
+    for k, batch in enumerate(batches, 1):
+        losses.append(dp.serial_step(comm, model, loss, optimizer, batch))
+        if k % every == 0 or k == len(batches):
+            for p in model.params:
+                comm.all_reduce(p.data)
+                p.data /= comm.size
+    return losses
+
+
+def verdict(judge, *args, **kwargs):
+    """The text of a check that one judge fills."""
+    try:
+        with Check("x", hints=False) as check:
+            judge(check, *args, **kwargs)
+    except CheckFailed as error:
+        return str(error)
+    return ""
+
+
+def test_right_answers_pass():
+    for cuts in ([0, 7, 9, 10], [0, 3, 3, 5], [0, 4]):
+        assert not verdict(dp.judge_step, step, cuts)
+    for ranks, frozen in ((3, ()), (4, (0, 3)), (1, ())):
+        assert not verdict(dp.judge_backward, dp.library_backward, ranks=ranks, frozen=frozen)
+    for case in ((3, 7, 3), (4, 6, 2), (2, 3, 9), (1, 3, 2)):
+        assert not verdict(dp.judge_local_sgd, local_sgd, *case)
+
+
+def test_commonest_mistakes_are_named():
+    own = verdict(dp.judge_step, dp.serial_step, [0, 7, 9, 10])
+    assert "this rank's own part only: sum over ranks" in own
+    assert "this rank's own part of the loss" in own
+    late = verdict(dp.judge_backward, dp.after_backward)
+    assert "start each all-reduce in on_grad" in late
+
+    def alone(comm, model, loss, optimizer, batches, every):
+        return [dp.serial_step(comm, model, loss, optimizer, batch) for batch in batches]
+
+    assert "not averaged after the last step" in verdict(dp.judge_local_sgd, alone, 3, 7, 99)
+
+
+def test_overlap_leaves_less_exposed_and_the_figure_says_how_much():
+    naive, ours = dp.backward_step(dp.after_backward, np.inf), dp.backward_step(dp.library_backward)
+    assert naive.exposed == pytest.approx(naive.communicating)
+    assert ours.exposed < 0.5 * naive.exposed
+    assert ours.seconds < naive.seconds
+    for rank in range(4):
+        for a, b in zip(naive.gradients[rank], ours.gradients[rank], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+    axes = viz.plot_overlap({"after backward": naive, "yours": ours})
+    assert f"{1e3 * ours.exposed:.2f} of" in axes[1].get_title(loc="left")
+
+
+def test_a_network_is_found_again_from_its_all_reduces():
+    true = Network(20e-6, 2e9)
+    seconds = {2: [true.collective("all_reduce", m, range(2)) for m in dp.Measured((2,), {}, {}, None).messages]}
+    found = dp.fit_network(dp.Measured((2,), {}, seconds, None), 2)
+    assert found.alpha == pytest.approx(true.alpha, rel=1e-6)
+    assert found.beta == pytest.approx(true.beta, rel=1e-6)
+
+
+def test_runs_with_a_given_step_plan_and_deal():
+    small = Settings(data="digits", n_train=256, hidden=(16,), optimizer="sgd", lr=0.3, batch_size=16, epochs=6)
+    accuracy = dp.plan_accuracy(small, [16, 32], lambda batch_size: lambda step: 0.3, seeds=2)
+    assert accuracy.shape == (2, 2)
+    assert (accuracy > 50).all()
+    assert (dp.plan_accuracy(small, [32], lambda batch_size: lambda step: 1e9, seeds=1) <= 30).all()
+    epochs, seconds = dp.time_to_accuracy(small, 2, accuracy=0.5)
+    assert 1 <= epochs <= 6
+    assert seconds > 0
+    with pytest.raises(ValueError, match="end below 100%"):
+        dp.time_to_accuracy(small.but(epochs=1), 1, accuracy=1.0)
+    often, seldom = (dp.local_run(local_sgd, every, by_class=True, epochs=2) for every in (1, 40))
+    assert often[0] == 40 * seldom[0]
+    assert often[1] > seldom[1]

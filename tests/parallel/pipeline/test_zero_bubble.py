@@ -1,0 +1,145 @@
+"""Backward in halves: the same gradients, a third of the bubble, and PyTorch's format."""
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.comm import RankError
+from distlearn.data import Batch
+from distlearn.optim import Momentum, Optimizer
+from distlearn.parallel import PipeDream, Pipeline, Serial
+from distlearn.parallel.pipeline.schedule import Action, check_schedule, make_schedule, simulate
+from distlearn.sim import Roofline, SimWorld
+from distlearn.testing import assert_same_params
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(24, 6)), RNG.integers(0, 3, 24)
+F = {"dtype": "float64"}
+
+
+def model():
+    shared = nn.Linear(5, 5, 9, **F)
+    layers = [nn.Linear(6, 5, 0, input_gradient=False, **F), nn.Tanh(), shared, nn.ReLU(), nn.LayerNorm(5, **F)]
+    return nn.Sequential(*layers, nn.Linear(5, 7, 1, **F), nn.Tanh(), shared_width(), nn.Linear(5, 3, 2, **F))
+
+
+def shared_width():
+    return nn.Sequential(nn.Linear(7, 5, 3, **F), nn.Residual(nn.Sequential(nn.Linear(5, 5, 4, **F), nn.Tanh())))
+
+
+def train(comm, make, frozen=()):
+    net = model()
+    for i in frozen:
+        net.params[i].frozen = True
+    optimizer = Optimizer(net.params, Momentum(), 0.1, clip_norm=0.7)
+    strategy = make(comm, net, nn.SoftmaxCrossEntropy(), optimizer)
+    losses = [strategy.step(Batch(X[s : s + 11], Y[s : s + 11], 11)) for s in (0, 5, 11)]
+    return strategy.gather_params(), losses, getattr(strategy, "peak_in_flight", 0)
+
+
+@pytest.mark.parametrize(("size", "n"), [(1, 1), (2, 3), (3, 2), (3, 7), (4, 8)])
+@pytest.mark.parametrize("frozen", [(), (0, 3)])
+def test_it_equals_serial_training(size, n, frozen):
+    want = SimWorld(1).run(train, lambda comm, *args: Serial(*args, comm.clock), frozen)[0]
+    make = lambda *args: Pipeline(*args, schedule="zero_bubble", n_microbatches=n)  # noqa: E731
+    results = SimWorld(size).run(train, make, frozen)
+    assert_same_params(results[0][0], want[0])
+    for rank, (_, losses, held) in enumerate(results):
+        np.testing.assert_allclose(losses, want[1], rtol=1e-12)
+        assert held == make_schedule("zero_bubble", size, n).in_flight(rank)
+
+
+TEXTS = [
+    "F0 F1 I0 I1 W1 W0\nF0 F1 I0 W0 I1 W1",
+    "F0 F1 I0 W0 I1 W1\nF0 B0 F1 B1",  # one stage in halves, the other in one
+    "F0 F1 B0 B1\nF0 F1 I1 I0 W0 W1",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_any_order_that_is_right_trains(text):
+    want = SimWorld(1).run(train, lambda comm, *args: Serial(*args, comm.clock))[0]
+    results = SimWorld(2).run(train, lambda *args: Pipeline(*args, schedule=text))
+    assert_same_params(results[0][0], want[0])
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 4), (8, 24)])
+def test_the_bubble_is_a_third_of_1f1bs(p, m):
+    """With forward and both halves equally long: makespans less the work of a rank, 3 m."""
+    one, zero = simulate("1f1b", p, m), simulate("zero_bubble", p, m)
+    assert one.makespan - 3 * m == pytest.approx(3 * (p - 1))
+    assert zero.makespan - 3 * m == pytest.approx(p - 1)
+    assert max(zero.in_flight) <= max(one.in_flight) == min(p, m)
+
+
+def test_halves_cost_what_backward_costs():
+    layer, x = nn.Linear(8, 5, 0), np.zeros((4, 8), np.float32)
+
+    def seconds(schedule):
+        world = SimWorld(1, compute=Roofline(peak=1e9))
+
+        def program(comm):
+            net = nn.Sequential(nn.Linear(8, 5, 0), nn.Tanh(), nn.Linear(5, 3, 1))
+            make = Pipeline(comm, net, nn.SoftmaxCrossEntropy(), Optimizer(net.params, Momentum(), 0.1),
+                            schedule=schedule)  # fmt: skip
+            make.step(Batch(x, np.zeros(4, int), 4))
+
+        world.run(program)
+        return world.makespan, [s.name for s in world.trace.select(rank=0, lane="compute")]
+
+    whole, names = seconds("F0 B0")
+    halves, split = seconds("F0 I0 W0")
+    assert halves == pytest.approx(whole)
+    assert "backward_weights[0.Linear]" in split
+    assert "backward_weights[0.Linear]" not in names
+    assert layer.weight_flops((4, 8)) == layer.flops((4, 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("F0 I0", "W0 missing"),
+        ("F0 W0", "I0 missing"),
+        ("F0 W0 I0", "the weights' gradient before the input's, I0 is at position 2"),
+        ("I0 F0 W0", "backward before forward"),
+        ("F0 I0 W0 W0", "is already at position 2"),
+        ("F0 F1 B0 I1 W1", "I0, W0 missing"),
+    ],
+)
+def test_what_is_wrong_is_named(text, message):
+    assert message in str(check_schedule(text)).replace("I0 missing\n  rank 0, stage 0: W0 missing", "I0, W0 missing")
+
+
+def test_pipedream_refuses_halves():
+    def make(comm):
+        net = nn.Sequential(nn.Linear(6, 3, 0, **F))
+        PipeDream(comm, net, nn.SoftmaxCrossEntropy(), Optimizer(net.params, Momentum(), 0.1), schedule="F0 I0 W0")
+
+    with pytest.raises(RankError, match="it updates after every backward"):
+        SimWorld(1).run(make)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("gpipe", {}), ("1f1b", {}), ("interleaved", {"n_virtual": 2}), ("zero_bubble", {})]
+)
+def test_csv_is_pytorchs(name, options):
+    made = make_schedule(name, 4, 8, **options)
+    assert make_schedule(made.csv) == made
+    schedules = pytest.importorskip(
+        "torch.distributed.pipelining.schedules", reason="the peer is an extra: pip install -e '.[bench]'"
+    )
+    rows = {
+        rank: [schedules._Action.from_str(cell) for cell in row.split(",")]
+        for rank, row in enumerate(made.csv.splitlines())
+    }
+    stages = {stage: made.rank_of(stage) for stage in range(made.n_stages)}
+    assert all(stages[a.stage_index] == rank for rank, row in rows.items() for a in row)
+    schedules._validate_schedule(rows, 4, made.n_stages, 8)  # raises if it is not one that PyTorch runs
+
+
+def test_an_empty_cell_of_a_csv_file_is_idle_time():
+    made = make_schedule("0F0,,0I0,0W0\n,1F0,1B0,")
+    assert made.orders == (
+        (Action("F", 0, 0), Action("I", 0, 0), Action("W", 0, 0)),
+        (Action("F", 0, 1), Action("B", 0, 1)),
+    )
