@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
 
@@ -105,6 +106,8 @@ def plot_rules(runs, *, axes=None, title=None):
     left.set(xlabel="step", ylabel="training loss, smoothed", yscale="log")
     right.set(xlabel="learning rate / best one", ylabel="steps to the target (x: not reached)", yscale="log")
     right.set_xscale("log", base=2)
+    for axis in (left.yaxis, right.yaxis):
+        _plain(axis)
     right.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), title="rule (best rate)")
     best = min(runs, key=lambda name: runs[name].steps)
     write_title(left, f"First at the target: {best}, {runs[best].steps:.0f} steps", title)
@@ -149,8 +152,18 @@ def plot_hyperbola(sweep, fit, *, predicted=None, axes=None, title=None):
     for b, s in zip(sweep.batches, steps, strict=True):
         right.annotate(f"{b}", (s, s * b), xytext=(6, 3), textcoords="offset points", fontsize=9)
     left.set(xscale="log", yscale="log", xlabel="batch size [samples]", ylabel="steps to the target")
-    right.set(xscale="log", yscale="log", xlabel="steps to the target", ylabel="samples to the target")
+    right.set(xscale="log", yscale="log", xlabel="steps (numbers: batch size)", ylabel="samples to the target")
+    for axis in (left.xaxis, left.yaxis, right.xaxis, right.yaxis):
+        _plain(axis)
     left.legend()
-    write_title(left, f"{sweep.task.name}: beyond {fit.critical:.0f} samples little is gained", title)
-    write_title(right, "" if title else "Few steps or few samples (numbers: batch)")
+    write_title(left, f"{sweep.task.name}: critical batch {fit.critical:.0f}", title)
+    write_title(right, "" if title else "Few steps or few samples")
     return left, right
+
+
+def _plain(axis) -> None:
+    """Label a logarithmic axis with plain numbers; few of them where it covers much."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 40 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -57,6 +57,10 @@ def test_larger_batches_need_fewer_steps_and_more_samples(task):
         optimizing.sweep_batches(task, [2], lr=1e-4, seeds=1, most=3)
 
 
+def test_a_step_takes_time(task):
+    assert optimizing.step_seconds(task, 4, repeat=3) > 0
+
+
 def test_the_run_gives_the_estimator_the_gradients_of_all_ranks(task):
     (estimates, noise, losses), *others = dl.SimWorld(4).run(
         optimizing.noise_run, task, estimator, batch=16, lr=0.2, steps=6
@@ -104,7 +108,7 @@ def test_the_first_step_of_adam_is_one_learning_rate_long():
 
 def test_data_that_are_missing_are_replaced(monkeypatch):
     monkeypatch.setattr("distlearn.experiments.optimizing.task.available", list)
-    assert optimizing.target_task("fashion-mnist").name == "digits, below five or not"
+    assert optimizing.target_task("fashion-mnist").name == "digits, 0-4 or 5-9"
     with pytest.raises(ValueError, match="expected one of 'digits'"):
         optimizing.target_task("cifar")
 

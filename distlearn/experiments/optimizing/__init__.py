@@ -1,6 +1,6 @@
 """What update rules and batch sizes buy: steps and samples to a target loss, each at its own best learning rate."""
 
-from .batch_size import Hyperbola, Sweep, fit_hyperbola, noise_run, sweep_batches
+from .batch_size import Hyperbola, Sweep, fit_hyperbola, noise_run, step_seconds, sweep_batches
 from .judge import judge_rule
 from .rules import RuleRun, compare_rules, descend, first_steps, make_rule, ravine_steps
 from .task import TargetTask, steps_to_target, target_task, tune
@@ -18,6 +18,7 @@ __all__ = [
     "make_rule",
     "noise_run",
     "ravine_steps",
+    "step_seconds",
     "steps_to_target",
     "sweep_batches",
     "target_task",

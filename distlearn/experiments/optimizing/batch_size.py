@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ...data import Batch
 from ...optim import SGD, NoiseScale
@@ -113,6 +115,17 @@ def sweep_batches(task: TargetTask, batches, *, lr: float = 0.1, seeds: int = 3,
         if not math.isfinite(scores[lrs[-1]]):
             raise ValueError(f"sweep_batches: a batch of {batch} does not reach {task.target} in {most} steps")
     return Sweep(task, list(batches), lrs, np.array(runs, float))
+
+
+def step_seconds(task: TargetTask, batch: int, rule=None, *, repeat: int = 30) -> float:
+    """Measure the time of a training step on one thread, the median of several [s]."""
+    trainer, rng, times = task.trainer(SGD() if rule is None else rule, 0.1), np.random.default_rng(0), []
+    with threadpool_limits(1):
+        for _ in range(repeat):
+            start = perf_counter()
+            trainer.step(task.draw(batch, rng))
+            times.append(perf_counter() - start)
+    return float(np.median(times))
 
 
 def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, steps: int, seed: int = 0):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ...train.fit import DivergedError
 from .task import TargetTask, steps_to_target, tune
@@ -85,7 +86,7 @@ def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(
 
 
 def ravine_steps(rule, *, angle: float = 0.0, share: float = 1e-3) -> int:
-    """Return the fewest steps down a ravine until the loss stays below a share of the first, over many learning rates."""
+    """Return the fewest steps until the loss in a ravine stays below a share of the first, over many rates."""
     best, h = 300, np.array([1.0, 20.0])
     for lr in np.geomspace(1e-3, 4, 70):
         try:
@@ -174,8 +175,9 @@ def compare_rules(task: TargetTask, rules, starts, *, batch: int = 32, seeds: in
 def _losses(task, rule, lr, batch, seed, steps) -> list[float]:
     """The loss of every step, averaged over the last ones."""
     trainer, rng, smooth, losses = task.trainer(rule, lr, seed), np.random.default_rng(seed), None, []
-    for _ in range(steps):
-        loss = trainer.step(task.draw(batch, rng))
-        smooth = loss if smooth is None else 0.85 * smooth + 0.15 * loss
-        losses.append(smooth)
+    with threadpool_limits(1):
+        for _ in range(steps):
+            loss = trainer.step(task.draw(batch, rng))
+            smooth = loss if smooth is None else 0.85 * smooth + 0.15 * loss
+            losses.append(smooth)
     return losses
