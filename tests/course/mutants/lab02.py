@@ -27,7 +27,7 @@ MUTANTS = {
         ("NAG is Momentum", (LOOK_AHEAD, "data -= lr * state"), ONE_RATE),
         ("NAG without the gradient", (LOOK_AHEAD, "data -= lr * mu * state"), ONE_RATE),
         ("NAG counts the velocity in full", (LOOK_AHEAD, "data -= lr * (grad + state)"), ONE_RATE),
-        ("only tables", (LOOK_AHEAD, "data -= lr * (grad + mu * state) * (grad.ndim == 2)"), ONE_RATE),  # hidden only
+        ("only tables", (LOOK_AHEAD, "data -= lr * (grad + mu * state) * (grad.ndim == 2)"), ONE_RATE),
     ],
     "adaptive": [
         ("no root", (SUM, SUM.replace("np.sqrt(state)", "state")), ADAPTIVE),
@@ -51,7 +51,7 @@ MUTANTS = {
         ("Adadelta: steps with the rate", (STEPS_MEAN, STEPS_MEAN.replace("d * d", "(lr * d) ** 2")), ADAPTIVE),
         ("Adadelta: no memory of steps", (STEPS_MEAN, ""), ADAPTIVE),
         ("Adadelta: no rate", ("data -= lr * d\n", "data -= d\n"), ADAPTIVE),
-        ("few steps only", (STEP, f"{STEP} * (step < 8)"), ADAPTIVE),  # hidden tests only
+        ("few steps only", (STEP, f"{STEP} * (step < 8)"), ADAPTIVE),
     ],
     "adam": [
         ("no correction", (CORRECTED, "m / (np.sqrt(s) + eps)"), ADAM),
@@ -66,7 +66,7 @@ MUTANTS = {
         ("a velocity", ("m += (1 - beta1) * grad", "m += grad"), ADAM),
         ("betas of its own", ("t = step + 1", "t, beta1, beta2 = step + 1, 0.9, 0.999"), ADAM),
         ("new arrays", ("m *= beta1", "m = m * beta1"), ADAM),
-        ("correction ends", ("t = step + 1", "t = step + 1 if step < 9 else 10**9"), ADAM),  # hidden tests only
+        ("correction ends", ("t = step + 1", "t = step + 1 if step < 9 else 10**9"), ADAM),
     ],
     "noise": [
         ("no noise left", ("* p * b / (p - 1)", "* b"), NOISE),
@@ -81,7 +81,7 @@ MUTANTS = {
         ("norms, not squares", ("(gradients**2).sum(axis=1)", "np.linalg.norm(gradients, axis=1)"), NOISE),
         ("the ratio", ("return trace, squared_norm", "return trace / squared_norm"), NOISE),
         ("never negative", ("return trace, squared_norm", "return trace, abs(squared_norm)"), NOISE),
-        ("four ranks at most", ("p = len(gradients)", "p = min(4, len(gradients))"), NOISE),  # hidden tests only
+        ("four ranks at most", ("p = len(gradients)", "p = min(4, len(gradients))"), NOISE),
     ],
     "fit": [
         ("plain", ("    A = np.stack([1 / steps, 1 / (batches * steps)], axis=1)\n", PLAIN_FIT), FIT),
@@ -94,7 +94,7 @@ MUTANTS = {
             "three points at most",
             ("    A = ", "    batches, steps = batches[:3], steps[:3]\n    A = "),
             FIT,
-        ),  # hidden only
+        ),
     ],
     "best_batch": [
         (
@@ -116,6 +116,6 @@ MUTANTS = {
             "knows the cases",
             ("    batch = np", "    e_min, s_min = 800, 50\n    batch = np"),
             BATCH,
-        ),  # hidden tests only
+        ),
     ],
 }
