@@ -14,10 +14,10 @@ PLAIN_FIT = "    A = np.stack([np.ones(len(steps)), 1 / batches], axis=1)\n"
 
 MUTANTS = {
     "momentum": [
-        ("a new array", ("data -= lr * grad\n", "data = data - lr * grad\n"), ONE_RATE),
-        ("uphill", ("data -= lr * grad\n", "data += lr * grad\n"), ONE_RATE),
-        ("no learning rate", ("data -= lr * grad\n", "data -= grad\n"), ONE_RATE),
-        ("grad changed", ("data -= lr * grad\n", "grad *= lr; data -= grad\n"), ONE_RATE),
+        ("a new array", ("data -= lr * grad", "data = data - lr * grad"), ONE_RATE),
+        ("uphill", ("data -= lr * grad", "data += lr * grad"), ONE_RATE),
+        ("no learning rate", ("data -= lr * grad", "data -= grad"), ONE_RATE),
+        ("grad changed", ("data -= lr * grad", "grad *= lr; data -= grad"), ONE_RATE),
         ("a mean of gradients", (VELOCITY, VELOCITY.replace("+= grad", "+= (1 - mu) * grad")), ONE_RATE),
         ("weights first", (VELOCITY, "    data -= lr * state\n    state *= mu\n    state += grad\n"), ONE_RATE),
         ("velocity lost", (VELOCITY, "    state = mu * state + grad\n    data -= lr * state\n"), ONE_RATE),
@@ -50,7 +50,7 @@ MUTANTS = {
         ("Adadelta: new u", (f"{STEP}\n{STEPS_MEAN}", f"d = grad\n{STEPS_MEAN}    {STEP}\n"), ADAPTIVE),
         ("Adadelta: steps with the rate", (STEPS_MEAN, STEPS_MEAN.replace("d * d", "(lr * d) ** 2")), ADAPTIVE),
         ("Adadelta: no memory of steps", (STEPS_MEAN, ""), ADAPTIVE),
-        ("Adadelta: no rate", ("data -= lr * d\n", "data -= d\n"), ADAPTIVE),
+        ("Adadelta: no rate", ("data -= lr * d", "data -= d"), ADAPTIVE),
         ("few steps only", (STEP, f"{STEP} * (step < 8)"), ADAPTIVE),
     ],
     "adam": [
