@@ -7,8 +7,11 @@ import warnings
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
+from distlearn.lab.author.collect import Collect
+from distlearn.lab.author.disarm import Disarm
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
+from distlearn.lab.author.ready import Ready
 from distlearn.lab.author.restore import MendMetadata, RestoreCells
 
 
@@ -37,11 +40,13 @@ sanitize.insert(sanitize.index(OverwriteCells), RestoreCells)
 
 # Grading skips the demonstrations (cells tagged "engines", "real-run" or "slow"): nothing graded needs them. It
 # skips no others, whatever tags a student gives to the checks.
-c.Autograde.sanitize_preprocessors = [MendMetadata, *sanitize, SkipDemonstrations]
+c.Autograde.sanitize_preprocessors = [Ready, MendMetadata, *sanitize, SkipDemonstrations]
 
+# Submissions run in a sandbox, and their checks in another; what they show is disarmed. See GRADING.md.
 # A cell that ends the kernel costs its own points, not all: the rest is run again without it. See ExecuteAll for more.
 grading = steps(Autograde, "autograde_preprocessors")
-c.Autograde.autograde_preprocessors = [ExecuteAll if step is Execute else step for step in grading]
+grading[grading.index(Execute) : grading.index(Execute) + 1] = [ExecuteAll, Disarm]
+c.Autograde.autograde_preprocessors = grading
 c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
 c.ExecuteAll.budget = 1200  # seconds a submission, about: what is left of it shortens the time of a cell
 c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
@@ -50,7 +55,5 @@ c.LimitOutput.max_lines = 500
 # Feedback shows what the hidden tests found, not the tests, so that they serve another year.
 c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
 
-# Collecting what a learning platform hands over: "anna_lab00.ipynb", or Canvas's "anna_12345_67890_lab00-2.ipynb".
-c.FileNameCollectorPlugin.named_regexp = (
-    r".*[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?(?P<file_id>lab\d\d)[^/\\]*\.ipynb$"
-)
+# Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.
+c.ZipCollectApp.collector_plugin = Collect

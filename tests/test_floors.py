@@ -41,7 +41,7 @@ STRANGERS = {"comm": ("nn", "optim", "data"), "nn": ("comm",), "optim": ("comm",
 # package: the modules that may import it (with everything below them)
 HEAVY = {
     "cupy": ("backend", "comm.nccl.stream", "cuda"),
-    "greenlet": ("sim.scheduler",),
+    "greenlet": ("sim.scheduler", "lab.judge.student"),  # ranks, and the calls that wait for them
     "ipyparallel": ("world",),
     "matplotlib": ("viz", "lab.lab"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),

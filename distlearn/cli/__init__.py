@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, predict, run, bench, profile, labs.
+"""The `distlearn` command: doctor, train, predict, run, bench, profile, labs, course.
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -20,6 +20,7 @@ COMMANDS = {
     "bench": "Measure the library against its goals and its peers.",
     "profile": "Profile networks layer by layer at several batch sizes.",
     "labs": "Check, generate and list the labs of the course.",
+    "course": "Run a course: release, collect, grade, give back.",
 }
 """Subcommands and their one-line help, known without importing them."""
 

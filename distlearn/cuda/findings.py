@@ -12,7 +12,8 @@ KINDS = [
     "divergent-warp-operation",
 ]  # fmt: skip
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
-FIRST = {"divergent-barrier", "missing-lanes", "race"}  # the cause, where others follow from it
+# What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
+FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
  CRASH, SAME_VALUE, DIVERGENT_LANES) = range(20)  # fmt: skip
@@ -267,4 +268,4 @@ def merge(findings: list[Finding]) -> list[Finding]:
     for key, words in also.items():
         if words:
             merged[key] = replace(merged[key], message=f"{merged[key].message}; likewise {', '.join(words)}")
-    return sorted(merged.values(), key=lambda f: f.kind not in FIRST)
+    return sorted(merged.values(), key=lambda f: FIRST.index(f.kind) if f.kind in FIRST else len(FIRST))

@@ -23,6 +23,8 @@ from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
+CHECK_FILE = "<check>"
+"""What the file of a check is called while it is graded."""
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
@@ -84,6 +86,8 @@ class Check:
             What `fn` returned.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
+        if is_librarys(fn):
+            self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
         watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
         result = fn(*args, **kwargs)
         for name, array, before in watched:
@@ -126,7 +130,7 @@ class Check:
     def true(self, name, condition, otherwise: str = "") -> None:
         """Check a condition; `otherwise` says what is wrong when it is false."""
         ok = bool(np.all(condition))
-        self._add(GOOD if ok else BAD, name, "" if ok else "is false", "" if ok else otherwise)
+        self._add(GOOD if ok else BAD, name, "" if ok or otherwise else "is false", "" if ok else otherwise)
 
     def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
         """Check that a call raises `error` with `match` in its message."""
@@ -188,7 +192,7 @@ class Check:
         if isinstance(error, RankError) and error.original is not None:
             rank, error = f"rank {error.rank}: ", error.original
         if isinstance(error, NotImplementedError):
-            lost = missing_method(error, _is_library)
+            lost = _told(error, "advice") or missing_method(error, is_library)
             return rank + (lost or _NOT_WRITTEN), "", ""
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
@@ -196,7 +200,8 @@ class Check:
         if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
-        text, advice = f"{rank}{type(error).__name__}: {error}", advise(error, check_file, _is_library)
+        advice = _told(error, "advice") or advise(error, check_file, is_library)
+        text = f"{rank}{type(error).__name__}: {error}"
         frame = _students_frame(error)
         if frame is None or frame.filename == check_file or isinstance(error, CompileError):
             return text, advice, ""
@@ -219,6 +224,22 @@ class _Stdout:
         sys.stdout.flush()
 
 
+def is_librarys(fn) -> bool:
+    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded.
+
+    A plain function of the library is how some checks run an answer.
+    """
+    told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
+    home = told if told is not None else home_of(fn) if hasattr(fn, "__self__") else ""
+    return home.partition(".")[0] == "distlearn"
+
+
+def home_of(fn) -> str:
+    """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
+    written = inspect.unwrap(getattr(fn, "__func__", fn))
+    return getattr(written, "__module__", None) or ""
+
+
 def _in_call(error) -> bool:
     """Whether it was raised by what `Check.call` called."""
     return any(f.name == "call" and f.filename == __file__ for f in traceback.extract_tb(error.__traceback__))
@@ -226,12 +247,19 @@ def _in_call(error) -> bool:
 
 def _students_frame(error):
     """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_library(f.filename)]
+    frames = _told(error, "frames") or traceback.extract_tb(error.__traceback__)
+    frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
     frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
     return frames[-1] if frames else None
 
 
-def _is_library(filename: str) -> bool:
+def _told(error, what: str):
+    """Return what another process tells of an exception that was raised there; see `distlearn.lab.judge`."""
+    return getattr(error, f"_distlearn_{what}", None)
+
+
+def is_library(filename: str) -> bool:
+    """Return whether code of a file belongs to Python or to a package, and not to a notebook."""
     path = filename.replace("\\", "/")
     return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
 

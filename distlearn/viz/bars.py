@@ -69,6 +69,35 @@ class Bars:
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
+    def waiting(self, messages):
+        """Return when ranks wait: exposed communication in which no message of the rank is on its way.
+
+        Parameters
+        ----------
+        messages : sequence of Message
+            Of the trace; without them it is not known.
+
+        Returns
+        -------
+        row, start, end : (n,) array
+        """
+        found = [(np.empty(0, int), np.empty(0), np.empty(0))]
+        comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
+        which, start, end = self.exposed(comm)
+        on_the_way = {rank: [] for rank in self.ranks}
+        for m in messages:
+            for rank in {m.source, m.dest} & on_the_way.keys():
+                on_the_way[rank].append((m.sent, m.arrived))
+        for row, rank in enumerate(self.ranks):
+            mine = self.row[which] == row
+            if not on_the_way[rank] or not mine.any():
+                continue
+            busy = intervals.union(*np.array(on_the_way[rank], float).T)
+            quiet = intervals.gaps(*busy, min(self.low, busy[0][0]), max(self.high, busy[1][-1]))
+            _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
+            found.append((np.full(len(left), row), left, right))
+        return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
+
     def shares(self) -> tuple[float, float]:
         """Shares of all rows' time: computing, and communicating while nothing is computed (exposed)."""
         computing = busy = 0.0

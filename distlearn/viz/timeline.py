@@ -1,7 +1,8 @@
 """The time line of a run: a row for every rank, in which waiting is visible.
 
 Communication that runs while the rank computes costs nothing: it is a thin strip along the foot of the computing. What
-is *exposed*, because the rank computes nothing meanwhile, fills the row. Where a rank does neither, its row is grey.
+is *exposed*, because the rank computes nothing meanwhile, fills the row; it is hatched where the rank waits for another
+and nothing is on its way. Where a rank does neither, its row is grey.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ FAMILY_COLORS = {
 
 SHARED = ("compute", "comm")
 """Lanes that one line shows."""
+WAITING = {"facecolor": "#fbe9e5", "edgecolor": "#d98a7d", "hatch": "////"}
+"""A rank that is in a call of the communicator while none of its messages is on its way waits for another rank."""
 OTHER, OTHER_COLOR = "other", "#9aa2ab"
 STRIP = 0.32
 """Share of a row's height that hidden communication takes."""
@@ -96,10 +99,11 @@ def plot_timeline(
     _draw_tracks(ax, bars)
     for lane in bars.lanes:
         _draw_lane(ax, bars, lane, colours)
+    waits = _draw_waiting(ax, bars, trace.messages)
     drawn = _draw_messages(ax, bars, trace.messages) if messages or not len(bars.start) else 0
     _label(ax, bars, len(trace.ranks) if ranks is None else len(bars.ranks))
     if legend:
-        handles = _legend(bars, colours, drawn)
+        handles = _legend(bars, colours, drawn, waits)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, _finding(bars, drawn), title)
     return ax
@@ -170,6 +174,16 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
         _add(ax, bars, (top, bottom), bars.start[mine], bars.end[mine], bars.row[mine], faces[mine], lane)
 
 
+def _draw_waiting(ax, bars: Bars, messages) -> bool:
+    """Draw over exposed communication where nothing is on its way; say whether there is enough of it to be seen."""
+    row, left, right = bars.waiting(messages)
+    if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
+        return False
+    boxes = _boxes(left, right, row, *_place(bars, "comm"))
+    ax.add_collection(PolyCollection(boxes, linewidths=0.6, gid="waiting", **WAITING), autolim=False)
+    return True
+
+
 def _draw_messages(ax, bars: Bars, messages) -> int:
     """Draw arrows from sender to receiver; return how many."""
     row = {rank: i for i, rank in enumerate(bars.ranks)}
@@ -202,7 +216,7 @@ def _label(ax, bars: Bars, n_ranks: int) -> None:
     ax.set_ylabel("rank" if n_ranks == len(shown) else f"rank ({len(shown)} of {n_ranks} shown)")
 
 
-def _legend(bars: Bars, colours, n_messages: int) -> list:
+def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     """Legend entries: families by lane, then thin strips, grey and arrows."""
     own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
@@ -211,6 +225,8 @@ def _legend(bars: Bars, colours, n_messages: int) -> list:
     if _hidden(bars) > LEAST:
         colour = colours["comm", bars.families("comm")[0]]
         handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))
+    if waits:
+        handles.append(Patch(label="waiting", **WAITING))
     if set(SHARED) & set(bars.lanes):
         handles.append(Patch(facecolor=TRACK, label="idle"))
     if n_messages:

@@ -115,9 +115,10 @@ def grouped(answers: dict) -> list[dict]:
     Exercises meet each other as rarely as can be, so that each is also seen wrong without any given other one.
     """
     most = max(1, len(answers) // 2)
-    groups, met = [], Counter()
+    groups, met, names = [], Counter(), list(answers)
     for k in range(max((len(a) for a in answers.values()), default=0)):
-        for grade_id in [g for g, a in answers.items() if k < len(a)]:
+        turn = k % max(1, len(answers))  # another one first each time, or the same would meet again and again
+        for grade_id in [g for g in (*names[turn:], *names[:turn]) if k < len(answers[g])]:
             free = [g for g in groups if grade_id not in g and len(g) < most]
             group = min(free, key=lambda g: sum(met[grade_id, other] for other in g), default=None)
             if group is None:

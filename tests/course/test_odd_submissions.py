@@ -1,6 +1,5 @@
 """Submissions that are odd rather than wrong get the points that a patient person would give them."""
 
-import ast
 import builtins
 import copy
 import json
@@ -13,7 +12,8 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from distlearn.lab.author import Source, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import HideTests
-from distlearn.lab.author.stage import before_check, definitions
+from distlearn.lab.author.source import Cell
+from distlearn.lab.author.stage import before_check, definitions, skeleton
 
 from . import grading, small
 from .conftest import COURSE
@@ -60,17 +60,14 @@ def put(notebook, above, *texts):
     notebook.cells[place:place] = [new_code_cell(text) for text in texts]
 
 
-def test_what_ends_the_kernel_costs_its_own_points_alone(grade, tmp_path):
-    left = tmp_path / "pid"
-    start = (
-        f"import subprocess\nrun = subprocess.Popen(['sleep', '900'], start_new_session=True)\nopen({str(left)!r}, 'w')"
-    )
+def test_what_ends_the_kernel_costs_its_own_points_alone(grade):
+    start = "import subprocess\nrun = subprocess.Popen(['sleep', '913'], start_new_session=True)"
     stubborn = "while True:\n    try:\n        time.sleep(0.1)\n    except KeyboardInterrupt:\n        pass"
 
     def change(notebook, cells):
         cells["one"].source += "\n\nimport ctypes, time\nprint(one())\nctypes.string_at(0)"
         cells["two"].source = "import os\ndef two():\n    os._exit(3)"
-        put(notebook, cells["one"], f"{start}.write(str(run.pid))", "print('y' * 5_000_000)")
+        put(notebook, cells["one"], start, "print('y' * 5_000_000)")
         put(notebook, cells["two"], stubborn)
 
     points, log, page = grade(change)
@@ -81,7 +78,7 @@ def test_what_ends_the_kernel_costs_its_own_points_alone(grade, tmp_path):
     assert "From grading" in page
     assert "the cell 'one' ended the kernel" in page.replace("&#39;", "'")
     assert len(page) < 4_000_000
-    assert not psutil.pid_exists(int(left.read_text(encoding="utf-8")))
+    assert not [p for p in psutil.process_iter(["cmdline"]) if "913" in (p.info["cmdline"] or ())]
 
 
 @pytest.mark.filterwarnings("ignore:Cell is missing an id:nbformat.warnings.MissingIDFieldWarning")
@@ -162,7 +159,7 @@ def test_a_submission_that_only_ends_kernels_comes_to_an_end():
     cells += [new_code_cell(hog), check("assert x", 2)]
     cells[0].source = "import time\nimport numpy as np\n" + cells[0].source
     shown, note = execute(cells, most_restarts=1, memory=800 * 2**20)
-    assert shown == [["1\n"], ["CellLeftOut"], [None], ["CellLeftOut"], ["CellLeftOut"]]
+    assert shown == [["1\n"], ["CellLeftOut"], [], ["CellLeftOut"], ["CellLeftOut"]]
     assert note.startswith("**From grading.**")
     assert "'import os' ended the kernel (exit status 9)" in note
     assert "'hog = []' ended the kernel (it took " in note
@@ -189,10 +186,7 @@ def test_every_check_gets_the_helpers_that_it_uses():
         for cell in lab.code:
             if cell.is_check:
                 code = before_check(lab, lab.number, cell.grade_id)
-                stage = ast.parse(code)
-                bound = {getattr(n, "name", None) for n in stage.body} | {
-                    t.id for n in ast.walk(stage) if isinstance(n, ast.Assign) for t in n.targets if hasattr(t, "id")
-                }
+                bound = Cell(0, new_code_cell(code)).binds
                 needed = cell.uses - cell.binds - mine - {"plt", "np", "dl", "lab", "error"} - set(dir(builtins))
                 assert needed <= bound, (str(path), cell.grade_id)
 
@@ -208,3 +202,22 @@ def test_an_output_that_gives_hidden_tests_away_is_covered():
     assert "secret" not in str(cell.outputs)
     assert cell.outputs[0].traceback[1] == traceback[1]
     assert cell.outputs[1].text.startswith("shown = 1\n")
+
+
+def test_one_mistake_costs_once(grade):
+    def change(notebook, cells):
+        cells["one"].source = "class Base:\n    def (self):\n        pass\ndef one():\n    return 1"
+        cells["two"].source = cells["two"].source + "\n\nprint(undefined)"
+
+    points, _, _ = grade(change)
+    assert points == FULL | {"check_one": 0}
+
+
+def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    released = skeleton(source, "dense_forward")
+    assert "raise NotImplementedError()" in released
+    assert "### " not in released
+    assert "self.b.data" not in released
+    assert "def __init__" in released
+    assert skeleton(source, "nothing") == ""

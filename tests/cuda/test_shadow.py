@@ -67,6 +67,18 @@ RACES = {  # body, threads, what is found
         "if (t < 2) __syncwarp(3);\nif (t == 2) x[0] = s[9];",
         32, [("race", 6, 4)],
     ),
+    "read again after lanes have met": (
+        "if (t == 1) x[t] = s[0];\nif (t < 2) __syncwarp(3);\nif (t == 1) x[t] += s[0];\n"
+        "if (t == 2 || t == 3) { __syncwarp(12); __syncwarp(12); x[t] = s[0]; }\n"
+        "if (t == 0 || t == 2 || t == 3) __syncwarp(13);\nif (t == 0) s[0] = 7;\n__syncthreads();",
+        32, [("race", 8, 5)],
+    ),
+    "read twice and met after both": (
+        "if (t == 1) x[t] = s[0];\nif (t < 2) __syncwarp(3);\nif (t == 1) x[t] += s[0];\n"
+        "if (t == 2 || t == 3) { __syncwarp(12); __syncwarp(12); x[t] = s[0]; }\n"
+        "if (t < 4) __syncwarp(15);\nif (t == 0) s[0] = 7;\n__syncthreads();",
+        32, [],
+    ),
     "more __syncwarps than 16 bits count": (
         "s[t] = 1;\nfor (int i = 0; i < 65535 + n; i++) __syncwarp();\nx[t] = s[31 - t];", 32, []
     ),

@@ -310,3 +310,59 @@ def test_half_and_warp_functions(compiler):
     assert y[3].all()
     assert f[0] == -np.inf
     np.testing.assert_allclose(f[1:], 8, rtol=1e-6)
+
+
+MEETING = {  # threads that do not meet, after a race; the finding that stands first
+    "barriers in both arms": (
+        "if (t < 32) __syncthreads();\n    else { s[t] = s[t - 32]; __syncthreads(); }", ("divergent-barrier", 5)
+    ),
+    "lanes that do not come": ("x[t] = s[63 - t];\n    if (t == 3) __syncwarp(0xff);", ("missing-lanes", 6)),
+    "shuffles in both arms": (
+        "x[t] = s[63 - t];\n    float v = t;\n    if (t % 2) v = __shfl_sync(~0u, v, 0);\n"
+        "    else v = __shfl_sync(~0u, v, 1);\n    x[t] += v;",
+        ("divergent-warp-operation", 7),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEETING)
+def test_threads_that_do_not_meet_come_before_races(name, compiler):
+    body, wanted = MEETING[name]
+    source = f"""{GLOBAL}void k(float* x) {{
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    {body}
+    __syncthreads();
+}}"""
+    report = check(source, (np.ones(64, f32),), compiler, block=(64,))
+    assert "race" in [e.kind for e in report.errors]
+    assert (report.errors[0].kind, report.errors[0].line) == wanted, str(report)
+
+
+def test_an_endless_loop_ends_at_the_time_limit_with_its_line(compiler):
+    source = GLOBAL + "void k(float* x) {\n    int i = 0;\n    while (i < 32)\n        x[i] += 1.0f;\n}"
+    (error,) = check(source, (np.ones(32, f32),), compiler, time_limit=0.5).errors
+    assert error.kind == "infinite-loop"
+    assert error.line in (3, 4)
+
+
+def test_the_caret_stands_under_the_column():
+    source = GLOBAL + "void k(float* x) {\n\tfloat größe = (float)(1 << n) + missing;\n\tx[0] = größe;\n}"
+    with pytest.raises(CompileError) as caught:
+        RawKernel(source, "k").compile()
+    lines = str(caught.value).split("\n")
+    for i, line in enumerate(lines):
+        if line.strip() == "^":
+            assert lines[i - 1][line.index("^") :].startswith(("n)", "missing"))
+    assert sum(line.strip() == "^" for line in lines) == 2
+
+
+def test_using_a_namespace_of_the_host():
+    source = "#include <opencv2/core.hpp>\nusing namespace cv;\n" + GLOBAL + "void k(float* x) { x[threadIdx.x] = 1; }"
+    assert check(source, (np.ones(32, f32),), None).errors == []
+
+
+def test_a_kernel_that_is_only_declared():
+    with pytest.raises(CompileError, match=r"'k' is declared in line 2, but not defined"):
+        RawKernel("\n" + GLOBAL + "void k(float* x);", "k").compile()

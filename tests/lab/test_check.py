@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+import distlearn as dl
 from distlearn.comm.protocol import RankError
 from distlearn.lab import Check, CheckFailed
 
@@ -228,3 +229,21 @@ def test_html_says_the_same_and_is_escaped():
     assert "a &lt;b&gt; c" in html
     assert "✗" in html
     assert "dW is the negative of what is wanted" in html
+
+
+def test_the_library_is_no_answer():
+    class Mine(dl.nn.ReLU):
+        """Inherits what it should write."""
+
+    x = np.ones(3)
+    for layer in (Mine(), dl.nn.ReLU()):
+        check = Check("ReLU")
+        check.call(layer.forward, x)
+        assert not check.ok
+        assert "the library's own function" in check.lines[0].text
+    check = Check("a library function that runs an answer")
+    check.call(dl.nn.nbytes, x)
+    assert check.ok
+    check = Check("own")
+    check.call(lambda x: np.maximum(x, 0), x)
+    assert check.ok

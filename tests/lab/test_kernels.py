@@ -4,9 +4,9 @@ import linecache
 
 import pytest
 
-from distlearn.cuda import Report
+from distlearn.cuda import Report, Site
 from distlearn.cuda.findings import Finding
-from distlearn.lab import Check, CheckFailed, at_cell_lines, no_errors
+from distlearn.lab import Check, CheckFailed, at_cell_lines, in_parallel, no_errors
 
 CELL = """def add():
     '''A kernel.'''
@@ -52,3 +52,39 @@ def test_errors_and_warnings_are_one_line(capsys):
         with pytest.raises(CheckFailed, match=f"{kind}, line 4"), Check("add") as check:
             assert not no_errors(check, report)
         setattr(report, which, [])
+
+
+def test_a_barrier_that_not_all_reach_comes_before_what_follows_from_it(capsys):
+    found = [
+        Finding(kind, 4, 1, "c", (0, 0, 0), (0, 0, 0), "something") for kind in ("uninitialised", "exited-threads")
+    ]
+    report = Report("add", "gcc", (1, 1, 1), (1, 1, 1), errors=found[:1], warnings=found[1:])
+    with pytest.raises(CheckFailed, match="exited-threads") as caught, Check("add") as check:
+        no_errors(check, report)
+    assert "all threads of a block must reach each barrier" in str(caught.value)
+    assert "uninitialised" not in str(caught.value)
+
+
+def reading(lanes, access="read", block=(64, 1, 1)):
+    sites = [Site(1, 1, "read", "x", "global", 4, requests=10, lanes=10 * lanes)]
+    sites += [Site(2, 1, access, "s", "shared", 4, requests=1, lanes=1)]
+    return Report("add", "gcc", (1, 1, 1), block, sites=sites)
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (reading(1), "1.0 of 32 threads of a warp read together"),
+        (reading(15), "15.0 of 32"),
+        (reading(32, "atomic"), "atomics make the threads queue"),
+    ],
+)
+def test_work_that_is_not_parallel(report, said, capsys):
+    with pytest.raises(CheckFailed, match=said), Check("add") as check:
+        in_parallel(check, report, "all take part")
+
+
+@pytest.mark.parametrize("report", [reading(32), reading(20), reading(2, block=(2, 1, 1))])
+def test_work_that_is_parallel(report, capsys):
+    with Check("add") as check:
+        in_parallel(check, report, "all take part")

@@ -11,6 +11,7 @@ from matplotlib.quiver import Quiver
 import distlearn as dl
 from distlearn import viz
 from distlearn.trace import Message, Span, Trace
+from distlearn.viz.bars import select
 from distlearn.viz.look import TRACK
 from distlearn.viz.timeline import FAMILY_COLORS
 
@@ -230,3 +231,34 @@ def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(spans, options,
     with pytest.raises(ValueError, match=match):
         viz.plot_timeline(Trace(spans), **options)
     assert plt.get_fignums() == []
+
+
+def test_waiting_for_another_rank_has_a_look_of_its_own():
+    def program(comm):
+        with comm.clock.span("forward", flops=1e6 * (1 + 2 * comm.rank)):
+            pass
+        comm.all_reduce(np.zeros(1000))
+
+    world = dl.SimWorld(2, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(1e9))
+    world.run(program)
+    row, start, end = select(world.trace, None, None, None, None).waiting(world.trace.messages)
+    assert row.tolist() == [0], "rank 1 comes last and waits for none"
+    assert (start[0], end[0]) == pytest.approx((1e-3, 3e-3), rel=1e-2)
+    ax = viz.plot_timeline(world.trace)
+    assert "waiting" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert select(world.trace, None, None, None, None).waiting([])[0].size == 0
+
+
+def test_the_labels_of_a_window_count_from_its_start():
+    world = dl.SimWorld(2, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(1e9))
+
+    def program(comm):
+        for _ in range(4):
+            with comm.clock.span("forward", flops=1e6):
+                pass
+
+    world.run(program)
+    ax = viz.plot_timeline(world.trace, start=2.3e-3, end=3.3e-3)
+    ticks = [t for t in ax.get_xticks() if 2.3e-3 - 1e-9 <= t <= 3.3e-3 + 1e-9]
+    assert ticks[0] == pytest.approx(2.3e-3)
+    assert ax.xaxis.get_major_formatter()(ticks[0], 0) == "0"

@@ -97,6 +97,12 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     kernel = _find(declarations, name)
     if kernel is None:
         raise CompileError(_no_kernel(declarations, name))
+    written = code[kernel.begin : kernel.end]
+    if "__global__" in written and "{" not in written and written.endswith(";"):
+        line, column = position(text, kernel.begin)
+        line = flat.place(line)[1]
+        message = f"{base_name(name)!r} is declared in line {line}, but not defined: the source must contain its text"
+        raise CompileError(message, [(line, column, message)])
     if unbalanced(text):  # cannot tell where declarations end: the compiler gets everything and reports the mistake
         return DeviceCode(text, flat, _parameters(kernel, name), 1024)
     kept = _reached(declarations, code, name, macros)
@@ -254,7 +260,7 @@ def _reached(declarations, code, name, macros) -> set[int]:
     ]  # fmt: skip
     kept = _closure(declarations, always, macros, re.findall(r"[A-Za-z_]\w*", name))
     known = {"std", "cooperative_groups", "cuda", "thrust"}
-    own = set(re.findall(r"\bnamespace\s+(\w+)", code))
+    own = set(re.findall(r"(?<!using )\bnamespace\s+(\w+)", re.sub(r"\s+", " ", code)))
     for d in declarations:
         if d.kind == "using namespace" and (next(iter(d.names)).partition("::")[0] in known | own):
             kept.add(id(d))

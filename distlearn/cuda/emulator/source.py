@@ -27,7 +27,7 @@ UNSUPPORTED = [
      "pass an array in"),
     (r"\bcuda(Malloc|Free|Memcpy|DeviceSynchronize)\w*\s*\(", "host calls of the CUDA runtime", "allocate in Python"),
     (r"\b__shfl(_up|_down|_xor)?\s*\(|\b__(ballot|any|all)\s*\(", "shuffles without _sync, gone since Volta",
-     "use __shfl_sync and its kin, with a mask"),
+     "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
 
 WARP_OR_BARRIER = re.compile(

@@ -14,6 +14,7 @@ RULES = (
     exercises.ids,
     exercises.exercises,
     exercises.variables,
+    exercises.prose,
     structure.failure,
     structure.real_run,
     structure.engines,

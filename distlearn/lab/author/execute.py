@@ -5,6 +5,9 @@ memory left), swallows the interrupt after its time is up, or prints faster than
 Here such a cell loses only its own points. The notebook is run again in a new kernel, with only the functions, classes
 and imports of that cell, so that whatever does not depend on the rest of it keeps its points.
 
+The kernel runs in a sandbox, and runs answers and given cells. Checks run in another process, the judge, which calls
+the kernel's functions (see `distlearn.lab.judge`).
+
 The number of kernels that a submission may end, its time, memory and output are limited. Processes that a kernel has
 started, engines too, end with it. The instructor is told in the log, at its end, and at the top of the feedback.
 """
@@ -14,21 +17,36 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import textwrap
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from uuid import uuid4
 
+from jupyter_core.utils import run_sync
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
-from nbformat.v4 import new_markdown_cell, new_output
+from nbformat import from_dict
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.preprocessors import Execute
 from nbgrader.utils import is_grade
-from traitlets import Integer
+from traitlets import Bool, Integer
 
 from ...world import reaper
+from .kernel import JudgeLost, SandboxedKernel, processes
 from .limits import MemoryWatch, Room
 from .source import Cell
-from .stage import before_check, definitions, name_of, odd_words, source_of
+from .stage import (
+    before_check,
+    course_of,
+    definitions,
+    grade_id_of,
+    library_calls,
+    name_of,
+    names_of_answers,
+    odd_words,
+    skeleton,
+    source_of,
+)
 from .summary import tell
 
 MARK = "DISTLEARN_GRADING"
@@ -37,6 +55,7 @@ _OURS = new_markdown_cell()
 """Placeholder for our own code, which may take longer than a cell because it loads the library."""
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
+_SERVE = "__import__('distlearn.lab.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
@@ -54,6 +73,12 @@ class ExecuteAll(Execute):
     most_restarts = Integer(12, help="After so many dead kernels, nothing more is run.").tag(config=True)
     memory = Integer(4 * 2**30, help="Bytes that the kernel and what it starts may hold.").tag(config=True)
     max_output = Integer(2_000_000, help="Characters of output that are kept of a cell.").tag(config=True)
+    grace = Integer(10, help="Seconds that an answer has to end after an interrupt.").tag(config=True)
+    unsafe = Bool(False, help="Run submissions without a sandbox, with the rights of who grades.").tag(config=True)
+
+    def __init__(self, *args, **kwargs):
+        kwargs.setdefault("kernel_manager_class", SandboxedKernel)
+        super().__init__(*args, **kwargs)
 
     def preprocess(self, nb, resources, km=None):
         """Execute one notebook."""
@@ -61,13 +86,26 @@ class ExecuteAll(Execute):
         self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
         self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
-        self._bent, self._unrun, failed = {}, set(), 0
+        self._bent, self._unrun, self._judged = {}, set(), set()
         self.timeout_func = self._seconds_for
+        self.kernel_name = "python3"  # whatever the submission names
+        work, course = resources.get("metadata", {}).get("path"), course_of(self.config)
+        with ExitStack() as stack:
+            two = processes(work, [course] if course else [], unsafe=self.unsafe, memory=self.memory)
+            self._sandbox, self._sockets, self._judge = stack.enter_context(two)
+            nb = self._run_to_the_end(nb, resources, km)
+        for cell in nb.cells:  # a check without outputs would earn all points
+            if is_check(cell) and grade_id_of(cell) not in self._judged and not cell.outputs:
+                cell.outputs = _left_out("was not run")
+        self._report(nb, told)
+        return nb, resources
+
+    def _run_to_the_end(self, nb, resources, km):
+        failed = 0
         while True:
             self._at = None
             try:
-                nb, resources = super().preprocess(nb, resources, km)
-                break
+                return super().preprocess(nb, resources, km)[0]
             except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
                 if self._at is None and failed < 2:  # it did not start: another process may have taken its ports
                     failed += 1
@@ -77,9 +115,7 @@ class ExecuteAll(Execute):
                 self._blame(error)
                 if self._deaths > self.most_restarts:
                     self._give_up(nb)
-                    break
-        self._report(nb, told)
-        return nb, resources
+                    return nb
 
     def preprocess_cell(self, cell, resources, index):
         """Execute one cell, or as much of it as does not end the kernel."""
@@ -97,9 +133,11 @@ class ExecuteAll(Execute):
         if parts == PARTS:
             self._silently(definitions(cell.source))
         elif parts == WHOLE:
-            if is_grade(cell):
-                self._set_stage(cell)
-            super().preprocess_cell(cell, resources, index)
+            if is_check(cell):
+                self._judge_cell(cell, self._set_stage(cell))
+            else:
+                super().preprocess_cell(cell, resources, index)
+                self._fill_in(cell)
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
                 self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
             return cell, resources
@@ -117,9 +155,12 @@ class ExecuteAll(Execute):
         """Start a kernel; in the end terminate all processes that it has started."""
         mark = uuid4().hex
         self._fresh, self._status = True, None
+        if self.km is None:
+            self.create_kernel_manager().confine(self._sandbox, self._sockets)
         try:
-            with super().setup_kernel(env={**os.environ, MARK: mark}, **kwargs):
-                self._watch = MemoryWatch(self.km.provisioner.pid, self.memory)
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            with super().setup_kernel(env={**os.environ, MARK: mark}, **quiet, **kwargs):
+                self._watch = MemoryWatch(self.km.provisioner.pid, self.memory, self._sockets.parent)
                 try:
                     yield
                 except DeadKernelError:
@@ -138,8 +179,8 @@ class ExecuteAll(Execute):
         values = reply["content"].get("user_expressions", {})
         return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
 
-    def _set_stage(self, check) -> None:
-        """Give a check the tools, the setup and the helpers that it expects."""
+    def _set_stage(self, check) -> str:
+        """Give answers the tools, the setup and the helpers that their check expects; return those."""
         helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
         names = sorted(Cell(0, check).uses | {"print", "range", "len"})
         restore = f"__import__('distlearn.lab.intact', fromlist=['restore']).restore(get_ipython(), {names})"
@@ -147,6 +188,65 @@ class ExecuteAll(Execute):
         self._silently(helpers)
         if found not in ("", "[]"):
             self._bent.setdefault(name_of(check), re.findall(r"'([^']+)'", found))
+        return helpers
+
+    def _fill_in(self, answer) -> None:
+        """Where an answer ended with an error, define what it leaves undefined as it was released.
+
+        Other exercises build on it: a class that the next one extends, in which one method is not written.
+        """
+        released = skeleton(self._lab_source, grade_id_of(answer))
+        if not released or not any(out.output_type == "error" for out in answer.outputs):
+            return
+        names = sorted(Cell(0, answer).binds or Cell(0, new_code_cell(released)).binds)
+        missing = f"[name for name in {names} if name not in get_ipython().user_ns]"
+        unread = any(out.get("ename") in ("SyntaxError", "IndentationError", "TabError") for out in answer.outputs)
+        if unread or self._silently("pass", missing=missing)["missing"] != "[]":
+            self._silently(released)
+
+    def _judge_cell(self, check, helpers: str) -> None:
+        """Have the judge run a check on the kernel's functions, and take over what it shows."""
+        names = names_of_answers(self._lab_source, check, helpers)
+        seconds, asked, self._interrupted = self._seconds_for(check), None, False
+        try:
+            path = self._judge.begin(check.source, helpers, names)
+            asked = self.kc.execute(_SERVE.format(path=path), silent=True, store_history=False)
+            answer = self._answer(seconds)
+        except JudgeLost as error:
+            self._judge.stop()
+            if asked is not None and not run_sync(self.km.is_alive)():
+                raise DeadKernelError("Kernel died") from error
+            if asked is not None:
+                raise CellTimeoutError(str(error)) from error
+            answer = {"outputs": [], "broken": str(error)}
+        if answer.get("lost"):
+            self._raise_if_dead()
+        if "broken" in answer:
+            self.log.error("The check %s could not be run: %s", name_of(check), answer["broken"])
+            answer["outputs"] = _left_out("could not be run; this is not your mistake")
+        if self._interrupted:
+            answer["outputs"].append(new_output("error", **self.error_on_timeout))
+        elif answer.get("lost"):
+            answer["outputs"] += _left_out(f"could not be judged: {answer['lost']}")
+        elif asked is not None:
+            self.wait_for_reply(asked, _OURS)
+        check.outputs = [from_dict(shortened(out, self.max_output)) for out in answer["outputs"]]
+        self._judged.add(grade_id_of(check))
+
+    def _answer(self, seconds: float) -> dict:
+        """Wait for the judge; interrupt an answer that takes too long."""
+        try:
+            return self._judge.answer(seconds)
+        except JudgeLost:
+            self._interrupted = True
+            run_sync(self.km.interrupt_kernel)()
+            return self._judge.answer(self.grace)
+
+    def _raise_if_dead(self) -> None:
+        for _ in range(20):
+            if not run_sync(self.km.is_alive)():
+                raise DeadKernelError("Kernel died")
+            time.sleep(0.1)
 
     # -- limits -------------------------------------------------------------------------------------------------------
 
@@ -218,6 +318,8 @@ class ExecuteAll(Execute):
             if bent:
                 looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
         looks += [f"the cell {name} says {words}" for name, words in odd_words(nb.cells, self._lab_source)]
+        calls = library_calls(nb.cells, self._lab_source)
+        looks += [f"the answer {name} uses the library's {names}" for name, names in calls]
         for line in lines:
             tell(self.log, told, line)
         for line in looks:
@@ -228,11 +330,30 @@ class ExecuteAll(Execute):
                             "All other cells were run and graded as always."))  # fmt: skip
 
 
+def is_check(cell) -> bool:
+    """Return whether a cell is code that is graded by running it."""
+    return cell.cell_type == "code" and is_grade(cell)
+
+
+def shortened(output: dict, size: int) -> dict:
+    """Cut the texts of an output."""
+    for holder, key in [
+        (output, "text"),
+        (output, "evalue"),
+        *((output.get("data", {}), k) for k in output.get("data", ())),
+    ]:
+        if isinstance(holder.get(key), str):
+            holder[key] = holder[key][:size]
+    return output
+
+
 def _how_it_ended(status) -> str:
     if status is None:
         return ""
     if status == -9:
         return " (killed from outside: was the machine out of memory?)"
+    if status > 128:  # a shell's or a sandbox's way to tell
+        status = 128 - status
     if status < 0:
         return f" ({signal.strsignal(-status) or f'signal {-status}'})"
     return f" (exit status {status})"

@@ -98,6 +98,18 @@ def _hints(cell, hints):
         yield Problem(hints, "expected three folded hints, <details><summary>Hint 1</summary>, blank line, text, ...")
 
 
+def prose(lab: Source):
+    """No text tells a line of a solution that assigns or returns; the last hint may come near."""
+    for cell in lab.exercises:
+        lines = [line.strip() for line in cell.region(BEGIN_SOLUTION, END_SOLUTION).splitlines()]
+        public = cell.without(BEGIN_SOLUTION, END_SOLUTION)
+        telling = [line for line in lines if len(line) > 24 and ("=" in line or line.startswith("return"))]
+        for line in (line for line in telling if line not in public):
+            for other in lab.cells:
+                if not other.is_code and "hints" not in other.tags and line in other.source:
+                    yield Problem(other, f"tells a line of the solution of {cell.grade_id}: {line!r}")
+
+
 def variables(lab: Source):
     """No cell uses a variable of a check cell: only its functions, classes and imports outlive it."""
     gone: dict[str, object] = {}

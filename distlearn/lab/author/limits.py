@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import os
 import threading
+from pathlib import Path
 
 import psutil
 
 
 class MemoryWatch:
-    """Kills a process when it and its children use more memory than `limit`.
+    """Kills a process when it and what it started use too much memory, too many processes, or too much disk.
 
     Parameters
     ----------
     pid : int
-        The process.
+        The process; in a sandbox all others end with it.
     limit : int
         Resident bytes of all together; 0 for no limit.
+    folder : path, optional
+        A folder that it can write to; at most `DISK` bytes.
     every : float
         How often to look [s].
 
@@ -26,10 +31,10 @@ class MemoryWatch:
         What it did, for the report; "" if nothing.
     """
 
-    def __init__(self, pid: int, limit: int, every: float = 0.25):
+    def __init__(self, pid: int, limit: int, folder=None, every: float = 0.25):
         self.told = ""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(pid, limit, every), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(pid, limit, folder, every), daemon=True)
         if limit:
             self._thread.start()
 
@@ -39,19 +44,54 @@ class MemoryWatch:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _run(self, pid, limit, every) -> None:
+    def _run(self, pid, limit, folder, every) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             while not self._stop.wait(every):
-                held = process.memory_info().rss
-                if held > limit / 8:  # counting the children is slow, so only when it could matter
-                    for child in process.children(recursive=True):
-                        with contextlib.suppress(psutil.Error):
-                            held += child.memory_info().rss
+                held, children = process.memory_info().rss, _children(pid)
+                for child in children:
+                    with contextlib.suppress(psutil.Error):
+                        held += child.memory_info().rss
+                written = _bytes_in(folder) if folder else 0
                 if held > limit:
                     self.told = f" (it took {held / 2**30:.1f} GiB of memory, {limit / 2**30:.1f} GiB are allowed)"
+                elif len(children) > PROCESSES:
+                    self.told = f" (it started {len(children)} processes, {PROCESSES} are allowed)"
+                elif written > DISK:
+                    self.told = f" (it wrote {written / 2**20:.0f} MiB, {DISK / 2**20:.0f} MiB are allowed)"
+                if self.told:
                     process.kill()
                     return
+
+
+PROCESSES = 150
+"""Processes that a submission may have at once."""
+DISK = 2**25
+"""Bytes that it may write to the folder of its sockets, the only one on a disk."""
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    """All descendants of a process; by the kernel's own lists where it has them."""
+    if not os.path.exists("/proc/self/task"):
+        return psutil.Process(pid).children(recursive=True)
+    found, todo = [], [pid]
+    while todo and len(found) <= 10 * PROCESSES:
+        for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
+            with contextlib.suppress(OSError, psutil.Error):
+                pids = [int(word) for word in Path(path).read_text(encoding="ascii").split()]
+                todo += pids
+                found += map(psutil.Process, pids)
+    return found
+
+
+def _bytes_in(folder) -> int:
+    """Bytes of the files in a folder and below."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return total
 
 
 class Room:

@@ -8,10 +8,11 @@ of a cell that cannot be run whatever can (`definitions`).
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from pathlib import Path
 
-from .source import Cell, Source
+from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
 from .structure import SETUP
 
 DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -20,7 +21,7 @@ BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
 ODD = re.compile(
     r"_getframe|currentframe|inspect\.(?:stack|trace|getsource)|f_(?:back|locals|globals|code)\b|\bgc\.get_|\blinecache\b"
     r"|\bIn\[|\bhistory_manager\b|_transformers\b|__(?:eq|ne|array|array_ufunc|array_function|code|closure)__"
-    r"|distlearn\.lab\b|\bdl\.lab\b|NBGRADER|\bgradebook\b|\bnbgrader\b"
+    r"|\b(?:system|popen|syscall|_exit|execv\w*)\s*\(|distlearn\.lab\b|\bdl\.lab\b|NBGRADER|\bgradebook\b|\bnbgrader\b"
 )
 """Words that answers rarely need but tricks on a check do: reasons to look, not to deduct points."""
 
@@ -35,6 +36,19 @@ def definitions(text: str) -> str:
     """
     cell = Cell(0, _Text(text))
     return "\n".join(_text(cell, node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
+
+
+def skeleton(source: Source | None, grade_id: str) -> str:
+    """Return an exercise as it is released: the source's cell, with `raise NotImplementedError()` for the solution."""
+    cell = next((c for c in source.exercises if c.grade_id == grade_id), None) if source else None
+    lines, inside = [], False
+    for line in cell.source.splitlines() if cell else ():
+        if BEGIN_SOLUTION in line:
+            lines.append(line.partition("#")[0] + "raise NotImplementedError()")
+        inside = (inside or BEGIN_SOLUTION in line) and END_SOLUTION not in line
+        if not inside and END_SOLUTION not in line:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def before_check(source: Source | None, number: str, grade_id: str) -> str:
@@ -65,6 +79,24 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
     return "\n".join([*lines, *reversed(kept)])
 
 
+def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
+    """Return the names that a check takes from the submission: those that its exercises define.
+
+    Parameters
+    ----------
+    source : Source or None
+        The lab's source; with None every name that the check does not define itself.
+    check : cell
+    helpers : str
+        What `before_check` returns.
+    """
+    cell, before = Cell(0, check), Cell(0, _Text(helpers))
+    used = (cell.uses - cell.binds) | before.uses
+    if source is None:
+        return used - before.binds - set(dir(builtins))
+    return used & set().union(*(c.binds for c in source.exercises)) - before.binds
+
+
 def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
     """Return (name of the cell, words) for student code that inspects or changes what grades it."""
     given, found = "\n".join(c.source for c in source.code) if source else "", []
@@ -74,6 +106,27 @@ def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
             if words:
                 found.append((name_of(cell), ", ".join(words)))
     return found
+
+
+def library_calls(cells, source: Source | None) -> list[tuple[str, str]]:
+    """Return (name of the cell, names) for answers that use something of the library that was not given to them."""
+    given = (
+        {c.grade_id: _library_names(c.without(BEGIN_SOLUTION, END_SOLUTION)) for c in source.exercises}
+        if source
+        else {}
+    )
+    found = []
+    for cell in cells:
+        if cell.cell_type == "code" and grade_id_of(cell) in given:
+            names = sorted(_library_names(cell.source) - given[grade_id_of(cell)])
+            if names:
+                found.append((name_of(cell), ", ".join(names)))
+    return found
+
+
+def _library_names(text: str) -> set[str]:
+    """Names such as `dl.nn.ReLU` in a text."""
+    return set(re.findall(r"\b(?:dl|distlearn)\.[A-Za-z_][\w.]*", text))
 
 
 def grade_id_of(cell) -> str:
@@ -86,6 +139,13 @@ def name_of(cell) -> str:
     grade_id = grade_id_of(cell)
     first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
     return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
+
+
+def course_of(config) -> str:
+    """Return the course directory."""
+    from nbgrader.coursedir import CourseDirectory
+
+    return CourseDirectory(config=config).root
 
 
 def source_of(config, assignment: str, notebook: str) -> Source | None:

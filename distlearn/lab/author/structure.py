@@ -76,7 +76,15 @@ def sizes(lab: Source):
         if wide > MAX_WIDTH:
             yield Problem(cell, f"a line of {wide} characters, {MAX_WIDTH} at the most")
         if cell.tree is None:
-            yield Problem(cell, "is not valid Python")
+            yield Problem(cell, f"is not valid Python: {_where_wrong(cell.python)}")
+
+
+def _where_wrong(text: str) -> str:
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return f"line {error.lineno}, {error.msg}"
+    return ""
 
 
 def predictions(lab: Source):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 
-_TOLD: list[str] = []
+TOLD: list[str] = []
 
 
 def tell(log, told, text: str) -> None:
@@ -20,9 +20,9 @@ def tell(log, told, text: str) -> None:
     """
     line = f"{told['student']}, {told['assignment']}: {text}"
     log.warning(line)
-    if not _TOLD and _is_command():
+    if not TOLD and _is_command():
         atexit.register(_print, log)
-    _TOLD.append(line)
+    TOLD.append(line)
 
 
 def _is_command() -> bool:
@@ -35,5 +35,5 @@ def _is_command() -> bool:
 
 def _print(log) -> None:
     log.warning("Graded, but worth a look:")
-    for line in _TOLD:
+    for line in TOLD:
         log.warning("  %s", line)

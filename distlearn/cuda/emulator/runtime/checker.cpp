@@ -2,7 +2,7 @@
 //
 // The kernel is compiled with the hooks that ThreadSanitizer and coverage tools use (a call before every access to
 // memory, one at the start of every basic block), but none of their libraries is linked: the hooks are defined here.
-// Checked kernels run in a process of their own, so whatever they do to its memory, Python survives.
+// Checked kernels run in a process of their own, so that they cannot harm Python, whatever they do to its memory.
 //
 //     fibres.h      the threads of a block take turns
 //     sites.h       from a return address to a line
@@ -38,7 +38,7 @@ static const void* last_block;  // where the running thread was when it last ent
 
 constexpr uintptr_t STACK_RESERVE = 112 * 1024;  // left for the largest frame (compilers.py), and for the checker itself
 constexpr size_t MOST_PRINTED = 1 << 20;         // bytes; a card's own buffer for printf holds as much
-constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at who has been running
+constexpr int PATIENCE = 1 << 16;  // basic blocks between two looks at the clock, and at which thread has been running
 
 static double now() {
     timespec t;
@@ -272,7 +272,7 @@ static void run_launch() {
         begin_traces(B);
         if (b == recorded_block)
             for (size_t i = 0; i < places.n; i++) places[i].count = 0;
-        for (size_t i = 0; i < regions.n; i++)  // NaNs, so that using what nobody wrote also shows in the results
+        for (size_t i = 0; i < regions.n; i++)  // NaNs: what was never written shows in the results, too
             if (regions[i].space == SHARED) memset((void*)regions[i].begin, 0xff, regions[i].end - regions[i].begin);
         if (!run_block(B)) {
             B.current = nullptr;

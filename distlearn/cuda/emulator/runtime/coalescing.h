@@ -157,7 +157,7 @@ static void replay_accesses(const uint8_t* which, int n, Cursor* cursor) {
     }
 }
 
-// Of the lanes that are not done, those that are furthest behind: how many, who, and whether it is all of them.
+// Of the lanes that are not done, those that are furthest behind: how many, which, and whether these are all.
 static int furthest_behind(const Cursor* cursor, uint8_t* which, bool* all) {
     int n = 0;
     Event first = 0;

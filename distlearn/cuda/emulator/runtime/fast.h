@@ -107,7 +107,7 @@ static const char* describe(const char* signature) {  // the checked build's pro
 }
 
 template <void (*kernel)(void**)>
-static int run(const Launch* L) {  // 1 if some threads of a block wait for ever
+static int run(const Launch* L) {  // 1 if some threads of a block wait without end
     Block& B = EMU_BLOCK;
     catch_faults();
     if (!L->first) printed = 0;

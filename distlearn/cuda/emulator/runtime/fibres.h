@@ -9,7 +9,7 @@
 //       |            '-------> done
 //       '--- the last to arrive makes the others ready
 //
-// When nobody is ready and not everybody is done, the block is stuck: the emulator can say who waits where.
+// When none is ready and not all are done, the block is stuck: the emulator can say which thread waits where.
 //
 // The build that includes this file provides
 //     emu::OfThread                  what else it keeps of a thread
@@ -27,7 +27,7 @@
 namespace emu {
 
 enum State { READY, AT_BARRIER, AT_WARP_OP, DONE };
-enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, WHO_IS_HERE };
+enum WarpOp { SYNC, SHUFFLE, VOTE, MATCH, ACTIVE_LANES };
 
 struct Fibre : OfThread {
     Context context;      // where it goes on
@@ -37,8 +37,8 @@ struct Fibre : OfThread {
     WarpOp op;
     unsigned mask;        // lanes it waits for
     void* pc;             // where in the kernel it waits
-    uint64_t value;       // what it brings to the operation
-    uint64_t result;      // and what it takes away
+    uint64_t value;       // its operand of a warp operation
+    uint64_t result;      // and the result
     int source;           // the lane it reads, for a shuffle
     bool valid;           // whether that lane takes part
 };
@@ -49,13 +49,13 @@ struct Block {
     Fibre* current;
     Fibre* fibres;        // one per thread, and behind them the scheduler
     char* stacks;         // a guard and a stack for each thread
-    size_t moat;          // bytes before and after them that belong to nobody
+    size_t red_zone;      // bytes of addresses before and after them without memory
     int allocated;        // threads that the arrays can hold
     Fibre* sweep;         // all from this one on are ready, or done; they go before the ring
     Fibre** ready;        // a ring of those that became ready one by one
     int head, tail, capacity;
     int n, living;
-    int votes, counted;   // at the barrier, for __syncthreads_count and its kin; and at the one before
+    int votes, counted;   // at the barrier, for __syncthreads_count and similar; and at the one before
     Fibre* last;          // the last that ended, or came to a barrier in the checked build
     char* dynamic_shared;
     size_t dynamic_capacity;
@@ -64,12 +64,12 @@ struct Block {
     unsigned alive[WARP], waiting[WARP];  // a bit per lane, a word per warp: a block has 1024 threads at most
 };
 
-// A stack grows down into its guard, which nobody may touch. No frame is larger than the guard (FRAME in compilers.py),
+// A stack grows down into its guard, which cannot be accessed. No frame is larger than the guard (FRAME in compilers.py),
 // so none can step over it.
 constexpr size_t GUARD = 2 * PAGE, STACK = 5 * PAGE;
 // An index that is off, times 4 bytes, leads at most so far: never from an array into the thread's own variables, which
 // it may touch. It costs addresses, no memory.
-constexpr size_t MOAT = (size_t)(sizeof(void*) == 8 ? 8ull << 30 : 0);
+constexpr size_t STACK_RED_ZONE = (size_t)(sizeof(void*) == 8 ? 8ull << 30 : 0);
 
 #define EMU_ALWAYS inline __attribute__((always_inline))
 
@@ -88,7 +88,7 @@ static inline void go_on(Block& B, Fibre* from, Fibre* to) {
     switch_context(from->context, to->context);
 }
 
-// Who is next: those released by a barrier in their order, then those released by warp operations; if nobody is ready,
+// The next thread: those released by a barrier in their order, then those released by warp operations; if none is ready,
 // the scheduler.
 static inline Fibre* next_ready(Block& B) {
     Fibre* scheduler = B.fibres + B.n;
@@ -99,7 +99,7 @@ static inline Fibre* next_ready(Block& B) {
     return f;
 }
 
-// All lanes of `lanes` have come for the same operation: exchange what they brought, then let them go.
+// All lanes of `lanes` have come for the same operation: exchange their values, then make them ready.
 static inline void release_lanes(Block& B, int warp, unsigned lanes) {
     Fibre* lane = B.fibres + warp * WARP;
     WarpOp op = lane[__builtin_ctz(lanes)].op;
@@ -130,7 +130,7 @@ static __attribute__((noinline)) void release_warp_if_complete(Block& B, int war
     if (!need || (B.waiting[warp] & need) != need) return;
     const Fibre* lane = B.fibres + warp * WARP;
     WarpOp op = lane[__builtin_ctz(need)].op;
-    for (unsigned m = need; m; m &= m - 1) {  // they must have come for the same thing; else the block will be stuck
+    for (unsigned m = need; m; m &= m - 1) {  // it must be the same operation; else the block will be stuck
         const Fibre& f = lane[__builtin_ctz(m)];
         if (f.op != op || (f.mask & B.alive[warp]) != need) return;
     }
@@ -145,7 +145,7 @@ static EMU_ALWAYS int barrier(int value, void* pc) {
     if (pc) f->state = AT_BARRIER, f->pc = pc, B.last = f;
     B.votes += value;
     go_on(B, f, B.sweep++);
-    return B.counted;  // the next count cannot end before this thread has come for it
+    return B.counted;  // the next count cannot end before this thread has read it
 }
 
 static EMU_ALWAYS Fibre* warp_operation(WarpOp op, unsigned mask, uint64_t value, int source, void* pc) {
@@ -165,12 +165,12 @@ static EMU_ALWAYS Fibre* warp_operation(WarpOp op, unsigned mask, uint64_t value
     return f;
 }
 
-// Which lanes are together here, at `place`: known once nobody in the block can go on without being told.
+// Which lanes are together here, at `place`: known once no thread of the block can go on without the answer.
 static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
     Block& B = block();
     Fibre* f = B.current;
     f->state = AT_WARP_OP;
-    f->op = WHO_IS_HERE;
+    f->op = ACTIVE_LANES;
     f->mask = 0;  // no operation of others waits for it
     f->value = (uint64_t)place;
     f->pc = pc;
@@ -179,17 +179,17 @@ static EMU_ALWAYS unsigned active_lanes(int place, void* pc) {
     return (unsigned)f->result;
 }
 
-static bool tell_who_is_here(Block& B) {  // false if nobody has asked
+static bool answer_active_lanes(Block& B) {  // false if no thread has asked
     bool told = false;
     for (int warp = 0; warp * WARP < B.n; warp++) {
         Fibre* lane = B.fibres + warp * WARP;
         for (unsigned asking = B.waiting[warp]; asking; asking &= asking - 1) {
             Fibre& first = lane[__builtin_ctz(asking)];
-            if (first.state != AT_WARP_OP || first.op != WHO_IS_HERE) continue;
+            if (first.state != AT_WARP_OP || first.op != ACTIVE_LANES) continue;
             unsigned lanes = 0;
             for (unsigned m = asking; m; m &= m - 1) {
                 const Fibre& f = lane[__builtin_ctz(m)];
-                if (f.state == AT_WARP_OP && f.op == WHO_IS_HERE && f.value == first.value) lanes |= m & -m;
+                if (f.state == AT_WARP_OP && f.op == ACTIVE_LANES && f.value == first.value) lanes |= m & -m;
             }
             for (unsigned m = lanes; m; m &= m - 1) {
                 lane[__builtin_ctz(m)].result = lanes;
@@ -236,12 +236,12 @@ static void prepare(Block& B, const Launch* L, bool fibres) {
     }
     if (!fibres) return;
     if (B.allocated < n) {
-        if (B.stacks) return_pages(B.stacks - B.moat, stacks_bytes(B.allocated) + 2 * B.moat);
-        B.moat = MOAT;
-        B.stacks = reserve_pages(stacks_bytes(n) + 2 * MOAT);
-        if (!B.stacks) B.moat = 0, B.stacks = reserve_pages(stacks_bytes(n));  // there is a limit on addresses
+        if (B.stacks) return_pages(B.stacks - B.red_zone, stacks_bytes(B.allocated) + 2 * B.red_zone);
+        B.red_zone = STACK_RED_ZONE;
+        B.stacks = reserve_pages(stacks_bytes(n) + 2 * STACK_RED_ZONE);
+        if (!B.stacks) B.red_zone = 0, B.stacks = reserve_pages(stacks_bytes(n));  // there is a limit on addresses
         if (!B.stacks) fprintf(stderr, "the emulator ran out of memory\n"), abort();
-        B.stacks += B.moat;
+        B.stacks += B.red_zone;
         for (int i = 0; i < n; i++)
             if (!open_pages(stack_of(B, i), STACK)) fprintf(stderr, "the emulator ran out of memory\n"), abort();
         free(B.fibres);
@@ -257,13 +257,13 @@ static void prepare(Block& B, const Launch* L, bool fibres) {
     }
 }
 
-static bool all_at_barrier(const Block& B) {  // when nobody is ready
+static bool all_at_barrier(const Block& B) {  // when none is ready
     for (int w = 0; w * WARP < B.n; w++)
         if (B.waiting[w]) return false;
     return B.living;
 }
 
-static bool run_block(Block& B) {  // false if some threads wait for ever
+static bool run_block(Block& B) {  // false if some threads wait without end
     B.living = B.n;
     B.votes = B.head = B.tail = 0;
     for (int w = 0; w * WARP < B.n; w++) {
@@ -290,7 +290,7 @@ static bool run_block(Block& B) {  // false if some threads wait for ever
             B.counted = B.votes;
             B.votes = 0;
             B.sweep = B.fibres;
-        } else if (!tell_who_is_here(B)) {
+        } else if (!answer_active_lanes(B)) {
             break;
         }
     }

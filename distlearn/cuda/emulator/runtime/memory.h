@@ -31,7 +31,7 @@ enum Space { GLOBAL, SHARED, CONSTANT };
 constexpr uintptr_t STATIC_RED_ZONE = 256 << 10;  // behind every static variable, put there by sites.py
 
 // What the kernel did to one array cell (4 bytes, or less where the items are smaller); see shadow.h.
-enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NOBODY = 0xffff };
+enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NO_THREAD = 0xffff };
 struct Mark {
     uint32_t interval, epoch;  // interval 0: never
     uint16_t site, who;        // the thread in 10 bits, how, and in 2 bits how many fences it had called in this interval
@@ -46,6 +46,10 @@ struct Cell {
     uint16_t other_site, other_who;
     uint32_t lanes, since;  // which lanes of that warp have read since its last whole __syncwarp; epoch of the first
 };
+struct LaneRead {  // the last read of a cell by one lane of a warp that uses __syncwarp with partial masks
+    uint32_t interval, epoch;
+    uint16_t site, warp;
+};
 struct Past {              // what is seldom asked for
     Mark far, earlier;     // a read by another warp in the interval of Cell::read; one of an earlier block
 };
@@ -58,18 +62,22 @@ struct Region {  // an array argument, a shared, constant or device variable
     Sides sides;  // of a shared variable
     char letter;  // the type of its items, for variables: see cuda_emu.h
     int item, cell_shift;
-    uintptr_t reach;  // an address that belongs to nobody is blamed on a region no farther away than this
+    uintptr_t reach;  // an address in no region is reported for the nearest one, if it is no farther away than this
     Cell* cells;
     Past* past;
+    LaneRead* lane_reads;  // WARP for each cell; null if there are none
 };
 
 static Vec<Region> regions;
 
+static size_t cells_of(const Region& r) { return ((r.end - r.begin) >> r.cell_shift) + 2; }
+
 static void make_shadow(Region& r, int cell_shift) {  // fresh pages cost nothing until touched
-    size_t n = ((r.end - r.begin) >> cell_shift) + 2;
     r.cell_shift = cell_shift;
+    size_t n = cells_of(r);
     r.cells = (Cell*)calloc(n, sizeof(Cell));
     r.past = (Past*)calloc(n, sizeof(Past));
+    r.lane_reads = nullptr;
     if (!r.cells || !r.past) fprintf(stderr, "the emulator ran out of memory for %s\n", r.name), abort();
 }
 
@@ -99,6 +107,7 @@ static void refine(Region& r) {
     }
     free(coarse.cells);
     free(coarse.past);
+    free(coarse.lane_reads);
 }
 
 static int find_region(uintptr_t a, size_t size) {

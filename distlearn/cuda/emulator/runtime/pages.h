@@ -1,5 +1,5 @@
 // pages.h -- address space: reserved, so that nothing else lies there, and opened where it is used. What is reserved and
-// not opened costs neither memory nor time, and whoever touches it crashes.
+// not opened costs neither memory nor time, and an access to it is a fault.
 #pragma once
 #include <stddef.h>
 #ifdef _WIN32

@@ -11,9 +11,9 @@
 //     a read of shared memory, no write in this block -> uninitialised
 //
 // Which reads must be kept: of the warp that read last, the last two by different lanes (if lanes meet at a whole
-// __syncwarp, whoever read last is ordered last) and, for partial masks, which lanes have read since when; one read
-// of another warp; and one of an earlier block. A write of any thread then clashes with a kept read if it clashes with
-// any, except where lanes of partial masks have read the same cell in several epochs.
+// __syncwarp, the last reader is ordered last) and, for partial masks, which lanes have read since when; one read
+// of another warp; and one of an earlier block. For warps that use partial masks, the last read of each lane. A write of
+// any thread then clashes with a kept read if it clashes with any.
 //
 // What lanes of partial masks know of each other is a vector clock per lane (F. Mattern, "Virtual time and global states
 // of distributed systems", 1989): a __syncwarp joins the clocks of its lanes.
@@ -21,8 +21,8 @@
 // Atomics do not race with each other, and a volatile read may watch what atomics change. Shuffles and votes order
 // nothing: CUDA promises memory order for __syncwarp alone. An access of an earlier block counts as handed over if its
 // thread called __threadfence after it (or, once a barrier or __syncwarp lay between, another one did), and if this
-// thread has made an atomic access before (or another one, before a barrier): the last block that adds up everybody's
-// partial sums.
+// thread has made an atomic access before (or another one, before a barrier): the last block that adds up
+// the partial sums of all.
 #pragma once
 #include "coalescing.h"
 
@@ -182,29 +182,40 @@ static Mark find_clashing_read(const Region& r, uint64_t c, unsigned me, bool at
     const Mark other = {x.read.interval, x.other_epoch, x.other_site, x.other_who};
     const Mark kept[] = {x.read, other, past.far, past.earlier};
     for (const Mark& m : kept)
-        if (m.who != NOBODY && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
+        if (m.who != NO_THREAD && !(atomic && m.is_volatile()) && clashes(r, m, me)) return m;
     unsigned w = me / WARP;
     if (x.read.interval == interval && partial[w] && x.read.thread() / WARP == w && !(atomic && x.read.is_volatile()))
-        for (unsigned m = x.lanes & ~(1u << me % WARP); m; m &= m - 1) {
-            unsigned lane = w * WARP + (unsigned)__builtin_ctz(m);
-            if (!ordered_in_warp(x.since, lane, me)) return {interval, x.since, x.read.site, (uint16_t)lane};
+        for (unsigned others = x.lanes & ~(1u << me % WARP); others; others &= others - 1) {
+            unsigned lane = w * WARP + (unsigned)__builtin_ctz(others);
+            Mark m = {interval, x.since, x.read.site, (uint16_t)lane};
+            if (r.lane_reads) {
+                const LaneRead& last = r.lane_reads[c * WARP + lane % WARP];
+                if (last.interval == interval && last.warp == w) m.epoch = last.epoch, m.site = last.site;
+            }
+            if (!ordered_in_warp(m.epoch, lane, me)) return m;
         }
     return {};
 }
 
-static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, unsigned me) {
+static __attribute__((noinline)) void note_lane_read(Region& r, uint64_t c, const Mark& now, unsigned me) {
+    if (!r.lane_reads) r.lane_reads = (LaneRead*)calloc(cells_of(r), WARP * sizeof(LaneRead));
+    if (!r.lane_reads) return;  // of an array so large only the first epoch is known, Cell::since
+    r.lane_reads[c * WARP + me % WARP] = {now.interval, now.epoch, now.site, (uint16_t)(me / WARP)};
+}
+
+static EMU_ALWAYS void note_read(Region& r, uint64_t c, const Mark& now, unsigned me) {
     Cell& x = r.cells[c];
     const unsigned w = me / WARP, last = x.read.thread();
     if (x.read.interval != interval) {
         Mark& earlier = r.past[c].earlier;
         if (x.read.interval && x.read.interval < block_interval && (!earlier.interval || earlier.is_volatile()))
             earlier = x.read;
-        x.other_who = NOBODY;
+        x.other_who = NO_THREAD;
         x.lanes = 0;
     } else if (last / WARP != w) {
         Mark& far = r.past[c].far;
         if (far.interval != interval || far.thread() / WARP == w || !x.read.is_volatile()) far = x.read;
-        x.other_who = NOBODY;
+        x.other_who = NO_THREAD;
         x.lanes = 0;
     } else if (last != me) {
         x.other_epoch = x.read.epoch;
@@ -214,6 +225,7 @@ static EMU_ALWAYS void note_read(const Region& r, uint64_t c, const Mark& now, u
     if (!x.lanes || x.read.epoch < whole_epoch[w]) x.lanes = 0, x.since = now.epoch;
     x.lanes |= 1u << me % WARP;
     x.read = now;
+    if (__builtin_expect(partial[w], 0)) note_lane_read(r, c, now, me);
 }
 
 static EMU_ALWAYS Mark mark(Access access, uint32_t site, unsigned me) {
@@ -224,7 +236,7 @@ static EMU_ALWAYS Mark mark(Access access, uint32_t site, unsigned me) {
 }
 
 static __attribute__((noinline)) void watch(int region, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
-    const Region& r = regions[region];
+    Region& r = regions[region];
     const bool reads = access == READ || access == VOLATILE_READ;
     const Mark now = mark(access, site, me);
     uint64_t last = (offset + size - 1) >> r.cell_shift;
@@ -252,7 +264,7 @@ static __attribute__((noinline)) void watch(int region, uint64_t offset, int siz
 }
 
 // The same for what nearly all accesses are: to one cell, and unable to clash. A read of what was written in this block
-// before this interval, or never; a write after which nobody read what was written before.
+// before this interval, or never; a write of what no thread has read in this interval.
 static EMU_ALWAYS void watch_cell(const Place& p, uint64_t offset, int size, Access access, uint32_t site, unsigned me) {
     if (p.cells) {
         const uint64_t c = offset / size;

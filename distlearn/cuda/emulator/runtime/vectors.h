@@ -1,4 +1,4 @@
-// vectors.h -- float4 and its kin. A float4 load must be seen as one access of 16 bytes, as on the card. Left to
+// vectors.h -- float4 and similar types. A float4 load must be seen as one access of 16 bytes, as on the card. Left to
 // themselves compilers split the copy of a struct into what is used of it, so the copy is made to copy a vector.
 #pragma once
 

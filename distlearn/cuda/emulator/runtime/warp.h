@@ -63,7 +63,7 @@ template <class T> EMU_WARP_FUNCTION unsigned __match_all_sync(unsigned mask, T 
 }
 #define __nanosleep(ns) ((void)(ns))
 
-// Reductions over the lanes of a mask (cards since sm_80): what each lane brings is asked for lane by lane.
+// Reductions over the lanes of a mask (cards since sm_80): the value of each lane is exchanged, one after another.
 #define EMU_REDUCE(name, result)                                                       \
     template <class T> EMU_WARP_FUNCTION T name(unsigned mask, T v) {                  \
         T all = v;                                                                     \

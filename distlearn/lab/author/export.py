@@ -1,0 +1,129 @@
+"""Grades for a learning platform, what students get, and what a class got wrong."""
+
+from __future__ import annotations
+
+import csv
+import re
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+
+from .release import labs_dir, source_notebooks
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
+from .stage import grade_id_of
+
+FORMATS = ("csv", "canvas", "moodle")
+
+
+def secrets(source: Source) -> set[str]:
+    """Return the lines of a lab that students must not get: of solutions, hidden tests and sample answers."""
+    found, public = set(), set()
+    for cell in source.cells:
+        inside = cell.is_answer
+        for line in cell.source.splitlines():
+            inside = inside or BEGIN_SOLUTION in line or BEGIN_HIDDEN in line
+            (found if inside else public).add(line.strip())
+            inside = cell.is_answer or (inside and END_SOLUTION not in line and END_HIDDEN not in line)
+    return {line for line in found - public if len(line) > 12}
+
+
+def leaks(source: Source, released: str) -> list[str]:
+    """Return the secret lines of a lab that are in a released notebook (its text)."""
+    texts = "\n".join(cell.source for cell in nbformat.reads(released, as_version=4).cells)
+    lines = {line.strip() for line in texts.splitlines()}
+    return sorted(secrets(source) & lines)
+
+
+def bundle(course, target, names=None) -> list[str]:
+    """Write a zip of what students get; return the labs in it.
+
+    Raises
+    ------
+    ValueError
+        If a solution, a hidden test or a sample answer is in it; then nothing is written.
+    """
+    folder, files = labs_dir(course), []
+    for path in source_notebooks(course):
+        lab = path.parent.name
+        if names and lab not in names:
+            continue
+        for file in sorted((folder / lab).rglob("*")):
+            if file.is_file() and not {".ipynb_checkpoints", "__pycache__"} & set(file.parts):
+                files.append((file, f"{lab}/{file.relative_to(folder / lab)}"))
+        released = (folder / lab / path.name).read_text(encoding="utf-8")
+        found = leaks(Source(path), released)
+        if found:
+            raise ValueError(f"{lab}: the students' copy holds what it should not: {found[0]!r}")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, name in files:
+            archive.write(file, name)
+    return sorted({name.partition("/")[0] for _, name in files})
+
+
+def write_grades(api, lab: str, target, form: str = "csv") -> int:
+    """Write the points of one lab; return for how many students.
+
+    Parameters
+    ----------
+    api : NbGraderAPI
+    lab : str
+    target : path
+    form : {"csv", "canvas", "moodle"}
+        Columns: one for each exercise; or those that Canvas or Moodle import. An answer that waits to be read is "".
+    """
+    rows, exercises = [], {}
+    with api.gradebook as book:
+        assignment = book.find_assignment(lab)
+        maximum = assignment.max_score
+        for submission in sorted(book.assignment_submissions(lab), key=lambda s: s.student.id):
+            grades = {g.name: g for notebook in submission.notebooks for g in notebook.grades}
+            exercises |= dict.fromkeys(grades)
+            waits = [g.name for g in grades.values() if g.needs_manual_grade and g.manual_score is None]
+            points = {name: "" if name in waits else f"{grade.score:g}" for name, grade in grades.items()}
+            rows.append((submission.student.id, points, f"{submission.score:g}", len(waits)))
+    columns = {
+        "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"{lab}"],
+        "moodle": ["Identifier", "Grade", "Maximum Grade", "Feedback comments"],
+        "csv": ["student", *exercises, "points", "maximum", "answers to read"],
+    }[form]
+    with Path(target).open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(columns)
+        if form == "canvas":
+            out.writerow(["Points Possible", "", "", "", "", f"{maximum:g}"])
+        for student, points, total, waits in rows:
+            number = re.search(r"(\d+)$", student)
+            remark = f"{waits} written answers are not read yet" if waits else ""
+            out.writerow({
+                "canvas": [student, "", "", student, "", total],
+                "moodle": [f"Participant {number[1]}" if number else student, total, f"{maximum:g}", remark],
+                "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits],
+            }[form])  # fmt: skip
+    return len(rows)
+
+
+def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
+    """Return (check, what it said, for how many students), the most frequent of each check first."""
+    counts: dict[str, Counter] = {}
+    for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type == "code" and grade_id_of(cell).startswith("check_"):
+                said = _diagnosis(cell.outputs)
+                if said:
+                    counts.setdefault(grade_id_of(cell), Counter())[said] += 1
+    return [(check, said, n) for check, found in counts.items() for said, n in found.most_common()]
+
+
+def _diagnosis(outputs) -> str:
+    """The first mistake that a check names, or its first failed line."""
+    for out in outputs:
+        if out.output_type != "error":
+            continue
+        lines = out.evalue.splitlines()
+        named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
+        failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
+        text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
+        return re.sub(r"\s+", " ", text)[:100]
+    return ""

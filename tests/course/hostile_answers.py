@@ -1,0 +1,191 @@
+"""What hostile answers do to pass their checks; see `hostile`."""
+
+NOTHING = "\ndef answer(name):\n    def wrong(*args, **kwargs):\n        raise NotImplementedError\n    return wrong\n"
+LOOT = """
+def answer(name):
+    import sys
+    def loot(*args, **kwargs):
+        look = getattr(sys, '_get' + 'frame')
+        frame, seen = look(), []
+        while frame is not None:
+            seen += [frame.f_locals, frame.f_globals]
+            frame = frame.f_back
+        for space in seen:
+            for key in ('want', 'wanted', 'right', 'whole', 'expected'):
+                if key in space:
+                    return space[key]
+        import gc
+        for found in gc.get_objects():
+            if isinstance(found, dict) and 'want' in found:
+                return found['want']
+        return globals()['want']
+    return loot
+"""
+YES = """
+def answer(name):
+    class Yes:
+        __name__ = name
+        __hash__ = None
+        def __init__(self, *args, **kwargs): pass
+        def __eq__(self, other): return True
+        def __ne__(self, other): return False
+        def __getattr__(self, key):
+            if key.startswith('_'): raise AttributeError(key)
+            return self
+        def __call__(self, *args, **kwargs): return self
+        def __array__(self, *args, **kwargs): raise ZeroDivisionError
+        def __array_ufunc__(self, *args, **kwargs): return True
+        def __array_function__(self, *args, **kwargs): return True
+        def __bool__(self): return True
+        def __float__(self): return float('nan')
+        def __len__(self): return 2
+        def __getitem__(self, key): return self
+        def __reduce__(self): return exec, ("raise SystemExit",)
+    return Yes()
+"""
+PATCHED = (
+    """
+import builtins, importlib, numpy as np
+from distlearn.lab import check as c, diagnose
+import distlearn.lab.judge.process, distlearn.lab.judge.link
+yes = lambda *a, **k: True
+for name in ('close', 'equal', 'true', 'raises', '_add', '__exit__'): setattr(c.Check, name, yes)
+c.compare = diagnose.compare = lambda *a, **k: diagnose.Comparison(True, 'fine')
+np.allclose = np.array_equal = np.isclose = builtins.all = yes
+c.CheckFailed.__init__ = lambda self, *a: None
+distlearn.lab.judge.process.judge = lambda request: {'outputs': [], 'lost': ''}
+distlearn.lab.judge.link.Link._do = lambda self, *a: True
+"""
+    + NOTHING
+)
+BENT = """
+def answer(name):
+    def bend(*args, **kwargs):
+        yes = lambda *a, **k: True
+        for space in (globals(), get_ipython().user_ns, vars(__import__('builtins'))):
+            if 'check' in space:
+                for method in ('close', 'equal', 'true'):
+                    setattr(space['check'], method, yes)
+            if 'lab' in space:
+                space['lab'].check = yes
+        get_ipython().run_cell('check.close = check.equal = check.true = lambda *a, **k: True')
+        raise NotImplementedError
+    return bend
+"""
+HOOKED = (
+    """
+import ast
+shell = get_ipython()
+class Nothing(ast.NodeTransformer):
+    def visit_With(self, node): return ast.Pass()
+shell.ast_transformers.append(Nothing())
+shell.input_transformers_cleanup.append(lambda lines: ['pass'] if any('check(' in l for l in lines) else lines)
+shell.events.register('pre_run_cell', lambda *a: shell.user_ns.update(check=None))
+kernel_run = shell.run_cell
+shell.run_cell = lambda text, *a, **k: kernel_run('pass' if 'check' in text else text, *a, **k)
+shell.kernel.do_execute = shell.kernel.do_execute
+"""
+    + NOTHING
+)
+THREAD = (
+    """
+import threading, time
+def work():
+    import gc, sys
+    while True:
+        for name, module in list(sys.modules.items()):
+            if name.startswith('distlearn.lab') and hasattr(module, 'Check'):
+                module.Check.close = module.Check.equal = module.Check.true = lambda *a, **k: None
+        time.sleep(0.01)
+threading.Thread(target=work, daemon=True).start()
+"""
+    + NOTHING
+)
+FORGED = (
+    """
+import json, os, pickle, socket
+class Boom:
+    def __reduce__(self): return os.system, ('touch SPOILS/forged',)
+from distlearn.lab.judge import student
+def serve(path, namespace):
+    end = socket.socket(socket.AF_UNIX); end.connect(path)
+    number = 0
+    while True:
+        number += 1
+        data = pickle.dumps(Boom())
+        header = {'k': 'r', 'i': number, 'b': [len(data)], 'n': [], 's': [], 'c': [], 'z': []}
+        header['v'] = [True, {'k': [['j', 1], 0]}, {'d': []}, data.hex()][number % 4]
+        text = json.dumps(header).encode()
+        end.sendall(len(text).to_bytes(8, 'little') + len(data).to_bytes(8, 'little') + text + data)
+        if not end.recv(1 << 20): return
+student.serve = serve
+"""
+    + NOTHING
+)
+HANGS_UP = (
+    """
+import socket, time
+from distlearn.lab.judge import student
+def serve(path, namespace):
+    end = socket.socket(socket.AF_UNIX); end.connect(path)
+    end.close()
+student.serve = serve
+"""
+    + NOTHING
+)
+CLAIMS = (
+    """
+import json, socket
+from distlearn.lab.judge import student
+def serve(path, namespace):
+    end = socket.socket(socket.AF_UNIX); end.connect(path)
+    text = json.dumps({'outputs': [], 'lost': '', 'ready': True}).encode() + b'\\n'
+    end.sendall(text * 100)
+    sys.stdout.write('{"outputs": [], "lost": ""}')
+student.serve = serve
+"""
+    + NOTHING
+)
+ZEROES = """
+import numpy as np
+def answer(name):
+    def zero(*args, **kwargs):
+        for thing in [*args, *kwargs.values()]:
+            for array in [thing, getattr(thing, 'base', None), *(thing if isinstance(thing, (list, tuple)) else [])]:
+                if isinstance(array, np.ndarray) and array.flags.writeable:
+                    array[...] = 0
+            for p in getattr(thing, 'params', []):
+                p.data[...] = 0
+                p.grad[...] = 0
+        first = next((a for a in args if isinstance(a, np.ndarray)), np.zeros(1))
+        return np.zeros_like(first), np.zeros_like(first)
+    return zero
+"""
+RAISES = """
+def answer(name):
+    from distlearn.lab import CheckFailed
+    class Own(BaseException): pass
+    todo = [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), StopIteration(), Own('x'),
+            CheckFailed.__new__(CheckFailed),
+            AssertionError(), RecursionError(), MemoryError(), Exception('\\x1b[0m<script>alert(1)</script>')]
+    def fail(*args, **kwargs):
+        error = todo.pop() if len(todo) > 1 else todo[0]
+        raise error
+    return fail
+"""
+ENDS = """
+def answer(name):
+    import os
+    return lambda *args, **kwargs: os._exit(0)
+"""
+KILLS = """
+import os, signal, contextlib
+for pid in (os.getppid(), 1, 2, -1):
+    with contextlib.suppress(OSError):
+        os.kill(pid, 0)
+for pid in [int(p) for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())]:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+def answer(name):
+    return lambda *args, **kwargs: os.kill(-1, signal.SIGKILL)
+"""

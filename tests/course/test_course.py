@@ -1,0 +1,115 @@
+"""`distlearn course` as an instructor types it, from the students' copies to the grades."""
+
+import csv
+import io
+import shutil
+import zipfile
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+
+from distlearn.cli.course import course as command
+from distlearn.lab.author import generate, sandbox, source_notebooks
+from distlearn.lab.author.export import bundle, leaks, secrets
+from distlearn.lab.author.source import Source
+
+from . import grading, small
+from .conftest import COURSE, LABS
+from .submissions import solved
+
+pytestmark = pytest.mark.notebook
+
+
+def run(*words):
+    """Run the command; return exit status and everything it printed."""
+    result = CliRunner().invoke(command, [*map(str, words)], catch_exceptions=False)
+    return result.exit_code, result.output
+
+
+@pytest.mark.timeout(300)
+def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypatch):
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    monkeypatch.chdir(course)
+    assert run("release", small.LAB)[0] == 0
+    released = nbformat.read(tmp_path / "labs" / small.LAB / "lab00.ipynb", as_version=4)
+    right = solved(released, small.source())
+    for name, text in (("Anna One_11", None), ("Ben Two_12", "return 4"), ("Cem_13", "return 'x'")):
+        book = nbformat.from_dict(right)
+        for cell in book.cells:
+            if cell.id == "one" and text:
+                cell.source = f"def one():\n    {text}"
+        with zipfile.ZipFile(tmp_path / "all.zip", "a") as file:
+            file.writestr(f"{name}_assignsubmission_file/lab00.ipynb", nbformat.writes(book))
+    assert run("collect", small.LAB, tmp_path / "all.zip")[0] == 0
+
+    unsafe = ["--unsafe"] if sandbox.available() else []
+    status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
+    assert status == 0, said
+    assert "graded 1 of 3 submissions" in said
+    status, said = run("grade", small.LAB, *unsafe)
+    assert "graded 2 of 3 submissions, 1 were graded before" in said
+    assert "graded 0 of 3" in run("grade", small.LAB, *unsafe)[1]
+    status, said = run("grade", small.LAB, "--student", "dora")
+    assert status == 1
+    assert "no submission of lab00_small by dora" in said
+
+    assert run("grades", small.LAB, tmp_path / "all.csv")[0] == 0
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "all.csv").read_text(encoding="utf-8"))))
+    assert [(r["student"], r["check_one"], r["points"], r["words"]) for r in rows] == [
+        ("anna-one-11", "2", "6", ""),
+        ("ben-two-12", "0", "4", ""),
+        ("cem-13", "0", "4", ""),
+    ]
+    assert run("grades", small.LAB, tmp_path / "moodle.csv", "--for", "moodle")[0] == 0
+    text = (tmp_path / "moodle.csv").read_text(encoding="utf-8")
+    assert "Participant 11,6,7,1 written answers are not read yet" in text
+    assert run("grades", small.LAB, tmp_path / "canvas.csv", "--for", "canvas")[0] == 0
+    assert "Points Possible,,,,,7" in (tmp_path / "canvas.csv").read_text(encoding="utf-8")
+    status, said = run("mistakes", small.LAB)
+    assert "check_one" in said
+    assert run("feedback", small.LAB)[0] == 0
+    assert len(list((course / "feedback").glob("*/*/lab00.html"))) == 3
+
+
+def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatch):
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    monkeypatch.chdir(course)
+    monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
+    status, said = run("grade", small.LAB)
+    assert status == 1
+    assert "sudo apt install bubblewrap" in said
+
+
+def test_a_bundle_holds_no_solution(tmp_path):
+    labs = bundle(COURSE, tmp_path / "all.zip")
+    assert labs == LABS
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        for path in source_notebooks(COURSE):
+            source = Source(path)
+            text = archive.read(f"{path.parent.name}/{path.name}").decode("utf-8")
+            assert len(secrets(source)) > 15, path.name
+            assert leaks(source, text) == []
+            assert set(leaks(source, source.text)) == secrets(source), "it finds every one of them"
+
+
+def test_a_bundle_with_a_solution_is_refused(tmp_path, monkeypatch):
+    shutil.copytree(COURSE / "source" / LABS[0], tmp_path / "course" / "source" / LABS[0])
+    shutil.copy(COURSE / grading.CONFIG, tmp_path / "course")
+    (folder,) = generate(tmp_path / "course")
+    shutil.copy(tmp_path / "course" / "source" / LABS[0] / "lab00.ipynb", folder)
+    monkeypatch.chdir(tmp_path)
+    status, said = run("bundle", tmp_path / "x.zip")
+    assert status == 1
+    assert "the students' copy holds what it should not" in said
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_a_course_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(COURSE)
+    assert run("new", tmp_path / "mine")[0] == 0
+    assert {p.name for p in (tmp_path / "mine" / "labs").iterdir()} == set(LABS)
+    assert (tmp_path / "mine" / "course" / grading.CONFIG).is_file()
+    status, said = run("new", tmp_path / "mine")
+    assert status == 1
+    assert "is not empty" in said

@@ -1,0 +1,62 @@
+"""Grading refuses where there is no sandbox, and where the gradebook has other tests than the source."""
+
+import json
+import logging
+
+import pytest
+
+from distlearn.lab.author import sandbox
+
+from . import grading, small
+from .conftest import COURSE
+from .submissions import solved
+
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def course(tmp_path, jupyter_home):
+    """A course with one submission, which is right."""
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    grading.submit(course, small.LAB, "anna", solved(grading.generate(course, small.LAB), small.source()))
+    return course
+
+
+def refusal(course, caplog):
+    """Grade; return what nbgrader logs if it refuses, or ""."""
+    with caplog.at_level(logging.ERROR):
+        done = grading.nbgrader(course).autograde(small.LAB, "anna", force=True, create=True)
+    return "" if done["success"] else str(done.get("log")) + str(done.get("error"))
+
+
+def test_without_a_sandbox_nothing_is_run(course, caplog, monkeypatch):
+    monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
+    text = refusal(course, caplog)
+    assert "sudo apt install bubblewrap" in text
+    assert "--ExecuteAll.unsafe=True" in text
+    assert not (course / "autograded" / "anna" / small.LAB).exists()
+
+
+def test_unsafe_grades_all_the_same(course, monkeypatch):
+    monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
+    with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
+        file.write("\nc.ExecuteAll.unsafe = True\n")
+    scores = grading.autograde(course, small.LAB, "anna")
+    assert {scores[f"check_{name}"]["score"] for name in small.EXERCISES} == {2}
+
+
+def test_a_gradebook_with_other_tests_is_refused(course, caplog):
+    path = course / "source" / small.LAB / "lab00.ipynb"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('check.equal(\\"hidden\\"', 'check.equal(\\"hidden, new\\"', 1), encoding="utf-8")
+    said = refusal(course, caplog)
+    assert "check_one" in said
+    assert "check_two" not in said
+    assert f"nbgrader generate_assignment {small.LAB} --force" in said
+    book = json.loads(text)
+    next(c for c in book["cells"] if c["id"] == "check-two")["metadata"]["nbgrader"]["points"] = 3
+    path.write_text(json.dumps(book), encoding="utf-8")
+    assert "check_two" in refusal(course, caplog)
+    path.write_text(text, encoding="utf-8")
+    if not sandbox.available():
+        assert refusal(course, caplog) == ""
