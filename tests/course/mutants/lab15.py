@@ -1,0 +1,173 @@
+"""Wrong answers to lab 15, and what each must cost."""
+
+ATTEND, BACKWARD, MERGE = {"check_attend"}, {"check_attend_backward"}, {"check_merge"}
+FLASH, RING, ZIGZAG = {"check_flash"}, {"check_ring_attend"}, {"check_zigzag"}
+
+MASK = """    if causal:
+        s = np.where(np.tri(s.shape[-1], dtype=bool), s, -np.inf)
+"""
+PROBABILITIES = "p = e / e.sum(axis=-1, keepdims=True)"
+MEAN = "p * (dp - (dp * p).sum(axis=-1, keepdims=True))"
+STEP = "float s = dot(mine, ks[j]) * rsqrtf(D), above = fmaxf(top, s);"
+UPDATE = "total = total * less + e, top = above;"
+OUTPUT = "for (int c = 0; c < D && row < n; c++) y[row * D + c] = out[c] / total;"
+SEND = "comm.send_recv(keys, right, arriving, left)"
+MASKED_LATE = """
+def attend(q, k, v, causal=False):
+    s = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    e = np.exp(s - s.max(axis=-1, keepdims=True))
+    p = e / e.sum(axis=-1, keepdims=True)
+    if causal:
+        p = p * np.tri(p.shape[-1])
+    return p @ v, p
+"""
+FROM_MEMORY = """
+def flash():
+    return TILE + r'''extern "C" __global__ void flash(const float* q, const float* k, const float* v,
+        float* y, int n, int m) {
+    int row = blockIdx.x * B + threadIdx.x;
+    float out[D] = {}, top = NOTHING, total = 0.0f;
+    if (row >= n) return;
+    for (int j = 0; j < m; j++) {
+        float s = dot(q + row * D, k + j * D) * rsqrtf(D), above = fmaxf(top, s);
+        float less = expf(top - above), e = expf(s - above);
+        total = total * less + e, top = above;
+        for (int c = 0; c < D; c++) out[c] = out[c] * less + e * v[j * D + c];
+    }
+    for (int c = 0; c < D; c++) y[row * D + c] = out[c] / total;
+}'''
+"""
+GATHER = """
+def ring_attend(comm, q, k, v, where, merge):
+    keys, values = comm.all_gather(k), comm.all_gather(v)
+    for source in range(comm.size):
+        more = see(comm, q, keys[source], values[source], where[comm.rank], where[source])
+        seen = more if source == 0 else merge(seen, more)
+    return seen[2] / seen[1]
+"""
+MEDDLER = """
+def merge(a, b):
+    top = np.maximum(a[0], b[0])
+    l = np.exp(a[0]) * a[1] + np.exp(b[0]) * b[1]
+    o = np.exp(a[0]) * a[2] + np.exp(b[0]) * b[2]
+    safe = np.where(np.isfinite(top), top, 0)
+    return top, l / np.exp(safe), o / np.exp(safe)
+"""
+
+MUTANTS = {
+    "attend": [
+        ("no root", (" / q.shape[-1] ** 0.5", ""), ATTEND),
+        ("divided by d", (" / q.shape[-1] ** 0.5", " / q.shape[-1]"), ATTEND),
+        ("no mask", (MASK, ""), ATTEND),
+        ("hidden scores are 0", ("s, -np.inf)", "s, 0)"), ATTEND),
+        ("always masked", ("if causal:", "if s.shape[-1] == s.shape[-2]:"), ATTEND),
+        ("mask turned", ("np.tri(s.shape[-1], dtype=bool)", "np.tri(s.shape[-1], dtype=bool).T"), ATTEND),
+        ("own position hidden", ("np.tri(s.shape[-1], dtype=bool)", "np.tri(s.shape[-1], k=-1, dtype=bool)"), ATTEND),
+        ("mask after the softmax", MASKED_LATE, ATTEND),
+        ("overflows", ("np.exp(s - s.max(axis=-1, keepdims=True))", "np.exp(s)"), ATTEND),
+        ("softmax over the queries", ("e.sum(axis=-1, keepdims=True)", "e.sum(axis=-2, keepdims=True)"), ATTEND),
+        ("weights only", ("return p @ v, p", "return p, p"), ATTEND),
+        ("output only", ("return p @ v, p", "return p @ v"), ATTEND),
+        ("two axes only", ("k.swapaxes(-1, -2)", "k.T"), ATTEND),
+        ("as many keys as queries", ("return p @ v, p", "return p @ v[..., : q.shape[-2], :], p"), ATTEND),
+    ],
+    "attend_backward": [
+        ("no softmax", (MEAN, "dp"), BACKWARD),
+        ("no mean", (MEAN, "p * dp"), BACKWARD),
+        ("mean of dP", ("(dp * p).sum", "dp.sum"), BACKWARD),
+        ("mean over the queries", ("(dp * p).sum(axis=-1", "(dp * p).sum(axis=-2"), BACKWARD),
+        ("no root", (" / q.shape[-1] ** 0.5", ""), BACKWARD),
+        ("K not transposed back", ("ds.swapaxes(-1, -2) @ q", "ds @ q"), BACKWARD),
+        ("dV from V", ("p.swapaxes(-1, -2) @ dy", "p.swapaxes(-1, -2) @ v"), BACKWARD),
+        ("P not transposed", ("p.swapaxes(-1, -2) @ dy", "p @ dy"), BACKWARD),
+        (
+            "order of the results",
+            ("return ds @ k, ds.swapaxes(-1, -2) @ q, dv", "return dv, ds @ k, ds.swapaxes(-1, -2) @ q"),
+            BACKWARD,
+        ),
+        ("sum over all heads", ("keepdims=True))", "keepdims=True).sum(axis=0))"), BACKWARD),
+        ("root of the keys' number", ("q.shape[-1] ** 0.5", "k.shape[-2] ** 0.5"), BACKWARD),
+    ],
+    "merge": [
+        ("added as they are", ("x * a[1] + y * b[1], x * a[2] + y * b[2]", "a[1] + b[1], a[2] + b[2]"), MERGE),
+        ("sum not scaled", ("x * a[1] + y * b[1]", "a[1] + b[1]"), MERGE),
+        ("output not scaled", ("x * a[2] + y * b[2]", "a[2] + b[2]"), MERGE),
+        ("only one is scaled", ("x * a[2] + y * b[2]", "a[2] + y * b[2]"), MERGE),
+        ("NaN where nothing was seen", ("np.where(np.isfinite(top), top, 0)", "top"), MERGE),
+        ("the smaller one", ("np.maximum", "np.minimum"), MERGE),
+        ("one largest for all", ("np.maximum(a[0], b[0])", "np.full_like(a[0], max(a[0].max(), b[0].max()))"), MERGE),
+        (
+            "the other way round",
+            ("np.exp(a[0] - safe), np.exp(b[0] - safe)", "np.exp(safe - a[0]), np.exp(safe - b[0])"),
+            MERGE,
+        ),
+        ("divided too early", ("x * a[2] + y * b[2]", "(x * a[2] + y * b[2]) / (x * a[1] + y * b[1])"), MERGE),
+        ("overflows", MEDDLER, MERGE),
+        ("factors swapped", ("x * a[2] + y * b[2]", "y * a[2] + x * b[2]"), MERGE),
+    ],
+    "flash": [
+        ("keys from global memory", FROM_MEMORY, FLASH),
+        ("out not scaled", ("out[c] = out[c] * less + e", "out[c] = out[c] + e"), FLASH),
+        ("total not scaled", ("total * less + e", "total + e"), FLASH),
+        ("no largest score", (STEP, STEP.replace("fmaxf(top, s)", "0.0f")), FLASH),
+        ("largest never kept", (UPDATE, "total = total * less + e;"), FLASH),
+        ("no root", (" * rsqrtf(D)", ""), FLASH),
+        ("missing keys count", ("j < B && first + j < m", "j < B"), FLASH),
+        ("no barrier after fetching", ("__syncthreads();   // the tiles are there", ""), FLASH),
+        ("no barrier before the next tile", ("__syncthreads();   // before the next tile", ""), FLASH),
+        ("not divided", ("out[c] / total", "out[c]"), FLASH),
+        ("no guard at the end", (OUTPUT, OUTPUT.replace(" && row < n", "")), FLASH),
+        ("returns early", ("    float mine[D]", "    if (row >= n) return;\n    float mine[D]"), FLASH),
+        ("no guard of the queries", ("row < n ? q[row * D + c] : 0.0f", "q[row * D + c]"), FLASH),
+        ("first tile only", ("first < m; first += B", "first < min(m, B); first += B"), FLASH),
+        ("whole tiles only", ("first < m; first += B", "first + B <= m; first += B"), FLASH),
+        ("always the first keys", ("fetch(ks, k, first, m)", "fetch(ks, k, 0, m)"), FLASH),
+        ("the query from memory", ("dot(mine, ks[j])", "dot(q + min(row, n - 1) * D, ks[j])"), FLASH),
+        ("values of the key before", ("vs[j][c]", "vs[j > 0 ? j - 1 : 0][c]"), FLASH),
+        ("writes nothing", ("&& row < n; c++)", "&& row < 0; c++)"), FLASH),
+        ("does not compile", ("top = above;", "top = above"), FLASH),
+        ("no return", ("return TILE + r'''", "code = TILE + r'''"), FLASH),
+    ],
+    "ring_attend": [
+        ("own keys only", ("range(comm.size)", "range(1)"), RING),
+        ("the other direction", ("(comm.rank - step)", "(comm.rank + step)"), RING),
+        ("sends to the left", (SEND, "comm.send_recv(keys, left, arriving, right)"), RING),
+        ("always its own positions", ("where[source])", "where[comm.rank])"), RING),
+        ("forgets what it has seen", ("more if step == 0 else merge(seen, more)", "more"), RING),
+        ("one step short", ("range(comm.size)", "range(max(1, comm.size - 1))"), RING),
+        ("sends once more", ("if step < comm.size - 1:", "if comm.size > 1:"), RING),
+        ("sends the first keys again", (SEND, "comm.send_recv(np.stack([k, v]), right, arriving, left)"), RING),
+        ("not divided", ("return seen[2] / seen[1]", "return seen[2]"), RING),
+        ("all gather", GATHER, RING),
+        ("keys for values", ("keys[0], keys[1]", "keys[1], keys[0]"), RING),
+        ("keeps the old keys", ("            keys = arriving\n", ""), RING),
+        ("all send first", (SEND, "comm.send(keys, right)\n            comm.recv(arriving, left)"), RING),
+        ("four ranks at most", ("range(comm.size)", "range(min(4, comm.size))"), RING),
+    ],
+    "zigzag": [
+        ("plain", ("pieces[::-1][:p]", "pieces[p:]"), ZIGZAG),
+        ("late piece turned", ("pieces[::-1][:p]", "pieces[::-1, ::-1][:p]"), ZIGZAG),
+        ("late piece first", ("[pieces[:p], pieces[::-1][:p]]", "[pieces[::-1][:p], pieces[:p]]"), ZIGZAG),
+        (
+            "contiguous",
+            ("np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)", "np.arange(n).reshape(p, n // p)"),
+            ZIGZAG,
+        ),
+        (
+            "striped",
+            ("np.concatenate([pieces[:p], pieces[::-1][:p]], axis=1)", "np.arange(n).reshape(n // p, p).T"),
+            ZIGZAG,
+        ),
+        ("ranks turned round", ("pieces[:p], pieces[::-1][:p]", "pieces[:p][::-1], pieces[p:]"), ZIGZAG),
+        ("early pieces only", ("pieces[::-1][:p]", "pieces[:p]"), ZIGZAG),
+        ("late pieces only", ("[pieces[:p], ", "[pieces[p:], "), ZIGZAG),
+        ("no late piece", ("[pieces[:p], pieces[::-1][:p]]", "[pieces[:p]]"), ZIGZAG),
+        ("a piece too far", ("pieces[::-1][:p]", "np.roll(pieces, 1, axis=0)[::-1][:p]"), ZIGZAG),
+        ("one rank's", ("axis=1)", "axis=1)[0]"), ZIGZAG),
+        (
+            "four ranks",
+            ("np.arange(n).reshape(2 * p, n // (2 * p))", "np.arange(n).reshape(2 * p, n // (2 * min(p, 4)))"),
+            ZIGZAG,
+        ),
+    ],
+}
