@@ -56,12 +56,23 @@ def order(item) -> int:
     return max((i for i, mark in enumerate(ORDER, 1) if item.get_closest_marker(mark)), default=0)
 
 
+def group_of(item) -> str:
+    """Name of the tests that one worker of xdist runs, one after another.
+
+    Engines and MPI processes of two tests would only disturb each other. Grading is one process at a time: its tests go
+    together by lab, which is graded once for all tests of a module.
+    """
+    lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
+    graded = lab and item.module.__name__.startswith("tests.course.") and "test_notebooks" not in item.module.__name__
+    return f"{item.module.__name__} {lab}" if graded else "processes"
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of its own
 def pytest_collection_modifyitems(config, items):
     items.sort(key=order)
     for item in items:
-        if order(item):  # these start processes of their own: on several workers they would only disturb each other
-            item.add_marker(pytest.mark.xdist_group("processes"))
+        if order(item):
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu:
         from distlearn.backend import has_gpu

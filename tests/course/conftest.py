@@ -12,6 +12,12 @@ COURSE = find_course(Path(__file__).parents[2])
 LABS = lab_names(COURSE)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--hostile", action="store_true", help="grade hostile submissions of every lab, not of lab 00 alone"
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def jupyter_home(tmp_path_factory):
     """Keep kernels, engines and nbgrader out of the user's own folders, and find them all again by it."""

@@ -22,6 +22,7 @@ from .conftest import COURSE, LABS
 from .submissions import sliced, solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
+"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course/test_hostile.py --hostile` those of all."""
 
 if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
@@ -70,8 +71,10 @@ class Graded:
 
 
 @pytest.fixture(scope="module")
-def graded(lab, tmp_path_factory, jupyter_home):
+def graded(lab, tmp_path_factory, jupyter_home, request):
     """Grade every kind that the lab gets, between two honest students."""
+    if lab != LABS[0] and not request.config.getoption("--hostile", default=False):
+        pytest.skip("80 s a lab: pytest tests/course/test_hostile.py --hostile")
     root = tmp_path_factory.mktemp(lab)
     course = grading.make_course(root, COURSE, lab)
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
