@@ -18,11 +18,11 @@ from distlearn.lab.author import sandbox
 from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading, hostile
-from .conftest import COURSE, LABS
+from .conftest import COURSE, LABS, only_if_thorough
 from .submissions import sliced, solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
-"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course/test_hostile.py --hostile` those of all."""
+"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course --thorough` those of all."""
 
 if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
@@ -73,8 +73,7 @@ class Graded:
 @pytest.fixture(scope="module")
 def graded(lab, tmp_path_factory, jupyter_home, request):
     """Grade every kind that the lab gets, between two honest students."""
-    if lab != LABS[0] and not request.config.getoption("--hostile", default=False):
-        pytest.skip("80 s a lab: pytest tests/course/test_hostile.py --hostile")
+    only_if_thorough(request, lab)
     root = tmp_path_factory.mktemp(lab)
     course = grading.make_course(root, COURSE, lab)
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:

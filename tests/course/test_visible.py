@@ -12,7 +12,7 @@ import pytest
 
 from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Cell
 
-from .conftest import COURSE
+from .conftest import COURSE, only_if_thorough
 from .submissions import mutants, without_markers, wrong
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
@@ -53,7 +53,8 @@ def fails(shell, notebook, exercise):
 
 
 @pytest.mark.parametrize("name", STRICT)
-def test_the_visible_checks_catch_every_known_mistake(name, shell):
+def test_the_visible_checks_catch_every_known_mistake(name, shell, request):
+    only_if_thorough(request, name)
     solved = nbformat.read(next((COURSE / "source" / name).glob("*.ipynb")), as_version=4)
     for cell in solved.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
