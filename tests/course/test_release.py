@@ -87,7 +87,7 @@ def test_generate_writes_reports_and_refuses(sandbox):
     assert compare_release(sandbox) == [f"{name}/{path.name}: differs from what the source generates"]
     with pytest.raises(FileExistsError, match="has a prediction"):
         generate(sandbox)
-    path.write_text(text.replace("raise NotImplementedError()", "return 1", 1), encoding="utf-8")
+    path.write_text(text.replace("    raise NotImplementedError()", "    return 1", 1), encoding="utf-8")
     with pytest.raises(FileExistsError, match="has an answer in"):
         generate(sandbox)
     path.write_text(text.replace('"execution_count": null', '"execution_count": 1', 1), encoding="utf-8")
