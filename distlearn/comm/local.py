@@ -99,6 +99,9 @@ class DisconnectedComm:
     def __repr__(self) -> str:
         return f"DisconnectedComm(rank {self.rank} of {self.size})"
 
+    def abort(self) -> None:
+        """Do nothing: no operation is in progress."""
+
     def __getattr__(self, name):
         if not hasattr(LocalComm, name):
             raise AttributeError(f"DisconnectedComm has no attribute {name!r}")
