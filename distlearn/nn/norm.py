@@ -13,14 +13,19 @@ from .layer import Layer, Param, check_dtype, check_positive, check_shape
 
 
 class _Scaled(Layer):
-    """A normalisation with a learned scale and shift per channel."""
+    """A normalisation with a learned scale per channel, and mostly a shift."""
 
-    def __init__(self, channels, eps, dtype):
+    costs = 8, 11
+    """Operations an element, forward and backward."""
+
+    def __init__(self, channels, eps, dtype, shift: bool = True):
         check_positive(type(self).__name__, channels=channels)
         self.channels, self.eps = channels, eps
         self.gamma = Param(np.ones(channels, dtype), "gamma")
-        self.beta = Param(np.zeros(channels, dtype), "beta")
-        self.params = [self.gamma, self.beta]
+        self.params = [self.gamma]
+        if shift:
+            self.beta = Param(np.zeros(channels, dtype), "beta")
+            self.params.append(self.beta)
 
     def _check(self, x):
         check_shape(self, x.shape, "...", self.channels)
@@ -31,10 +36,10 @@ class _Scaled(Layer):
         return shape
 
     def flops(self, shape):
-        return 8 * math.prod(shape)
+        return self.costs[0] * math.prod(shape)
 
     def backward_flops(self, shape):
-        return 11 * math.prod(shape)
+        return self.costs[1] * math.prod(shape)
 
     def __repr__(self):
         return f"{type(self).__name__}({self.channels})"
@@ -200,7 +205,7 @@ class LayerNorm(_Scaled):
         return rounded(dy, dtype)
 
 
-class RMSNorm(Layer):
+class RMSNorm(_Scaled):
     r"""Divide every sample's last axis by its root mean square, then apply a learned scale: `LayerNorm` without a mean.
 
     .. math:: \hat x = \frac{x}{\sqrt{\overline{x^2} + \epsilon}}, \qquad y = \gamma \odot \hat x
@@ -224,15 +229,13 @@ class RMSNorm(Layer):
     B. Zhang, R. Sennrich (2019), Root mean square layer normalization, NeurIPS, equation 4.
     """
 
+    costs = 5, 8
+
     def __init__(self, channels, *, eps=1e-5, dtype="float32"):
-        check_positive("RMSNorm", channels=channels)
-        self.channels, self.eps = channels, eps
-        self.gamma = Param(np.ones(channels, dtype), "gamma")
-        self.params = [self.gamma]
+        super().__init__(channels, eps, dtype, shift=False)
 
     def forward(self, x):
-        check_shape(self, x.shape, "...", self.channels)
-        check_dtype(self, x)
+        self._check(x)
         dtype, x = x.dtype, single(x)
         scale = 1 / get_xp(x).sqrt((x * x).mean(axis=-1, keepdims=True) + self.eps)
         normal = x * scale
@@ -246,19 +249,6 @@ class RMSNorm(Layer):
         dy -= normal * (dy * normal).mean(axis=-1, keepdims=True)
         dy *= scale
         return rounded(dy, dtype)
-
-    def output_shape(self, shape):
-        check_shape(self, shape, "...", self.channels)
-        return shape
-
-    def flops(self, shape):
-        return 5 * math.prod(shape)
-
-    def backward_flops(self, shape):
-        return 8 * math.prod(shape)
-
-    def __repr__(self):
-        return f"RMSNorm({self.channels})"
 
 
 # Local response normalisation sums over neighbouring channels, as a sum of shifted copies. A row of channels is short,

@@ -147,13 +147,7 @@ class SimComm(FormulaCollectives):
         transport, fibre = self._transport, self._fibre
         channel = transport.channel(self._context, self._members, self.rank, dest, tag)
         op = ObjectSendOp(fibre, channel, data, transport.launch(fibre, channel, len(data)))
-        op.seq = transport.sequence = transport.sequence + 1
-        key = (self._context, dest, tag)
-        transport.objects[key].append(op)
-        listener = transport.listeners.get(key)
-        if listener and listener[1] in (ANY, self.rank):
-            first = min(q.arrival for q in transport.objects[key] if listener[1] in (ANY, q.channel.source))
-            transport.wake(listener[0], max(listener[0].now, first))
+        transport.put_object((self._context, dest, tag), op)
         if len(data) > transport.world.eager_limit:
             transport.wait_for(fibre, op)
 

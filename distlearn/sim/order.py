@@ -233,12 +233,8 @@ class OrderedTransport(Transport):
         self.events.append(SpaceTimeEvent(channel.receiver, "receive", number, channel.sender))
 
     def put_object(self, key: tuple, op: ObjectSendOp) -> None:
-        """Put an object in flight."""
-        self.objects[key].append(op)
         self._numbers[op] = self._note_send(op.channel)
-        listener = self.listeners.get(key)
-        if listener and listener[1] == op.channel.source:
-            self.wake(listener[0], listener[0].now)
+        super().put_object(key, op)
 
     def take_object(self, key: tuple, source: int) -> ObjectSendOp:
         """Take the first object in flight from a rank of the communicator; its sender goes on."""
@@ -321,14 +317,6 @@ class OrderedTransport(Transport):
 
 class OrderedComm(MessageComm):
     """A simulated rank's communicator in a world whose network is played."""
-
-    def _send_obj(self, obj, dest, tag):
-        transport, fibre = self._transport, self._fibre
-        data = pickle.dumps(obj, protocol=5)
-        channel = transport.channel(self._context, self._members, self.rank, dest, tag)
-        op = ObjectSendOp(fibre, channel, data, transport.launch(fibre, channel, len(data)))
-        transport.put_object((self._context, dest, tag), op)
-        transport.wait_for(fibre, op)
 
     def _recv_obj(self, source, tag):
         transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy import ndarray
 
 from ..comm.base import Call
-from ..comm.protocol import CommError
+from ..comm.protocol import ANY, CommError
 from ..trace import Message
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler
@@ -323,6 +323,15 @@ class Transport:
             fibre.now = event.when
         if event.problem is not None:
             raise ValueError(f"rank {event.channel.dest}: {event.shown()} {event.problem}")
+
+    def put_object(self, key: tuple, op: ObjectSendOp) -> None:
+        """Put an object in flight to `key`, which is (context, dest, tag), and wake the fibre that waits for it."""
+        op.seq = self.sequence = self.sequence + 1
+        self.objects[key].append(op)
+        listener = self.listeners.get(key)
+        if listener and listener[1] in (ANY, op.channel.source):
+            first = min(q.arrival for q in self.objects[key] if listener[1] in (ANY, q.channel.source))
+            self.wake(listener[0], max(listener[0].now, first))
 
     def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
         """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
