@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 
 from distlearn.lab.author import sandbox
+from distlearn.lab.author.grade import open_api
 
 CONFIG = "nbgrader_config.py"
 
@@ -31,17 +32,10 @@ def copy_config(config: Path, course: Path) -> None:
 
 
 def nbgrader(course: Path):
-    """nbgrader's API for a course directory."""
-    from nbgrader.apps import NbGraderAPI
-    from nbgrader.coursedir import CourseDirectory
-    from traitlets.config.loader import PyFileConfigLoader
-
-    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
-    config.CourseDirectory.root = str(course)
-    config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}"
-    config.Exchange.root = str(course.parent / "exchange")
-    (course.parent / "exchange").mkdir(exist_ok=True)
-    return NbGraderAPI(CourseDirectory(config=config), config=config)
+    """nbgrader's API for a course directory, with an exchange of its own."""
+    exchange = course.parent / "exchange"
+    exchange.mkdir(exist_ok=True)
+    return open_api(course, exchange=exchange)
 
 
 def generate(course: Path, lab: str) -> nbformat.NotebookNode:

@@ -29,7 +29,7 @@ class Graded(NamedTuple):
     looks: tuple[str, ...] = ()
 
 
-def open_api(course, unsafe: bool = False):
+def open_api(course, unsafe: bool = False, exchange=None):
     """Return nbgrader's API for a course directory.
 
     Parameters
@@ -37,6 +37,8 @@ def open_api(course, unsafe: bool = False):
     course : path
     unsafe : bool
         Run submissions without a sandbox.
+    exchange : path, optional
+        Folder of nbgrader's exchange; by default as nbgrader is configured.
     """
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
@@ -49,6 +51,8 @@ def open_api(course, unsafe: bool = False):
     config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}?timeout=120"
     if unsafe:
         config.ExecuteAll.unsafe = True
+    if exchange is not None:
+        config.Exchange.root = str(exchange)
     return NbGraderAPI(CourseDirectory(config=config), config=config)
 
 
