@@ -1,0 +1,27 @@
+"""What limits a data-parallel step, what moves the border: phase diagrams, limited links, messages of fewer bytes."""
+
+from .judge import judge_all_reduce, judge_codec, judge_round
+from .layers import LayerShape, layer_shapes
+from .links import measure_points
+from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, simulate_points
+from .recipes import Recipe, Run, compare_recipes, run_recipe, seconds_to, tune_recipe
+
+__all__ = [
+    "PARTS",
+    "LayerShape",
+    "PhaseDiagram",
+    "PhasePoint",
+    "Recipe",
+    "Run",
+    "compare_recipes",
+    "judge_all_reduce",
+    "judge_codec",
+    "judge_round",
+    "layer_shapes",
+    "measure_points",
+    "phase_diagram",
+    "run_recipe",
+    "seconds_to",
+    "simulate_points",
+    "tune_recipe",
+]

@@ -1,0 +1,83 @@
+"""Steps of real ranks behind a limited link, taken apart into computing, moving bytes and latencies."""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from ...nn import MLP, SoftmaxCrossEntropy
+from .phases import PhasePoint
+
+
+def timed_steps(comm, p: int, widths, batch: int, repeats: int):
+    """Train some steps on the first p ranks; return the seconds of computing and of two all-reduces, step by step.
+
+    Returns
+    -------
+    seconds : (repeats, 3) array or None
+        Of forward and backward, of the all-reduce of all gradients, of one of a number for each rank. None on ranks
+        that have nothing to do.
+    """
+    part = comm.split(0 if comm.rank < p else None)
+    if part is None:
+        return None
+    model, loss, rng = MLP(widths), SoftmaxCrossEntropy(), np.random.default_rng(comm.rank)
+    mine = batch // p
+    x = rng.normal(size=(mine, widths[0])).astype(np.float32)
+    y = rng.integers(widths[-1], size=mine)
+    gradients = np.zeros(sum(param.size for param in model.params), np.float32)
+    few, seconds, now = np.zeros(p, np.float32), [], comm.clock.now
+    with threadpool_limits(1):
+        for _ in range(repeats + 1):
+            part.barrier()
+            began = now()
+            logits, saved = model.forward(x)
+            model.backward(loss(logits, y, batch)[1], saved)
+            computed = now()
+            part.barrier()
+            ready = now()
+            part.all_reduce(gradients)
+            reduced = now()
+            part.barrier()
+            again = now()
+            part.all_reduce(few)
+            seconds.append((computed - began, reduced - ready, now() - again))
+    return np.array(seconds[1:])  # the first makes connections
+
+
+def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 100e6, 25e6), repeats: int = 5):
+    """Measure data-parallel steps of a small network behind links of several bandwidths.
+
+    Parameters
+    ----------
+    world : LimitedWorld
+    widths : tuple of int
+        Of the network's layers.
+    batch : int
+        Samples of all ranks together.
+    ranks : sequence of int
+    limits : sequence of float
+        Bandwidths [bit/s].
+    repeats : int
+        Steps of which the median counts.
+
+    Returns
+    -------
+    alone : float
+        Seconds of a step of one rank.
+    points : list of PhasePoint
+        Latency is an all-reduce of one number for each rank, bandwidth what the one of all gradients takes longer.
+    """
+
+    def median(p):
+        found = [seconds for seconds in world.run(timed_steps, p, widths, batch, repeats) if seconds is not None]
+        return np.median(np.max(found, axis=0), axis=0)  # of the slowest rank
+
+    points = []
+    for limit in limits:
+        world.limit(limit)
+        for p in ranks:
+            computing, full, late = median(p)
+            points.append(PhasePoint(p, limit / 8, (computing, max(full - late, 0.0), late), "measured"))
+    world.limit(None)
+    return float(median(1)[0]), points
