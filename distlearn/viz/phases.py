@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from ..tables import quantity
 from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
@@ -41,7 +41,9 @@ def plot_phases(diagrams, *, borders=None, axes=None, title=None):
     if not diagrams:
         raise ValueError("plot_phases: no diagrams, expected at least one")
     made = axes is None
-    axes = new_axes(len(diagrams), figsize=(1.4 + 4.4 * len(diagrams), 4.4), sharey=True) if made else list(axes)
+    if made:
+        width = 8.4 if len(diagrams) == 1 else 1.4 + 4.4 * len(diagrams)
+        axes = new_axes(len(diagrams), figsize=(width, 4.4), sharey=True)
     for ax, (name, diagram) in zip(axes, diagrams.items(), strict=True):
         ax.pcolormesh(
             diagram.ranks,
@@ -126,13 +128,13 @@ def plot_recipes(runs, *, target=None, axes=None, title=None):
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.yaxis.set_minor_locator(NullLocator())
         if target is not None:
             ax.axhline(target, color=MUTED, linewidth=1)
     left.set(xscale="log", xlabel="time [s]", ylabel="training loss")
     left.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    left.xaxis.set_minor_formatter(NullFormatter())
+    left.xaxis.set_minor_locator(NullLocator())
     right.set(xlabel="samples drawn by all ranks")
     left.figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     write_title(left, _first(runs, target), title)
@@ -179,12 +181,13 @@ def plot_messages(points, *, ax=None, title=None):
             ax.plot([kilobytes] * 2, [np.min(found), np.max(found)], color=MUTED, linewidth=1.2, linestyle="-")
             look = {"color": fill, "markeredgecolor": COLORS[0], "markersize": 7, "linestyle": ""}
             ax.plot([kilobytes], [mean], marker=marker, zorder=3, **look)
-            ax.annotate(name, (kilobytes, mean), (7, -3), textcoords="offset points", fontsize=9)
+            place = (0, 9) if feedback else (0, -16)
+            ax.annotate(name, (kilobytes, mean), place, textcoords="offset points", fontsize=9, ha="center")
         look = {"marker": marker, "color": fill, "markeredgecolor": COLORS[0], "linestyle": ""}
         ax.plot([], [], label="with error feedback" if feedback else "without", **look)
     ax.set(xscale="log", xlabel="sent by each rank in a step [kB]", ylabel="test accuracy [%]")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.margins(x=0.12)
+    ax.margins(x=0.12, y=0.12)
     ax.legend(loc="lower right")
     write_title(ax, f"{len(points)} ways to send a gradient", title)
     return ax

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
+
 from ..comm.delayed import DelayedComm
 from ..comm.network import Network
 from .engines import EngineWorld
@@ -17,7 +19,7 @@ from .namespaces import Net, why_not
 
 LATENCY = 1e-3
 """Of a delayed message [s]: about what one takes between engines over TCP."""
-BURST_SECONDS, BURST_BYTES = 4e-3, 4096
+BURST_SECONDS, BURST_BYTES = 8e-3, (32e3, 256e3)
 METHODS = {"namespaces": "network namespaces", "delay": "a delay in the communicator"}
 
 
@@ -83,7 +85,7 @@ class LimitedWorld(EngineWorld):
             if bits_per_second is None:
                 self._net.shape(host, None)
             else:  # the kernel looks every few milliseconds, and what may go until then is the burst
-                burst = max(BURST_BYTES, BURST_SECONDS * bits_per_second / 8)
+                burst = np.clip(BURST_SECONDS * bits_per_second / 8, *BURST_BYTES)
                 self._net.shape(host, f"{bits_per_second:.0f}bit", burst=f"{burst:.0f}b")
 
     def run(self, fn, *args, **options):

@@ -3,7 +3,7 @@
 from .judge import judge_all_reduce, judge_codec, judge_round
 from .layers import LayerShape, layer_shapes
 from .links import measure_points
-from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, simulate_points
+from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, point_table, simulate_points
 from .recipes import Recipe, Run, compare_recipes, run_recipe, seconds_to, tune_recipe
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "layer_shapes",
     "measure_points",
     "phase_diagram",
+    "point_table",
     "run_recipe",
     "seconds_to",
     "simulate_points",

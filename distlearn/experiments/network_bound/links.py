@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ...comm import ring_all_reduce
 from ...nn import MLP, SoftmaxCrossEntropy
 from .phases import PhasePoint
+
+FEW = 4
+"""Small all-reduces in a row: how long one takes depends on when the ranks look."""
 
 
 def timed_steps(comm, p: int, widths, batch: int, repeats: int):
@@ -15,8 +19,8 @@ def timed_steps(comm, p: int, widths, batch: int, repeats: int):
     Returns
     -------
     seconds : (repeats, 3) array or None
-        Of forward and backward, of the all-reduce of all gradients, of one of a number for each rank. None on ranks
-        that have nothing to do.
+        Of forward and backward, of the ring all-reduce of all gradients, of one of a number for each rank. None on
+        ranks that have nothing to do.
     """
     part = comm.split(0 if comm.rank < p else None)
     if part is None:
@@ -36,16 +40,17 @@ def timed_steps(comm, p: int, widths, batch: int, repeats: int):
             computed = now()
             part.barrier()
             ready = now()
-            part.all_reduce(gradients)
+            ring_all_reduce(part, gradients)
             reduced = now()
             part.barrier()
             again = now()
-            part.all_reduce(few)
-            seconds.append((computed - began, reduced - ready, now() - again))
+            for _ in range(FEW):
+                ring_all_reduce(part, few)
+            seconds.append((computed - began, reduced - ready, (now() - again) / FEW))
     return np.array(seconds[1:])  # the first makes connections
 
 
-def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 100e6, 25e6), repeats: int = 5):
+def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 100e6, 25e6), repeats: int = 4):
     """Measure data-parallel steps of a small network behind links of several bandwidths.
 
     Parameters
@@ -59,7 +64,7 @@ def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 10
     limits : sequence of float
         Bandwidths [bit/s].
     repeats : int
-        Steps of which the median counts.
+        Steps that are timed; the median counts, for latencies the mean.
 
     Returns
     -------
@@ -71,7 +76,8 @@ def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 10
 
     def median(p):
         found = [seconds for seconds in world.run(timed_steps, p, widths, batch, repeats) if seconds is not None]
-        return np.median(np.max(found, axis=0), axis=0)  # of the slowest rank
+        slowest = np.max(found, axis=0)
+        return *np.median(slowest[:, :2], axis=0), slowest[:, 2].mean()  # a rank looks for messages now and then
 
     points = []
     for limit in limits:

@@ -15,6 +15,8 @@ from ..scaling import simulate_step
 PARTS = ("computing", "bandwidth", "latency")
 """What a step can be limited by."""
 
+HEADER = ["", "ranks", "bandwidth", *(f"{part}, time" for part in PARTS), "limited by", "formula"]
+
 
 class PhasePoint(NamedTuple):
     """A step whose three parts were simulated or measured."""
@@ -66,7 +68,6 @@ class PhaseDiagram:
 
     def table(self, title: str = "") -> Table:
         """Return the points as a table."""
-        header = ["", "ranks", "bandwidth", *PARTS, "limited by", "formula"]
         rows = [
             [
                 p.kind,
@@ -78,7 +79,7 @@ class PhaseDiagram:
             ]
             for p in self.points
         ]
-        return Table(header, rows, title or f"{self.agreeing} of {len(self.points)} points are limited as predicted")
+        return Table(HEADER, rows, title or f"{self.agreeing} of {len(self.points)} points are limited as predicted")
 
 
 def phase_diagram(formula, *, ranks=(1, 1024), bandwidths=(1e6, 1e11), points=(), size: int = 160) -> PhaseDiagram:
@@ -147,3 +148,9 @@ def simulate_points(model, ranks, bandwidths, *, alpha: float, batch: int, **opt
             step = simulate_step(model, p, Network(0.0, beta), batch=batch, **options)
             found.append(PhasePoint(p, beta, (step.computing, step.communicating, late), "simulated"))
     return found
+
+
+def point_table(diagrams: dict) -> Table:
+    """Return the points of several diagrams, by name, as one table."""
+    rows = [[name, *row] for name, diagram in diagrams.items() for row in diagram.table().rows]
+    return Table(["network", "", *HEADER[1:]], rows, "The points of the map")
