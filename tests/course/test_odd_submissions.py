@@ -153,6 +153,27 @@ def check(text, number):
     return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
 
 
+def test_endless_loops_cost_less_each_time_and_their_answer_is_not_tried_again():
+    loop = "def {0}():\n    while True:\n        pass"
+    names = [("one", 1), ("two", 2), ("three", 3)]
+    cells = []
+    for name, number in names:
+        answer = new_code_cell(loop.format(name), metadata=small.told(f"{number}", solution=True))
+        cells += [answer, check(f"{name}()", number)]
+    cells[2].source = "def two():\n    return 2"
+    cells[3].source = "assert two() == 2"
+    cells.insert(2, new_code_cell("def table():\n    return one()\nprint(2)"))
+    cells.insert(3, new_code_cell("table()"))
+    cells.insert(4, new_code_cell("while True:\n    pass"))
+    shown, note = execute(cells, timeout=30, patience=12, least=2, grace=1)
+    stopped = ["Stopped", "CellTimeoutError"]  # what the check says, and what nbgrader needs
+    left_out = ["CellLeftOut"]
+    assert shown == [[], stopped, left_out, left_out, ["KeyboardInterrupt", "CellTimeoutError"], [], [], [], stopped]
+    assert "'check_1' was stopped after 6 s" in note
+    assert "'while True:' was stopped after 3 s" in note
+    assert "'check_3' was stopped after 2 s" in note  # half of what is left is less than `least`
+
+
 def test_a_submission_that_only_ends_kernels_comes_to_an_end():
     hog = "hog = []\nwhile True:\n    hog.append(np.ones(2_000_000))\n    time.sleep(0.01)"
     cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]

@@ -97,6 +97,20 @@ def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
     return used & set().union(*(c.binds for c in source.exercises)) - before.binds
 
 
+def users_of(names, cells) -> set[str]:
+    """Return names, and those of a notebook's definitions that use them, directly or not.
+
+    Parameters
+    ----------
+    names : set of str
+    cells : iterable of cell
+    """
+    found, code = set(names), [Cell(0, c) for c in cells if c.cell_type == "code"]
+    while more := set().union(*(c.binds for c in code if c.uses & found)) - found:
+        found |= more
+    return found
+
+
 def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
     """Return (name of the cell, words) for student code that inspects or changes what grades it."""
     given, found = "\n".join(c.source for c in source.code) if source else "", []
