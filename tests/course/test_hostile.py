@@ -23,7 +23,7 @@ from .conftest import COURSE, LABS, only_if_thorough
 from .submissions import sliced, solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
-"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course --thorough` those of all, in each sandbox."""
+"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course --thorough` all, in each sandbox."""
 
 if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
