@@ -2,6 +2,7 @@
 
 - `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
+- `network_bound`: what limits a step by ranks and bandwidth, simulated and behind a limited link; ways to send less
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 
 ::

@@ -64,6 +64,19 @@ def test_steps_of_ranks_are_timed_part_by_part():
     np.testing.assert_allclose(found[0][:, 2], 2 * (1e-3 + 4 / 1e6), rtol=0.1)
 
 
+def test_a_machine_is_mapped_from_its_measurements():
+    seen = [network_bound.PhasePoint(2, 1e6, (1.0, 0.1, 0.02), "measured")]
+    found = network_bound.machine_diagram(parts, (4, 3), 8, 2.0, seen, simulated=(4,))
+    assert found.points[0] is seen[0]
+    assert [(p.ranks, p.bandwidth, p.kind) for p in found.points[1:]] == [(4, 1e6, "simulated")] * 2
+    assert found.formula(2.0, 1e6)[2] == pytest.approx(0.02), "the latency that was measured"
+    assert found.points[1].parts[2] == pytest.approx(0.06)
+
+
+def test_bytes_of_an_exchange_are_counted():
+    assert network_bound.bytes_sent(lambda comm, x, error: comm.all_reduce(x), 4, n=100) == 2 * 3 / 4 * 400
+
+
 def test_recipes_draw_the_same_samples_and_say_what_they_send():
     plain = network_bound.Recipe(rule="sgd", lr=0.1)
     alone = network_bound.run_recipe(plain.but(every=5), **SHORT)

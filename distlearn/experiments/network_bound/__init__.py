@@ -2,9 +2,9 @@
 
 from .judge import judge_all_reduce, judge_codec, judge_round
 from .layers import LayerShape, layer_shapes
-from .links import measure_points
+from .links import machine_diagram, measure_points
 from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, point_table, simulate_points
-from .recipes import Recipe, Run, compare_recipes, run_recipe, seconds_to, tune_recipe
+from .recipes import Recipe, Run, bytes_sent, compare_recipes, run_recipe, seconds_to, tune_recipe
 
 __all__ = [
     "PARTS",
@@ -13,11 +13,13 @@ __all__ = [
     "PhasePoint",
     "Recipe",
     "Run",
+    "bytes_sent",
     "compare_recipes",
     "judge_all_reduce",
     "judge_codec",
     "judge_round",
     "layer_shapes",
+    "machine_diagram",
     "measure_points",
     "phase_diagram",
     "point_table",

@@ -211,21 +211,19 @@ def _with(step):
 
     def round_(comm, start, end, velocity, lr=0.7, mu=0.9):
         delta = start - comm.all_reduce(end.copy()) / comm.size
-        before = velocity.copy()
         velocity[...] = mu * velocity + delta
-        return step(start, delta, before, velocity, lr, mu)
+        return step(start, delta, velocity, lr, mu)
 
     return round_
 
 
 ROUND_MISTAKES = {
-    "this is momentum: Nesterov moves by delta + mu v": _with(lambda w, d, old, v, lr, mu: w - lr * v),
-    "v is the new velocity, that of the equation above": _with(lambda w, d, old, v, lr, mu: w - lr * (d + mu * old)),
+    "this is momentum: Nesterov moves by delta + mu v": _with(lambda w, d, v, lr, mu: w - lr * v),
     "delta points from the mean back to the start, and is subtracted": _with(
-        lambda w, d, old, v, lr, mu: w + lr * (d + mu * v)
+        lambda w, d, v, lr, mu: w + lr * (d + mu * v)
     ),
-    "go on from start, not from the mean": _with(lambda w, d, old, v, lr, mu: w - d - lr * (d + mu * v)),
-    "this is local SGD: the mean itself": _with(lambda w, d, old, v, lr, mu: w - d),
+    "go on from start, not from the mean": _with(lambda w, d, v, lr, mu: w - d - lr * (d + mu * v)),
+    "this is local SGD: the mean itself": _with(lambda w, d, v, lr, mu: w - d),
 }
 
 
@@ -245,7 +243,7 @@ def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) ->
 
     def program(comm, call):
         rng = np.random.default_rng(seed)
-        start, velocity, found, same = rng.normal(size=n), np.zeros(n), [], True
+        start, velocity, found, same = rng.normal(size=n), rng.normal(size=n), [], True
         for _ in range(steps):
             end = start + rng.normal(size=(comm.size, n))[comm.rank]
             before = start.copy(), end.copy()
@@ -256,6 +254,7 @@ def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) ->
         return found, same
 
     of = f"{ranks} rank" + "s" * (ranks != 1)
+    _, first = np.random.default_rng(seed).normal(size=(2, n))
     want = SimWorld(ranks).run(program, right_round)
     wrong = {text: SimWorld(ranks).run(program, call) for text, call in ROUND_MISTAKES.items()}
     found = check.call(lambda: SimWorld(ranks).run(program, function))
@@ -265,7 +264,7 @@ def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) ->
         where = f"({of}, round {step + 1})"
         suspects = {text: result[0][0][step][0] for text, result in wrong.items()}
         check.close(f"parameters {where}", found[0][0][step][0], want[0][0][step][0], suspects=suspects)
-        stayed = {"velocity = ... makes a new array: change this one in place": np.zeros(n)}
+        stayed = {"velocity = ... makes a new array: change this one in place": first}
         check.close(f"velocity {where}", found[0][0][step][1], want[0][0][step][1], suspects=stayed)
     last = [result[0][-1][0] for result in found]
     check.true(f"all ranks go on alike ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")

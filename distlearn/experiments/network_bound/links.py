@@ -6,8 +6,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ...comm import ring_all_reduce
+from ...comm.waiting import count_cores
 from ...nn import MLP, SoftmaxCrossEntropy
-from .phases import PhasePoint
+from ...sim import Roofline
+from .phases import PhaseDiagram, PhasePoint, phase_diagram, simulate_points
 
 FEW = 4
 """Small all-reduces in a row: how long one takes depends on when the ranks look."""
@@ -87,3 +89,39 @@ def measure_points(world, widths, batch: int, *, ranks=(2, 4), limits=(400e6, 10
             points.append(PhasePoint(p, limit / 8, (computing, max(full - late, 0.0), late), "measured"))
     world.limit(None)
     return float(median(1)[0]), points
+
+
+def machine_diagram(formula, widths, batch: int, alone: float, points, simulated=(8, 32)) -> PhaseDiagram:
+    """Draw up the map of this machine from two measured numbers, with the measured points and simulated ones.
+
+    Parameters
+    ----------
+    formula : callable
+        `formula(ranks, bandwidth, seconds, nbytes, alpha)` returns the three parts of a step.
+    widths, batch
+        As for `measure_points`.
+    alone : float
+        Seconds of a step of one rank.
+    points : list of PhasePoint
+        The measured ones; the latency of a message is their mean.
+    simulated : sequence of int
+        Ranks to simulate, at the lowest and at the highest bandwidth of `points`.
+
+    Returns
+    -------
+    diagram : PhaseDiagram
+        Ranks that share a core take turns.
+    """
+    cores, model = count_cores(), MLP(widths)
+    alpha = float(np.mean([point.parts[2] / (2 * point.ranks - 2) for point in points]))
+    work = model.flops((batch, widths[0])) + model.backward_flops((batch, widths[0]))
+    ends = min(point.bandwidth for point in points), max(point.bandwidth for point in points)
+    more = []
+    for p in simulated:
+        card = Roofline(work / alone * min(1, cores / p))
+        more += simulate_points(model, (p,), ends, alpha=alpha, batch=batch, sample=(widths[0],), compute=card)
+
+    def parts(p, beta):
+        return formula(p, beta, alone * max(1, p / cores), sum(param.nbytes for param in model.params), alpha)
+
+    return phase_diagram(parts, ranks=(1, 64), bandwidths=(1e5, 1e9), points=[*points, *more])

@@ -225,3 +225,17 @@ def _write(params, flat, what: str = "data") -> None:
     for p in params:
         getattr(p, what)[...] = flat[offset : offset + p.size].reshape(p.data.shape)
         offset += p.size
+
+
+def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:
+    """Count the bytes that a rank sends, on average, in one exchange of n values in single precision.
+
+    Parameters
+    ----------
+    exchange : callable
+        That of a `Recipe`.
+    ranks, n : int
+    """
+    world = SimWorld(ranks)
+    world.run(lambda comm: exchange(comm, np.ones(n, np.float32), np.zeros(n, np.float32)))
+    return world.trace.bytes_sent / ranks
