@@ -128,7 +128,7 @@ def test_the_codes_of_the_lab_are_those_of_the_library(n):
         assert sum(a.nbytes for a in ours) == codec.nbytes(n, x.dtype)
 
 
-def test_what_is_owed_is_paid_later():
+def test_what_was_not_sent_is_sent_later():
     """The sum of all that arrives is the sum of all gradients, but for the last errors."""
 
     def program(comm):
@@ -138,9 +138,9 @@ def test_what_is_owed_is_paid_later():
         return arrived, given.sum(axis=0) - error
 
     results = dl.SimWorld(3).run(program)
-    owed = sum(mine for _, mine in results)
+    wanted = sum(mine for _, mine in results)
     for arrived, _ in results:
-        np.testing.assert_allclose(arrived, owed, atol=1e-4)
+        np.testing.assert_allclose(arrived, wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize("mistake", judge.MISTAKES)

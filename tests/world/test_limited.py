@@ -1,10 +1,12 @@
 """Engines behind a link of limited bandwidth, in network namespaces or with a delay in the communicator."""
 
+import os
+
 import numpy as np
 import pytest
 
 from distlearn.comm import RankError
-from distlearn.world import LimitedWorld, namespaces
+from distlearn.world import LimitedWorld, RankDeadlockError, namespaces
 from distlearn.world.limited import why_no_namespaces
 
 REASON = why_no_namespaces()
@@ -40,6 +42,23 @@ def test_the_link_is_as_slow_as_asked(method):
             world.run(lambda comm: 1 / 0)
         assert world.run(lambda comm: comm.size) == [2, 2]
     assert namespaces.names() == before
+
+
+def wait_for_each_other(comm):
+    comm.recv(np.zeros(1), 1 - comm.rank)
+
+
+@pytest.mark.mpi
+@pytest.mark.engines
+@pytest.mark.parametrize("method", METHODS)
+def test_a_deadlock_and_a_death_end_with_their_run(method):
+    with LimitedWorld(2, method=method, progress=False, timeout=60) as world:
+        world.limit(40e6)
+        with pytest.raises(RankDeadlockError, match=r"(?s)rank 0.*wait_for_each_other.*rank 1.*wait_for_each_other"):
+            world.run(wait_for_each_other)
+        with pytest.raises(RankError, match="rank 1"):
+            world.run(lambda comm: os._exit(3) if comm.rank == 1 else comm.barrier())
+        assert world.run(lambda comm: comm.size) == [2, 2]
 
 
 def test_a_wrong_limit_or_method_is_named():

@@ -9,7 +9,7 @@ LEVELS = "np.rint(x * (127 / scale)) if scale[0] > 0 else x"
 MEANS = "[x[side].mean() if side.any() else 0.0 for side in (above, ~above)]"
 PLACES = "np.argsort(np.abs(x))[-k:]"
 SUM = "sum(decode(*(part[r] for part in rows), len(x)) for r in range(comm.size))"
-ERROR = "error[...] = owed - decode(*code, len(x))"
+ERROR = "error[...] = given - decode(*code, len(x))"
 
 MUTANTS = {
     "layer_cost": [
@@ -77,20 +77,20 @@ MUTANTS = {
         ("ones elsewhere", ("np.zeros(n, np.float32)", "np.ones(n, np.float32)"), CODECS),
     ],
     "compressed_all_reduce": [
-        ("never adds the error", ("owed = x + error", "owed = x"), REDUCE),
-        ("subtracts it", ("owed = x + error", "owed = x - error"), REDUCE),
+        ("never adds the error", ("given = x + error", "given = x"), REDUCE),
+        ("subtracts it", ("given = x + error", "given = x - error"), REDUCE),
         ("error of x", (ERROR, "error[...] = x - decode(*code, len(x))"), REDUCE),
-        ("error upside down", (ERROR, "error[...] = decode(*code, len(x)) - owed"), REDUCE),
-        ("error lost", (ERROR, "error = owed - decode(*code, len(x))"), REDUCE),
-        ("error piles up", (ERROR, "error += owed - decode(*code, len(x))"), REDUCE),
-        ("x changed", ("owed = x + error", "x += error\n    owed = x"), REDUCE),
+        ("error upside down", (ERROR, "error[...] = decode(*code, len(x)) - given"), REDUCE),
+        ("error lost", (ERROR, "error = given - decode(*code, len(x))"), REDUCE),
+        ("error piles up", (ERROR, "error += given - decode(*code, len(x))"), REDUCE),
+        ("x changed", ("given = x + error", "x += error\n    given = x"), REDUCE),
         ("mean", (SUM, SUM + " / comm.size"), REDUCE),
         ("own in full", (SUM, SUM + " + error"), REDUCE),
         ("others only", ("for r in range(comm.size))", "for r in range(comm.size) if r != comm.rank)"), REDUCE),
         ("own only", (SUM, "decode(*code, len(x)) * comm.size"), REDUCE),
         ("sends all", (SUM, "comm.all_reduce(decode(*code, len(x)))"), REDUCE),
         ("sends gradients, too", ("    rows =", "    comm.all_gather(x)\n    rows ="), REDUCE),
-        ("encodes x", ("code = encode(owed)", "code = encode(x)"), REDUCE),
+        ("encodes x", ("code = encode(given)", "code = encode(x)"), REDUCE),
     ],
     "diloco_round": [
         ("momentum", ("(delta + mu * velocity)", "velocity"), ROUND),
