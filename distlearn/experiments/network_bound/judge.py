@@ -107,6 +107,10 @@ def judge_codec(check, kind: str, encode, decode, x, *k) -> None:
             check.close(
                 f"what arrives ({of})", arrived, right_decode(*want, n), rtol=1e-5, suspects=_wrong(kind, x, *k or [0])
             )
+            if kind != "top k":  # whose places may come in any order
+                check.close(f"{'means' if kind == '1 bit' else 'scale'} ({of})", code[0], want[0], rtol=1e-5)
+            if kind == "1 bit":
+                check.equal(f"bits, 1 where x >= 0 ({of})", code[1].tolist(), want[1].tolist())
     got = check.call(decode, *want, n)
     check.close(f"decode ({of})", got, right_decode(*want, n), rtol=1e-5)
 
