@@ -50,7 +50,7 @@ def plot_bits(losses, *, axes=None, title=None):
     worst, tile, name = max(
         (b, f"F({m},3) in {kind}", n) for n, bits in losses.items() for (kind, m), b in bits.items()
     )
-    write_title(axes[0], f"Most is lost by {tile} with {name}" + " (overflow)" * np.isinf(worst), title)
+    write_title(axes[0], f"Most is lost by {tile} with {name}" + " (overflow)" * (worst == np.inf), title)
     return axes
 
 
