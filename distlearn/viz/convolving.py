@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.patches import Patch
 
 from .look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 
@@ -40,6 +41,9 @@ def plot_bits(losses, *, axes=None, title=None):
                 transform=ax.get_yaxis_transform(), va="bottom")  # fmt: skip
         for i, (name, bits) in enumerate(losses.items()):
             values = np.array([bits.get((kind, m), np.nan) for m in tiles])
+            for place in np.flatnonzero(np.isinf(values)):
+                ax.annotate("overflow", (place, 0.97 * top), xytext=(-7, 0), textcoords="offset points", ha="right",
+                            va="center", fontsize=9)  # fmt: skip
             values[np.isinf(values)] = 0.97 * top
             look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
             ax.plot(range(len(tiles)), values, label=name, **look)
@@ -90,5 +94,8 @@ def plot_ways(layers, *, axes=None, title=None):
         ax.set_title(label, fontsize=10)
     axes = tuple(np.atleast_1d(axes))
     axes[0].figure.suptitle(title or "Fastest plain way by layer", x=0.01, ha="left")
-    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center")
+    kinds = {"measured": MUTED, "measured, fastest plain one": COLORS[0], "measured, fused": COLORS[2]}
+    handles = [Patch(color=color, label=label) for label, color in kinds.items()]
+    handles += axes[0].get_legend_handles_labels()[0]
+    axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=4)
     return axes

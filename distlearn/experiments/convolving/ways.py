@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -21,6 +22,25 @@ class Way(NamedTuple):
     """Of one forward pass on one thread: the fastest of some."""
 
 
+def fewest_seconds(function, *args, repeats: int = 5) -> float:
+    """Time some calls on one thread, after one to warm up; return the processor time of the fastest.
+
+    Parameters
+    ----------
+    function : callable
+    *args
+    repeats : int
+    """
+    fewest = math.inf
+    with threadpool_limits(1):
+        function(*args)
+        for _ in range(repeats):
+            began = time.process_time()
+            function(*args)
+            fewest = min(fewest, time.process_time() - began)
+    return fewest
+
+
 def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0) -> list[Way]:
     """Time the forward pass of every algorithm that can compute a layer, and of `nn.fuse`'s.
 
@@ -31,7 +51,7 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0)
     c_out, k : int
         Channels of the output; rows and columns of the kernel. Padding "same", stride 1, float32.
     repeats : int
-        Passes of each, turn by turn.
+        Passes of each.
     seed : int
 
     Returns
@@ -44,14 +64,7 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0)
     names = [name for name in ALGORITHMS if k == 3 or not name.startswith("winograd")]
     layers = {name: Conv2d(c_in, c_out, k, seed, padding="same", algorithm=name) for name in names}
     layers["fused"] = fuse(Conv2d(c_in, c_out, k, seed, padding="same"))
-    seconds = dict.fromkeys(layers, np.inf)
-    with threadpool_limits(1):
-        for repeat in range(repeats + 1):
-            for name, layer in layers.items():
-                began = time.process_time()
-                layer.forward(x)
-                if repeat:  # the first one warms up
-                    seconds[name] = min(seconds[name], time.process_time() - began)
+    seconds = {name: fewest_seconds(layer.forward, x, repeats=repeats) for name, layer in layers.items()}
     works = {"fused": 0.0}
     for name in names:
         kind, m = (name[:-1], int(name[-1])) if name.startswith("winograd") else (name, 2)
