@@ -84,6 +84,7 @@ def leave(x):
     ("function", "message"),
     [
         (lambda x: np.einsum("ijkl->l", x), "einsum computes is not counted; write products with @"),
+        (lambda x: x[0, 0].dot(W[0, 0]), "dot computes is not counted; write products with @"),
         (leave, r"copied into a NumPy array.*np.zeros_like"),
         (lambda x: 1.0, "returned float, expected a counted array"),
         (lambda x: np.zeros(3), "returned ndarray, expected a counted array"),

@@ -258,10 +258,7 @@ class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
         return function(*map(_counted, inputs), **kwargs)
 
     def __array_function__(self, function, types, args, kwargs):
-        if function.__name__ in _UNCOUNTED:
-            raise TypeError(
-                f"count_operations: what {function.__name__} computes is not counted; write products with @"
-            )
+        _refuse_uncounted(function.__name__)
         kwargs = {key: _counted(value) for key, value in kwargs.items()}
         return _wrap(function, function.__name__)(*map(_counted, args), **kwargs)
 
@@ -271,6 +268,10 @@ class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
             "target by np.zeros_like(x, shape=...), or put the parts together by np.stack or np.concatenate"
         )
 
+    def __getattr__(self, name):
+        _refuse_uncounted(name)
+        return super().__getattr__(name)
+
     def __getitem__(self, index):
         return super().__getitem__(_counted(index))
 
@@ -279,6 +280,11 @@ class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
 
 
 _UNCOUNTED = {"einsum", "tensordot", "dot", "inner", "outer", "vdot", "kron", "convolve", "correlate"}
+
+
+def _refuse_uncounted(name):
+    if name in _UNCOUNTED:
+        raise TypeError(f"count_operations: what {name} computes is not counted; write products with @")
 
 
 def _counted(x):
