@@ -60,6 +60,8 @@ _NAMES = {
     "plot_messages": "phases",
     "plot_phases": "phases",
     "plot_recipes": "phases",
+    "plot_bits": "convolving",
+    "plot_ways": "convolving",
     "plot_first_steps": "optimizing",
     "plot_hyperbola": "optimizing",
     "plot_paths": "optimizing",
