@@ -164,6 +164,16 @@ def test_right_answers_pass():
             network_bound.judge_codec(check, kind, encode, decode, x, *[3] * (kind == "top k"))
 
 
+def test_the_order_of_operations_does_not_decide_how_8_bits_are_rounded():
+    def other_way(x):
+        scale = np.abs(x).max(keepdims=True)
+        return scale, np.rint(x / scale * 127).astype(np.int8)
+
+    x = (np.arange(-127, 128) / np.float32(2)).astype(np.float32)  # every second value lies between two levels
+    with Check("8 bit") as check:
+        network_bound.judge_codec(check, "8 bit", other_way, judge.decode_8bit, x * np.float32(0.3))
+
+
 def test_a_round_is_that_of_the_strategy():
     """`DiLoCo` of the library, and the lab's equation, from the same ranks' parameters."""
 

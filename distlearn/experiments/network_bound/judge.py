@@ -76,6 +76,16 @@ def _wrong(kind: str, x, k) -> dict:
     }
 
 
+def _away_from_halves(x):
+    """Move values that lie between two levels onto one: how they are rounded depends on the order of operations."""
+    level = np.abs(x).max() / np.float32(127)
+    if not level:
+        return x
+    scaled = x / level
+    between = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5) < 1e-3
+    return np.where(between, np.trunc(scaled) * level, x).astype(x.dtype)
+
+
 def judge_codec(check, kind: str, encode, decode, x, *k) -> None:
     """Compare a codec with the one of the lab's text, on one array.
 
@@ -92,6 +102,8 @@ def judge_codec(check, kind: str, encode, decode, x, *k) -> None:
         For "top k": how many values are sent.
     """
     right_encode, right_decode = CODECS[kind]
+    if kind == "8 bit":
+        x = _away_from_halves(x)
     n, want = len(x), right_encode(x, *k)
     of = f"{kind}, n = {n}" + "".join(f", k = {count}" for count in k)
     code = check.call(encode, x, *k)
