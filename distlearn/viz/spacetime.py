@@ -90,6 +90,8 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
         return run.events, run.waiting, what.size, ending
     if isinstance(what, Run):
         return what.events, what.waiting, what.size, _ending(what.error, what.waiting)
+    if what.order is not None:  # time stands still there
+        return what.events, what.waiting, what.size, _ending(None, what.waiting)
     left = what.undelivered
     events = []
     for number, m in enumerate(what.trace.messages):
