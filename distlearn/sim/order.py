@@ -72,7 +72,9 @@ class Decision(NamedTuple):
 
 
 def follow(decisions: list[Decision]) -> Callable:
-    """Return a function that makes these decisions one after another, then always the first that is possible: messages in the order of sending.
+    """Return a function that makes these decisions one after another, then always the first that is possible.
+
+    So once they are made, messages are delivered in the order of sending.
 
     Parameters
     ----------

@@ -174,6 +174,8 @@ def _finish(ax, kinds, title: str) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
     ax.yaxis.set_minor_locator(NullLocator())
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     ax.set_xlabel("size of the array")
     ax.set_ylabel("time of one all-reduce")
     handles = ax.get_legend_handles_labels()[0]

@@ -124,7 +124,7 @@ def test_a_given_all_reduce_trains_as_the_librarys():
 
     def train(comm, all_reduce=None):
         if all_reduce:
-            comm = messages.WithAllReduce(comm, all_reduce)
+            comm = messages.WithCollectives(comm, all_reduce=all_reduce)
         assert comm.all_reduce(np.array([float(comm.rank)]), "max")[0] == comm.size - 1
         model = dl.nn.MLP((64, 8, 10), dtype="float64")
         optimizer = dl.optim.Optimizer(model.params, dl.optim.SGD(), 0.1)
@@ -133,6 +133,28 @@ def test_a_given_all_reduce_trains_as_the_librarys():
 
     np.testing.assert_allclose(dl.SimWorld(3).run(train, sums)[0], dl.SimWorld(3).run(train)[0], rtol=1e-12)
     assert max(used) > 500, "the gradients went through the given function"
+
+
+def test_given_collectives_take_the_place_of_the_librarys():
+    used = []
+
+    def noting(name):
+        function = getattr(collectives, f"flat_{name}")
+        return lambda comm, *args: used.append(name) or function(comm, *args)
+
+    def moves(comm, *names):
+        comm = messages.WithCollectives(comm, **{name: noting(name) for name in names})
+        weights = comm.broadcast(np.full(2, float(comm.rank)), 1)
+        mine = comm.scatter(np.arange(6.0).reshape(3, 2) if comm.rank == 0 else None, np.empty(2))
+        rows = comm.gather(weights + mine)
+        return rows if rows is None else rows.tolist()
+
+    names = ("broadcast", "scatter", "gather")
+    given, own = dl.SimWorld(3).run(moves, *names), dl.SimWorld(3).run(moves)
+    assert given == own == [[[1, 2], [3, 4], [5, 6]], None, None]
+    assert sorted(used) == sorted(3 * names)
+    with pytest.raises(dl.CommError, match="expected all_reduce, broadcast, scatter or gather"):
+        dl.SimWorld(1).run(lambda comm: messages.WithCollectives(comm, reduce=None))
 
 
 def wants_1_first(comm):

@@ -385,9 +385,7 @@ def test_interleavings_are_counted_as_listing_them_does():
             [e for e in sequence if e.rank == rank] == [e for e in run.events if e.rank == rank] for rank in range(3)
         )
         sends_first = all(
-            at[e.peer, "send", e.message] < at[e.rank, "receive", e.message]
-            for e in run.events
-            if e.kind == "receive"
+            at[e.peer, "send", e.message] < at[e.rank, "receive", e.message] for e in run.events if e.kind == "receive"
         )
         listed += own and sends_first
     assert run.n_interleavings == listed > 1

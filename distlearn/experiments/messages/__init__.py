@@ -3,14 +3,16 @@
 The network's part, orders of messages, is in `distlearn.sim` (`explore`, `replay`).
 """
 
-from .count import Counted, counted
-from .judge import judge_all_reduce, judge_broadcast, judge_order, judge_scatter_gather, judge_seconds
-from .measure import SlowLink, WithAllReduce, measure, thread_seconds
+from .count import ROUNDS, Counted, counted
+from .judge import NAMES, judge_all_reduce, judge_broadcast, judge_order, judge_scatter_gather, judge_seconds
+from .measure import SlowLink, WithCollectives, measure, thread_seconds
 
 __all__ = [
+    "NAMES",
+    "ROUNDS",
     "Counted",
     "SlowLink",
-    "WithAllReduce",
+    "WithCollectives",
     "counted",
     "judge_all_reduce",
     "judge_broadcast",

@@ -1,4 +1,4 @@
-"""Messages and all-reduces on real ranks: bare, and over a link that makes messages as slow as between two computers."""
+"""Messages and all-reduces on real ranks: bare, and over a link as slow as one between two computers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from ...comm.network.measure import all_reduce_sweep, fastest, ping_pong
 from ...comm.protocol import DoneWork
 
 
-class WithAllReduce:
-    """A communicator whose sums over ranks are made by a given function, and all else by another communicator.
+class WithCollectives:
+    """A communicator of which some collectives are given functions, and all else another communicator's.
 
     Parameters
     ----------
     host : Communicator
-    all_reduce : callable
-        `all_reduce(comm, x)`: replaces x by the sum over ranks.
+    **functions
+        By name, of `all_reduce(comm, x)` (for sums; other operators are the host's), `broadcast(comm, x, root)`,
+        `scatter(comm, x, out, root)` and `gather(comm, x, root)`. They work on `host`, by its sends and receives.
     """
 
-    def __init__(self, host, all_reduce):
-        self.host, self._all_reduce = host, all_reduce
+    def __init__(self, host, **functions):
+        unknown = set(functions) - {"all_reduce", "broadcast", "scatter", "gather"}
+        if unknown:
+            raise ValueError(f"WithCollectives: {unknown.pop()!r}, expected all_reduce, broadcast, scatter or gather")
+        self.host, self._given = host, functions
 
     def __getattr__(self, name):
         if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
@@ -31,15 +35,35 @@ class WithAllReduce:
         return getattr(self.host, name)
 
     def all_reduce(self, x, op="sum"):
-        """Sum by the given function; other operators are the host's."""
-        if op != "sum":
+        """Sum by the given function, in place."""
+        if op != "sum" or "all_reduce" not in self._given:
             return self.host.all_reduce(x, op)
-        self._all_reduce(self.host, x)
+        self._given["all_reduce"](self.host, x)
         return x
 
     def iall_reduce(self, x, op="sum"):
         """Sum at once: the given function blocks."""
-        return DoneWork(self.all_reduce(x, op))
+        if op != "sum" or "all_reduce" not in self._given:
+            return self.host.iall_reduce(x, op)
+        return DoneWork(self.all_reduce(x))
+
+    def broadcast(self, x, root=0):
+        """Replace x by the root's."""
+        if "broadcast" not in self._given:
+            return self.host.broadcast(x, root)
+        self._given["broadcast"](self.host, x, root)
+        return x
+
+    def scatter(self, x, out, root=0):
+        """Fill out by this rank's row of the root's x."""
+        if "scatter" not in self._given:
+            return self.host.scatter(x, out, root)
+        self._given["scatter"](self.host, x, out, root)
+        return out
+
+    def gather(self, x, root=0):
+        """Return the rows of all ranks on the root."""
+        return self._given.get("gather", type(self.host).gather)(self.host, x, root)
 
 
 class SlowLink:
@@ -59,12 +83,14 @@ class SlowLink:
 
     def __init__(self, host, alpha: float, beta: float):
         if not (alpha >= 0 and beta > 0):
-            raise ValueError(f"SlowLink: alpha is {alpha!r}, beta {beta!r}, expected 0 seconds or more, above 0 bytes/s")
+            raise ValueError(
+                f"SlowLink: alpha is {alpha!r}, beta {beta!r}, expected 0 seconds or more, above 0 bytes/s"
+            )
         self.host, self.alpha, self.beta = host, alpha, beta
         self._free = 0.0  # when this rank has received the last message
 
     def __getattr__(self, name):
-        if name == "host":  # as in `WithAllReduce`
+        if name == "host":  # as in `WithCollectives`
             raise AttributeError(name)
         return getattr(self.host, name)
 
@@ -103,7 +129,7 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
     sizes : sequence of int
         [bytes]
     repeats : int
-        Of each all-reduce, and a quarter of those of a message.
+        Of each all-reduce, and of each message over a slow link; four times as many of bare messages.
     link : (alpha, beta), optional
         Of a `SlowLink`; the ranks' own connection by default.
 
@@ -115,7 +141,7 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
         Shortest seconds until the last rank was done, by all-reduce.
     """
     comm = comm if link is None else SlowLink(comm, *link)
-    messages = ping_pong(comm, sizes, 4 * repeats)
+    messages = ping_pong(comm, sizes, repeats if link else 4 * repeats)
     sweep = all_reduce_sweep(comm, all_reduces, sizes, repeats)
     return fastest(messages), {name: fastest(times) for name, times in sweep.items()}
 
