@@ -104,7 +104,7 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
 
 
 def _stopped(run: Run) -> dict[int, str]:
-    """Say at what ranks stopped: the one that raised, or those that wait; what waits beside one that raised could go on."""
+    """Say at what ranks stopped: the one that raised, since those beside it could still go on; else those that wait."""
     if isinstance(run.error, RankError):
         return {run.error.rank: f"raises {type(run.error.original or run.error).__name__}"}
     return {rank: f"waits for {text}" for rank, text in run.waiting.items()}
