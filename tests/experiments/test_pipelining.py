@@ -12,6 +12,7 @@ from distlearn.experiments.pipelining import (
     PUZZLES,
     judge_orders,
     judge_puzzle,
+    judge_training,
     measure_schedule,
     normalisation_study,
     score,
@@ -188,6 +189,13 @@ def test_puzzles_are_judged():
     assert "got NoneType" in judged(judge_puzzle, 1, None)
     assert "number of ranks" in judged(judge_puzzle, 1, "F0 B0")
     assert "expected an action such as" in judged(judge_puzzle, 1, "hello")
+
+
+def test_solutions_train_as_serial_training_does():
+    for number in PUZZLES:
+        assert judged(judge_training, BEST[number], seed=number) == ""
+    assert judged(judge_training, "F0 B0", seed=1) == ""
+    assert "broken: 0F0 -> 0B0" in judged(judge_training, "B0 F0", seed=1)
 
 
 def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not():
