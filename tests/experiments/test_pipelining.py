@@ -49,6 +49,30 @@ def test_the_best_known_time_is_reached_and_no_target_is_below_it(number):
     assert f"best known {PUZZLES[number].best}" in str(found)
 
 
+@pytest.mark.parametrize("number", PUZZLES)
+def test_pytorch_loads_the_file_of_a_solution(number, tmp_path):
+    """Its runtime reads the CSV, validates it, and finds sends and receives for it; no process group is needed."""
+    schedules = pytest.importorskip(
+        "torch.distributed.pipelining.schedules", reason="the peer is an extra: pip install -e '.[bench]'"
+    )
+    made = make_schedule(BEST[number])
+    path = tmp_path / "schedule.csv"
+    path.write_text(made.csv, encoding="utf-8")
+    runtime = object.__new__(schedules._PipelineScheduleRuntime)
+    runtime.pipeline_order, runtime._stages, runtime._defer_pp_recv = {}, [], False
+    runtime.pp_group_size, runtime._num_stages, runtime._n_microbatches = (
+        made.n_ranks,
+        made.n_stages,
+        made.n_microbatches,
+    )
+    runtime._load_csv(path)
+    assert [" ".join(map(str, row)) for row in runtime.pipeline_order.values()] == [
+        " ".join(map(str, order)) for order in made.orders
+    ]
+    assert runtime.stage_index_to_group_rank == {s: made.rank_of(s) for s in range(made.n_stages)}
+    assert all(runtime.pipeline_order_with_comms.values())
+
+
 @pytest.mark.parametrize("number", [2, 4, 5])
 def test_1f1b_misses_the_target(number):
     puzzle = PUZZLES[number]

@@ -59,8 +59,8 @@ MUTANTS = {
         (
             "backward before the turn's forward",
             (
-                '        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n        yield f"B{i}"\n',
-                '        yield f"B{i}"\n        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n',
+                '        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"\n        yield f"B{i}"',
+                '        yield f"B{i}"\n        if i + ahead < n_microbatches:\n            yield f"F{i + ahead}"',
             ),
             GENERATORS,
         ),
