@@ -52,7 +52,7 @@ def plot_schedule(
     schedule : str, callable, list, Schedule, Simulated or Trace
         A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
         run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule that
-        deadlocks is drawn up to the deadlock.
+        deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
     ax : Axes, optional
