@@ -13,7 +13,7 @@ from distlearn.lab.author import Source, sandbox, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import HideTests
 from distlearn.lab.author.source import Cell
-from distlearn.lab.author.stage import before_check, definitions, skeleton
+from distlearn.lab.author.stage import before_check, definitions, library_calls, skeleton
 
 from . import grading, small
 from .conftest import COURSE
@@ -242,3 +242,37 @@ def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():
     assert "self.b.data" not in released
     assert "def __init__" in released
     assert skeleton(source, "nothing") == ""
+
+
+WRAPPERS = {
+    "as the labs import it": ("", "return dl.nn.ReLU().forward(x)"),
+    "by its whole name": ("import distlearn", "return distlearn.nn.ReLU().forward(x)"),
+    "under another name": ("import distlearn.nn as mine", "return mine.ReLU().forward(x)"),
+    "imported by itself": ("", "from distlearn.nn import ReLU as R\n    return R().forward(x)"),
+    "imported elsewhere": ("from distlearn.nn import ReLU as R", "return R().forward(x)"),
+    "assigned elsewhere": ("R = dl.nn.ReLU", "return R().forward(x)"),
+    "in a helper of the student's": ("def helper(x):\n    return dl.nn.ReLU().forward(x)", "return helper(x)"),
+    "in a helper's helper": (
+        "def inner(x):\n    return dl.nn.ReLU().forward(x)\ndef helper(x):\n    return inner(x)",
+        "return helper(x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_an_answer_that_calls_the_librarys_is_named(kind):
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    assert library_calls(cells, source) == []
+    helper, line = WRAPPERS[kind]
+    answer = next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == "sgd")
+    answer.source = f"def sgd(x):\n    {line}"
+    cells.insert(3, new_code_cell(helper))
+    assert library_calls(cells, source) == [("'sgd'", "dl.nn.ReLU")]
+
+
+def test_what_the_library_gives_and_what_a_student_tries_out_is_not_named():
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    cells.insert(3, new_code_cell("from distlearn.nn import ReLU\ndef compare(x):\n    return ReLU().forward(x)"))
+    assert library_calls(cells, source) == []
