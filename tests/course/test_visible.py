@@ -17,7 +17,15 @@ from .submissions import mutants, without_markers, wrong
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
 
-STRICT = ["lab00_welcome", "lab01_backprop", "lab02_optimizers", "lab03_convolution", "lab04_kernels"]
+STRICT = [
+    "lab00_welcome",
+    "lab01_backprop",
+    "lab02_optimizers",
+    "lab03_convolution",
+    "lab04_kernels",
+    "lab06_messages",
+    "lab10_pipeline",
+]
 SKIPPED = {"engines", "slow", "real-run"}
 
 
