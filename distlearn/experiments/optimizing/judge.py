@@ -62,3 +62,5 @@ def judge_rule(
         theirs = other if memory > 1 else (other,) * memory
         for i, (a, b) in enumerate(zip(mine, theirs, strict=True)):
             check.close(f"state {i} ({where})", a, b)
+        if not all(np.allclose(a, b) for a, b in [(data, twin), *zip(mine, theirs, strict=True)]):
+            return  # the steps after a wrong one are wrong, too
