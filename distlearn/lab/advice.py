@@ -34,7 +34,8 @@ def advise(error, check_file: str, is_library) -> str:
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError) and error.name:
         if frame.f_code.co_filename == check_file:
             return f"run the cell above that defines {error.name}, then this one again"
-        return _did_you_mean(error.name, {*frame.f_locals, *frame.f_globals, *dir(builtins)})
+        meant = _did_you_mean(error.name, {*frame.f_locals, *frame.f_globals, *dir(builtins)})
+        return meant or f"is {error.name} defined in a cell that has not been run?"
     if isinstance(error, UnboundLocalError) and "'" in str(error):  # its `name` is None
         return _assigned(str(error).split("'")[1], frame, [step.tb_frame for step in mine[:-1]])
     if isinstance(error, AttributeError) and error.name:

@@ -28,7 +28,9 @@ def said(source, call, **known):
 def test_python_says_what_was_meant():
     assert "did you mean 'total'?" in said("def f(x):\n    total = x\n    return totl\n", "check.call(f, 1)")
     assert "did you mean 'maximum'?" in said("def f(x):\n    return np.maximun(x, 0)\n", "check.call(f, 1)")
-    assert "did you mean" not in said("def f(x):\n    return nothing_like_it\n", "check.call(f, 1)")
+    unknown = said("def f(x):\n    return nothing_like_it\n", "check.call(f, 1)")
+    assert "did you mean" not in unknown
+    assert "is nothing_like_it defined in a cell that has not been run?" in unknown
 
 
 @pytest.mark.parametrize("call", ["check.call(f, 1)", "(lambda: check.call(f, 1))()"])
