@@ -278,5 +278,5 @@ def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
     check.true(
         f"steps take {score.regret:.2f} times as long as with the planner's choices, {ranks} ranks",
         score.regret <= most,
-        f"at most {most} is wanted. The worst: {case.name}, where {chosen} takes {ratio:.1f} times as long as {fastest}",
+        f"at most {most} is wanted; worst is {case.name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...data import load
-from ...nn import MLP, SoftmaxCrossEntropy, nbytes
+from ...nn import MLP, SoftmaxCrossEntropy
+from ...nn.container import layer_span
 from ...optim import Momentum, Optimizer
 from ...parallel import Serial
 from ...parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel
@@ -16,20 +15,24 @@ class _Column(ColumnParallelLinear):
     """The library's column-parallel layer around given functions."""
 
     def forward(self, x):
-        return self.functions[0](self.comm, x, self.local.W.data, self.local.b.data), x
+        with layer_span(self.comm.clock, self.local, "forward", x.shape, x.dtype.itemsize):
+            return self.functions[0](self.comm, x, self.local.W.data, self.local.b.data), x
 
     def backward(self, dy, saved):
-        return _learn(self.functions[1], self.comm, dy, saved, self.local)
+        with layer_span(self.comm.clock, self.local, "backward", saved.shape, saved.dtype.itemsize):
+            return _learn(self.functions[1], self.comm, dy, saved, self.local)
 
 
 class _Row(RowParallelLinear):
     """The library's row-parallel layer around given functions."""
 
     def forward(self, x):
-        return self.functions[2](self.comm, x, self.W.data, self.b.data), x
+        with layer_span(self.comm.clock, self, "forward", x.shape, x.dtype.itemsize):
+            return self.functions[2](self.comm, x, self.W.data, self.b.data), x
 
     def backward(self, dy, saved):
-        return _learn(self.functions[3], self.comm, dy, saved, self)
+        with layer_span(self.comm.clock, self, "backward", saved.shape, saved.dtype.itemsize):
+            return _learn(self.functions[3], self.comm, dy, saved, self)
 
 
 def _learn(function, comm, dy, x, layer):

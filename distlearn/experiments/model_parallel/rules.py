@@ -135,7 +135,14 @@ class RuleScore(Tabular):
         """Return the networks as rows."""
         header = ["network", "ranks", "batch", "the rule", "the planner", "step"]
         rows = [
-            [case.name, str(case.ranks), str(case.batch_size), chosen, fastest, "fastest" if ratio == 1 else f"{ratio:.2f} times"]
+            [
+                case.name,
+                str(case.ranks),
+                str(case.batch_size),
+                chosen,
+                fastest,
+                "fastest" if ratio == 1 else f"{ratio:.2f} times",
+            ]
             for case, chosen, fastest, ratio in self.rows
         ]
         title = f"{self.agreed} of {len(self.rows)} as the planner; steps take {self.regret:.2f} times as long"

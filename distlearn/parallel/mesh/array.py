@@ -310,7 +310,9 @@ def _product(x: MeshArray, w: MeshArray, dim: int, a, b, last: int):
         return a
     if isinstance(a, Shard) and a.axis == last and b == Shard(0):
         return Partial()
-    ways = [("first", a, new) for new in _fitting_first(b, last)] + [("second", b, new) for new in _fitting_second(a, last)]
+    ways = [("first", a, new) for new in _fitting_first(b, last)] + [
+        ("second", b, new) for new in _fitting_second(a, last)
+    ]
     remedies = [f"the {which} to {new} ({_missing(old, new)})" for which, old, new in ways if old != new]
     raise LayoutError(
         f"{x} @ {w}: over dimension {dim} of {x.mesh} the ranks' parts do not belong together; "
