@@ -126,20 +126,23 @@ def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
         )
 
     own, whole = (a**2).sum() + (w**2).sum(), (c**2).sum() + (c[:2] ** 2).sum()
-    for rank, (gain, dx, norm) in enumerate(SimWorld(p).run(program)):
-        here = f"{where}, on rank {rank}"
-        part = (np.array_split(a, p)[rank] * np.array_split(b, p)[rank]).sum(axis=0)
-        wrong = {"of this rank's rows only: all_reduce": part} if p > 1 else None
-        check.close("gain's gradient" + here, gain, (a * b).sum(axis=0), suspects=wrong)
-        columns = np.array_split(a, p, axis=1)[rank] @ np.array_split(w, p, axis=1)[rank].T
-        wrong = {"this rank's summand: all_reduce": columns, "summed twice": p * (a @ w.T)} if p > 1 else None
-        check.close("input's gradient" + here, dx, a @ w.T, suspects=wrong)
-        wrong = {
-            "what every rank has is counted p times": np.sqrt(own + p * whole),
-            "the gradients that all ranks have are missing": np.sqrt(own),
-            "the root is missing": own + whole,
-        }
-        check.close("norm" + here, norm, np.sqrt(own + whole), suspects=wrong if p > 1 else None)
+    ranks = range(p)
+    parts = [(np.array_split(a, p)[r] * np.array_split(b, p)[r]).sum(axis=0) for r in ranks]
+    columns = [np.array_split(a, p, axis=1)[r] @ np.array_split(w, p, axis=1)[r].T for r in ranks]
+    norms = {
+        "what every rank has is counted p times": [np.sqrt(own + p * whole)] * p,
+        "the gradients that all ranks have are missing": [np.sqrt(own)] * p,
+        "the root is missing": [own + whole] * p,
+    }
+    gain, dx, norm = zip(*SimWorld(p).run(program), strict=True)
+    for name, got, want, wrong in (
+        ("gain_gradient", gain, (a * b).sum(axis=0), {"of this rank's rows only: all_reduce": parts}),
+        ("input_gradient", dx, a @ w.T, {"a summand: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
+        ("grad_norm", norm, np.sqrt(own + whole), norms),
+    ):
+        r = next((r for r in ranks if _differs(got[r], want)), 0)  # one line for all ranks: a wrong one, if any is
+        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
+        check.close(name + where, got[r], want, suspects=wrong)
 
 
 def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> None:
@@ -164,37 +167,43 @@ def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> No
     def program(comm):
         r = comm.rank
         args = (x, Wc[r], bs[r]), (dys[r], x, Wc[r]), (xs[r], Wr[r], b), (dy, xs[r], Wr[r])
-        return [
-            check.call(f, comm, *(a.copy() for a in given)) for f, given in zip(functions, args, strict=True)
-        ], comm.rank
+        return [check.call(f, comm, *(a.copy() for a in given)) for f, given in zip(functions, args, strict=True)]
 
-    world = SimWorld(p)
-    dx, dW, db = dy @ W.T, x.T @ dy, dy.sum(axis=0)
-    for (column, back, row, row_back), r in world.run(program):
-        here = f"{where}, on rank {r}"
-        told = [f"{name}_backward returns three arrays" for name in ("column", "row")]
-        for name, found in zip(told, (back, row_back), strict=True):
-            check.true(name + here, isinstance(found, tuple) and len(found) == 3, "return dx, dW, db")
-        if not all(isinstance(found, tuple) and len(found) == 3 for found in (back, row_back)):
-            continue
-        check.close("column_forward's y" + here, column, np.array_split(x @ W + b, p, axis=1)[r])
-        wrong = {"this rank's summand: each rank has some columns, so sum over the ranks": dys[r] @ Wc[r].T}
-        many = {"factors": {"ranks": p}, "suspects": wrong} if p > 1 else {}
-        check.close("column_backward's dx" + here, back[0], dx, **many)
-        check.close("column_backward's dW" + here, back[1], np.array_split(dW, p, axis=1)[r])
-        check.close("column_backward's db" + here, back[2], np.array_split(db, p)[r])
-        wrong = {
-            "the bias is added once on every rank: add it after the sum": x @ W + p * b,
-            "this rank's summand: sum over the ranks": xs[r] @ Wr[r] + b,
-        }
-        many = {"factors": {"ranks": p}, "suspects": wrong} if p > 1 else {}
-        check.close("row_forward's y" + here, row, x @ W + b, **many)
-        check.close("row_backward's dx" + here, row_back[0], np.array_split(dx, p, axis=1)[r])
-        check.close("row_backward's dW" + here, row_back[1], np.array_split(dW, p)[r])
-        check.close("row_backward's db" + here, row_back[2], db)
+    world, ranks = SimWorld(p), range(p)
+    column, back, row, row_back = zip(*world.run(program), strict=True)
+    for name, found in (("column_backward", back), ("row_backward", row_back)):
+        if not all(isinstance(three, tuple) and len(three) == 3 for three in found):
+            check.true(name + where, False, "return dx, dW, db")
+            return
+    dx, dW, db, y = dy @ W.T, x.T @ dy, dy.sum(axis=0), x @ W + b
+    summands = {
+        "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks]
+    }
+    biased = {
+        "the bias is added once on every rank: add it after the sum": [y + (p - 1) * b] * p,
+        "this rank's summand: sum over the ranks": [xs[r] @ Wr[r] + b for r in ranks],
+    }
+    for name, got, want, wrong in (
+        ("column_forward's y", column, np.array_split(y, p, axis=1), {}),
+        ("column_backward's dx", [g[0] for g in back], [dx] * p, summands),
+        ("column_backward's dW", [g[1] for g in back], np.array_split(dW, p, axis=1), {}),
+        ("column_backward's db", [g[2] for g in back], np.array_split(db, p), {}),
+        ("row_forward's y", row, [y] * p, biased),
+        ("row_backward's dx", [g[0] for g in row_back], np.array_split(dx, p, axis=1), {}),
+        ("row_backward's dW", [g[1] for g in row_back], np.array_split(dW, p), {}),
+        ("row_backward's db", [g[2] for g in row_back], [db] * p, {}),
+    ):
+        r = next((r for r in ranks if _differs(got[r], want[r])), 0)  # one line for all ranks: a wrong one, if any is
+        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
+        factors = {"ranks": p} if p > 1 else None
+        check.close(f"{name}{where}", got[r], want[r], factors=factors, suspects=wrong)
     if p > 1:
         names = [span.name for span in world.trace.select(rank=0, lane="comm")]
         check.equal("collectives of all four" + where, names, ["all_reduce"] * 2)
+
+
+def _differs(got, want) -> bool:
+    return got is None or np.shape(got) != np.shape(want) or not np.allclose(got, want)
 
 
 def judge_assign(check, assign, costs, p: int) -> None:
@@ -219,18 +228,19 @@ def judge_assign(check, assign, costs, p: int) -> None:
     if flat != list(range(len(costs))):
         return
 
-    def costliest_first(order):
+    def in_order(costs):
         loads = [0.0] * p
-        for cost in sorted(costs)[::order]:
+        for cost in costs:
             loads[loads.index(min(loads))] += cost
         return max(loads)
 
     wrong = {
-        "the cheapest first: the costliest then comes on top": costliest_first(1),
+        "in the order of their numbers: take the costliest first": in_order(costs),
+        "the cheapest first: the costliest then comes on top": in_order(sorted(costs)),
         "dealt in turn: look at what a rank has to do": max(sum(costs[r::p]) for r in range(p)),
     }
     busiest = max(sum(costs[k] for k in own) for own in got)
-    check.close("operations of the busiest" + where, busiest, costliest_first(-1), suspects=wrong)
+    check.close("operations of the busiest" + where, busiest, in_order(sorted(costs, reverse=True)), suspects=wrong)
 
 
 def _sent(facts: LayoutFacts) -> dict[str, float]:
@@ -256,7 +266,7 @@ def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
         How many times longer steps may take than in the planner's layouts, as a geometric mean.
     """
     cases = [replace(case, ranks=ranks, batch_size=int(times * case.batch_size)) for case in TEN]
-    for case in cases:
+    for case in (case for case in cases if case.name in ("wide MLP", "AlexNet", "GPT")):
         facts = layout_facts(case)[0]
         want, got = _sent(facts), check.call(sent, facts)
         where = f", {case.name}, {ranks} ranks"
