@@ -2,6 +2,7 @@
 
 - `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
 - `convolving`: four ways to convolve, what they cost, what they lose to rounding
+- `pipelining`: puzzles about schedules, schedules on real engines, PipeDream with and without weight stashing
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 

@@ -24,6 +24,7 @@ STRICT = [
     "lab03_convolution",
     "lab04_kernels",
     "lab09_model_parallel",
+    "lab10_pipeline",
 ]
 SKIPPED = {"engines", "slow", "real-run"}
 
