@@ -32,6 +32,7 @@ WAYS = [way for way in sandbox.WAYS if not sandbox.why_not(way)]
 AGAIN = ("lab00", "lab04")
 """Labs whose list is graded in the second kind of sandbox, too: the first one, and one with kernels."""
 LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 8\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.restarts = 1\n"
+LIMITS += "c.ExecuteAll.most_stretch = 1\n"
 LIMITS += (
     "c.ExecuteAll.most_restarts = 2\nc.ExecuteAll.grace = 2\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 60\n"
 )
