@@ -38,6 +38,7 @@ _NAMES = {
     "plot_recoveries": "failures",
     "plot_restarts": "failures",
     "plot_spacetime": "spacetime",
+    "plot_placements": "placements",
     "plot_plan": "steps",
     "plot_memory": "memory",
     "plot_remedies": "stall",

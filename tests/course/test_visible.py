@@ -25,6 +25,7 @@ STRICT = [
     "lab04_kernels",
     "lab06_messages",
     "lab07_data_parallel",
+    "lab09_model_parallel",
     "lab10_pipeline",
     "lab11_staleness",
     "lab15_attention",
