@@ -54,6 +54,9 @@ class Compiler(NamedTuple):
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
         if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see arithmetic.py
             flags.append("-fno-strict-float-cast-overflow")
+            # `int base; if (leader) base = atomicAdd(...); base = __shfl_sync(...);` is right on a card, where a lane
+            # may pass on what it has not set. clang concludes from it that every lane is the leader.
+            flags.append("-ftrivial-auto-var-init=pattern")
         if not checked:
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
