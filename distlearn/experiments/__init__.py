@@ -2,6 +2,7 @@
 
 - `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
+- `roofline`: how fast a layer or a step can be on this machine and on a named card, beside measured times
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 
 ::
@@ -71,6 +72,17 @@ from .optimizing import (
     target_task,
     tune,
 )
+from .roofline import (
+    StepWork,
+    counted,
+    judge_shape,
+    least_bytes,
+    measure_cpu,
+    measure_gpu,
+    step_times,
+    step_work,
+    tiled_report,
+)
 from .scaling import (
     LECTURE,
     Curve,
@@ -105,6 +117,7 @@ __all__ = [
     "Race",
     "RuleRun",
     "Step",
+    "StepWork",
     "Sweep",
     "TargetTask",
     "Task",
@@ -119,6 +132,7 @@ __all__ = [
     "check_plan",
     "compare_policies",
     "compare_rules",
+    "counted",
     "descend",
     "digits_task",
     "facts",
@@ -127,10 +141,14 @@ __all__ = [
     "hidden_mixes",
     "judge_rule",
     "judge_server",
+    "judge_shape",
+    "least_bytes",
     "loss_by_rate",
     "lr_limits",
     "make_entry",
     "make_rule",
+    "measure_cpu",
+    "measure_gpu",
     "mnist_task",
     "noise_run",
     "practice_mixes",
@@ -149,11 +167,14 @@ __all__ = [
     "simulate_step",
     "stall_study",
     "step_seconds",
+    "step_times",
+    "step_work",
     "steps_to_target",
     "sweep_batches",
     "target_task",
     "theory",
     "throughputs",
+    "tiled_report",
     "time_to_loss",
     "train_digits",
     "try_server",

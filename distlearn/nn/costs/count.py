@@ -35,8 +35,18 @@ _MOVES = {
 """Functions that move values without computing."""
 
 
+_VIEWS = {
+    *("reshape", "transpose", "swapaxes", "ravel", "broadcast_to", "expand_dims", "squeeze", "view", "split"),
+    *("moveaxis", "as_strided", "empty", "empty_like", "asarray", "array", "default_rng", "may_share_memory"),
+}
+"""Those that start nothing on a device: the values stay where they are."""
+
+
 def record(name, inputs, result, axes=()):
-    """Count an operation's work; return its depth."""
+    """Count an operation's work, and that it was started ("calls"); return its depth."""
+    if name not in _VIEWS:
+        for counter in _counters:
+            counter["calls"] += 1
     if name in _MOVES:
         return 0
     size = getattr(result, "size", 1)
