@@ -10,6 +10,7 @@ from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 from distlearn.lab.author.collect import Collect
 from distlearn.lab.author.disarm import Disarm
 from distlearn.lab.author.execute import ExecuteAll
+from distlearn.lab.author.feedback import FeedbackPage, NameGrades
 from distlearn.lab.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
 from distlearn.lab.author.ready import Ready
 from distlearn.lab.author.restore import MendMetadata, RestoreCells
@@ -47,13 +48,15 @@ c.Autograde.sanitize_preprocessors = [Ready, MendMetadata, *sanitize, SkipDemons
 grading = steps(Autograde, "autograde_preprocessors")
 grading[grading.index(Execute) : grading.index(Execute) + 1] = [ExecuteAll, Disarm]
 c.Autograde.autograde_preprocessors = grading
-c.Execute.timeout = 300  # seconds a cell; nbgrader's own 30 are too few on a busy machine
+c.Execute.timeout = 30  # seconds a cell; the slowest of a solved lab takes one or two
+c.ExecuteAll.patience = 60  # seconds a submission that all cells without an end may cost: see course/README.md
 c.ExecuteAll.budget = 1200  # seconds a submission, about: what is left of it shortens the time of a cell
 c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
 c.LimitOutput.max_lines = 500
 
-# Feedback shows what the hidden tests found, not the tests, so that they serve another year.
-c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors")]
+# Feedback shows what the hidden tests found, not the tests, so that they serve another year. Its page names exercises.
+c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(GenerateFeedback, "preprocessors"), NameGrades]
+c.GenerateFeedback.exporter_class = FeedbackPage
 
 # Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.
 c.ZipCollectApp.collector_plugin = Collect

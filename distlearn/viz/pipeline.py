@@ -1,7 +1,8 @@
 """Plots of pipeline schedules: which rank runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot start.
+are paler. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot start, and an
+arrow comes from what it waits for: it points back in time.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from .look import AMBER, INK, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
+from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
 from .pipeline_content import Content, content
 from .units import time_axis
 
@@ -22,7 +24,11 @@ PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
 WAITING = 0.08
-"""Share of the width for the open boxes of deadlocked ranks."""
+"""Share of the width for an open box of a deadlocked rank."""
+GAP = 0.4
+"""Between open boxes where actions are left out, in boxes."""
+EDGE = 0.2
+"""From the middle of a row to where an arrow begins or ends: beside the text of its box."""
 NUMBER_POINTS = (5.5, 10.5)
 """Smallest and largest type of the numbers in the boxes [points]; boxes that are too small for it have none."""
 
@@ -73,8 +79,9 @@ def plot_schedule(
     shown = content(schedule, n_ranks, n_microbatches, **options)
     if ax is None:
         (ax,) = new_axes(figsize=(9.6, float(np.clip(1.2 + 0.42 * len(shown.ranks), 1.9, 8.0))))
-    length = shown.end / (1 - WAITING) if shown.deadlock else shown.end
-    length = length or 1.0  # nothing ran
+    stuck = _place_stuck(shown) if shown.deadlock else {}
+    columns = max((start for start in stuck.values()), default=-1.0) + 1  # boxes side by side
+    length = (shown.end or 1.0) / (1 - min(0.6, WAITING * columns))  # 1: nothing ran
     shades = _shades(shown)
     _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
     for kind, name in KIND_NAMES.items():
@@ -84,7 +91,7 @@ def plot_schedule(
     _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
     _axes(ax, shown, length)
     if shown.deadlock is not None:
-        _draw_waiting(ax, shown, length)
+        _draw_waiting(ax, shown, stuck, length)
     if numbers:
         _number(ax, shown, length, shades)
     if legend:
@@ -138,16 +145,55 @@ def _draw(ax, bars, faces, gid: str, length: float = 0.0) -> None:
         ax.add_collection(boxes)
 
 
-def _draw_waiting(ax, shown: Content, length: float) -> None:
-    """Draw an open box with its name for every action that never starts."""
-    waits = [(w, shown.waits_from(w.rank)) for w in shown.deadlock.waiting]
-    bars = [(w.rank, start, start + WAITING * length) for w, start in waits]
-    look = {"facecolors": "white", "edgecolors": VERMILION, "linewidths": 1.6, "linestyles": (0, (3, 1.5))}
-    ax.add_collection(PolyCollection(_corners(bars), gid="waiting", clip_on=False, zorder=2, **look))
-    for w, start in waits:
-        text = f"{shown.short(w.action)}?"
+def _place_stuck(shown: Content) -> dict:
+    """Where the open boxes of deadlocked ranks begin, by (rank, action), in boxes from the end of what ran."""
+    places = {}
+    for w in shown.deadlock.waiting:
+        at = -1.0
+        for action, gap in shown.stuck(w.rank):
+            at += 1 + GAP * gap
+            places[w.rank, action] = at
+    return places
+
+
+def _draw_waiting(ax, shown: Content, stuck: dict, length: float) -> None:
+    """Draw an open box for every action that never starts and is waited for or waits, and the arrows between them."""
+    width = (length - (shown.end or 1.0) * (shown.end > 0)) / (max(stuck.values()) + 1)
+    waiting = {w.rank: w.action for w in shown.deadlock.waiting}
+    corners = {
+        (rank, action): (rank, shown.waits_from(rank) + at * width, shown.waits_from(rank) + (at + 0.94) * width)
+        for (rank, action), at in stuck.items()
+    }
+    for gid, color, dashes, first in (("waiting", VERMILION, (0, (3, 1.5)), True), ("behind", MUTED, "-", False)):
+        bars = [bar for (rank, action), bar in corners.items() if (waiting[rank] == action) == first]
+        look = {"facecolors": "white", "edgecolors": color, "linewidths": 1.6 if first else 1.0, "linestyles": dashes}
+        if bars:
+            ax.add_collection(PolyCollection(_corners(bars), gid=gid, clip_on=False, zorder=2, **look))
+    for (rank, action), (_, left, right) in corners.items():
+        waits = waiting[rank] == action
         place = {"ha": "center", "va": "center_baseline", "fontsize": 10, "zorder": 3}
-        ax.text(start + WAITING * length / 2, w.rank, text, color=VERMILION, fontweight="bold", **place)
+        look = {"color": VERMILION, "fontweight": "bold"} if waits else {"color": INK}
+        ax.text((left + right) / 2, rank, f"{shown.short(action)}{'?' * waits}", **place, **look)
+    for (rank, action), gap in {(r, a): g for r in waiting for a, g in shown.stuck(r)}.items():
+        if gap:
+            left = corners[rank, action][1] - (GAP / 2 + 0.03) * width
+            ax.text(left, rank, "...", ha="center", va="center", fontsize=9, color=MUTED, zorder=3)
+    ranks = {action: rank for rank, action in corners}
+    for arrow in shown.broken:
+        ends = [corners[ranks[action], action] for action in arrow]
+        _draw_arrow(ax, *ends)
+
+
+def _draw_arrow(ax, before, after) -> None:
+    """Draw an arrow from one box (row, left, right) to another: between the rows, or over them in the same row."""
+    down = np.sign(after[0] - before[0])
+    if down:
+        tail, head = ((sum(box[1:]) / 2, box[0] + side * down * EDGE) for box, side in ((before, 1), (after, -1)))
+    else:
+        tail, head = ((sum(box[1:]) / 2, box[0] - HEIGHT / 2) for box in (before, after))
+    curve = "arc3,rad=0" if down else "arc3,rad=0.4"
+    look = {"arrowstyle": "-|>", "color": VERMILION, "lw": 1.8, "shrinkA": 0, "shrinkB": 0, "connectionstyle": curve}
+    ax.annotate("", head, tail, arrowprops=look, annotation_clip=False, zorder=4, gid="broken")
 
 
 def _axes(ax, shown: Content, length: float) -> None:
@@ -193,6 +239,7 @@ def _legend(shown: Content, shades) -> list:
         handles.append(Patch(facecolor=AMBER, label="update"))
     handles.append(Patch(facecolor=TRACK, label="bubble"))
     if shown.deadlock:
+        handles.append(Line2D([], [], color=VERMILION, marker=">", label="must come before"))
         look = {"facecolor": "white", "edgecolor": VERMILION, "linestyle": (0, (3, 1.5))}
         handles.append(Patch(label="waits forever", **look))
     return handles

@@ -8,7 +8,9 @@ from functools import cached_property
 from ..parallel.pipeline.schedule import (
     SCHEDULES,
     Action,
+    Arrow,
     Deadlock,
+    Schedule,
     Simulated,
     TimedAction,
     actions_of,
@@ -36,6 +38,8 @@ class Content:
     ranks : list of int
     updates : list of (rank, start, end)
     deadlock : Deadlock or None
+    schedule : Schedule or None
+        Where it deadlocks: what would have come next.
     timed : bool
         Times are seconds; else forward passes.
     name : str
@@ -46,6 +50,7 @@ class Content:
     ranks: list[int]
     updates: list[tuple[int, float, float]] = field(default_factory=list)
     deadlock: Deadlock | None = None
+    schedule: Schedule | None = None
     timed: bool = True
     name: str = ""
 
@@ -66,8 +71,26 @@ class Content:
         return 1 - sum(a.end - a.start for a in self.actions) / (length * len(self.ranks))
 
     def waits_from(self, rank: int) -> float:
-        """When each deadlocked rank began to wait."""
-        return max((a.end for a in self.actions if a.rank == rank), default=0.0)
+        """From when on a deadlocked rank waits: those that wait for each other, when the last of them waits."""
+        cycle = self.deadlock.cycle
+        together = cycle if rank in cycle else [rank]
+        return max((a.end for a in self.actions if a.rank in together), default=0.0)
+
+    @cached_property
+    def broken(self) -> list[Arrow]:
+        """Happens-before arrows that do not hold."""
+        return self.deadlock.arrows if self.deadlock else []
+
+    def stuck(self, rank: int) -> list[tuple[Action, bool]]:
+        """The action that a rank cannot start, and those behind it at which a broken arrow begins.
+
+        Each with whether actions between it and the one before are left out.
+        """
+        waiting = next(w for w in self.deadlock.waiting if w.rank == rank)
+        wanted = {arrow.before for arrow in self.broken}
+        rest = list(enumerate(self.schedule.orders[rank]))[waiting.position :]
+        kept = [(i, a) for i, a in rest if i == waiting.position or a in wanted]
+        return [(a, k > 0 and i > kept[k - 1][0] + 1) for k, (i, a) in enumerate(kept)]
 
     def short(self, action: Action) -> Action:
         """Return an action as text, without its stage if rank r has only stage r."""
@@ -95,6 +118,8 @@ class Content:
             done = format(self.short(a.action) for a in mine)
             ever = f"waits forever with {self.short(waiting[rank])}" if rank in waiting else ""
             sentences.append(f"Rank {rank}: {', then '.join(filter(None, [done, ever]))}.")
+        if self.broken:
+            sentences.append(f"Broken: {', '.join(map(str, self.broken))}.")
         return " ".join([f"{self.finding()}.", *sentences])
 
 
@@ -110,7 +135,8 @@ def content(schedule, n_ranks=None, n_microbatches=None, **options) -> Content:
 
 def _of_simulated(run: Simulated, timed: bool, name: str) -> Content:
     actions = [a for a in actions_of(run.trace) if a.end > a.start]
-    return Content(actions, list(range(run.schedule.n_ranks)), deadlock=run.deadlock, timed=timed, name=name)
+    ranks = list(range(run.schedule.n_ranks))
+    return Content(actions, ranks, deadlock=run.deadlock, schedule=run.schedule, timed=timed, name=name)
 
 
 def _of_trace(trace: Trace) -> Content:

@@ -1,45 +1,68 @@
 """Which rank died first.
 
-When one process of an MPI job dies, mpiexec kills the others within a millisecond. The kernel knows the order: the
-`pidfd` of a process becomes readable when it dies, and `epoll` returns descriptors in the order in which they became
-readable, even for a thread that is scheduled late. mpiexec's exit codes distinguish a crash or an exit from a kill.
+When one process of an MPI job dies, mpiexec sees its connection close and kills the others within a millisecond, often
+before the first one has ended: memory and threads of a dying process take time. What has an order is the closing of its
+files: Linux releases those of a dying process last opened first (`exit_task_work`, a stack). So every engine holds a
+connection to `DeathWatch` above the descriptor that mpiexec watches; and `epoll` returns descriptors in the order in
+which they became readable, even for a thread that is scheduled late. mpiexec's exit codes distinguish a crash or an
+exit from a kill.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import select
 import signal
+import socket
+import sys
 import threading
+import uuid
+
+HIGH = 512
+"""The connection's descriptor or a higher one: above those of a starting engine, below the usual limit of 1,024."""
 
 
 class DeathWatch:
     """Records the order in which processes of this machine die.
 
-    Parameters
-    ----------
-    pids : list of int
-        By rank.
-
     Attributes
     ----------
+    address : str
+        For `hold_connection`; empty if the system is not Linux.
     order : list of int
-        Ranks in the order of their deaths; empty if the system has no `pidfd`.
+        Ranks in the order of their deaths; empty if the system is not Linux.
     """
 
-    def __init__(self, pids: list[int]):
+    def __init__(self):
         self.order: list[int] = []
-        self._stop, self._stopped = os.pipe()
+        self.address = ""
         self._ranks: dict[int, int] = {}
-        self._poller = select.epoll() if hasattr(select, "epoll") and hasattr(os, "pidfd_open") else None
-        if self._poller is not None:
-            for rank, pid in enumerate(pids):
-                with contextlib.suppress(OSError):
-                    self._ranks[os.pidfd_open(pid)] = rank
-            for fd in (self._stop, *self._ranks):
-                self._poller.register(fd, select.EPOLLIN)
+        self._connections: list[socket.socket] = []
+        self._thread = None
+        if sys.platform == "linux":
+            self.address = f"distlearn-{uuid.uuid4().hex}"
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind("\0" + self.address)  # an abstract address: no file to remove
+            self._listener.listen(4096)
+
+    def start(self, size: int) -> None:
+        """Begin to watch the `size` processes that hold a connection."""
+        if not self.address:
+            return
+        self._poller = select.epoll()
+        self._stop, self._stopped = socket.socketpair()
+        self._poller.register(self._stop, select.EPOLLIN)
+        self._listener.settimeout(0)
+        with self._listener, contextlib.suppress(BlockingIOError):  # raised where an engine could not connect
+            for _ in range(size):
+                connection, _ = self._listener.accept()
+                self._connections.append(connection)
+                self._ranks[connection.fileno()] = int.from_bytes(connection.recv(8), "little")
+        for fd in self._ranks:
+            self._poller.register(fd, select.EPOLLHUP)
         self._thread = threading.Thread(target=self._watch, name="distlearn deaths", daemon=True)
         self._thread.start()
 
@@ -47,7 +70,7 @@ class DeathWatch:
         living = dict(self._ranks)
         while living:
             ready = [fd for fd, _ in self._poller.poll()]
-            if self._stop in ready:
+            if self._stop.fileno() in ready:
                 return
             for fd in ready:  # in the order in which they became readable
                 self.order.append(living.pop(fd))
@@ -55,15 +78,22 @@ class DeathWatch:
 
     def close(self) -> None:
         """End the thread."""
-        if self._stopped is None:
+        if self._thread is None:
             return
-        os.close(self._stopped)  # the other end becomes readable
-        self._stopped = None
+        self._stopped.close()  # the other end becomes readable
         self._thread.join(5)
-        for fd in (self._stop, *self._ranks):
-            os.close(fd)
-        if self._poller is not None:
-            self._poller.close()
+        self._thread = None
+        self._poller.close()
+        for connection in (self._stop, *self._connections):
+            connection.close()
+
+
+def hold_connection(address: str, rank: int) -> None:
+    """Connect this process to the `DeathWatch` at an address, as long as it lives."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("\0" + address)
+        connection.sendall(rank.to_bytes(8, "little"))
+        fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, HIGH)
 
 
 def first_to_die(seen: list[int], reported: list[int], statuses: list[int]) -> int:

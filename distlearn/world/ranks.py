@@ -68,10 +68,16 @@ class Ranks:
         if mpi:
             _check_mpi(who)
         paths = [os.path.abspath(p) for p in sys.path]
-        self._call(self.ids, lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank)))
+        self._deaths = DeathWatch() if self._is_local else None
+        address = self._deaths.address if self._deaths else ""
+        self._call(
+            self.ids,
+            lambda rank: (remote.join_world, self._key, rank, members, paths, self._stack_file(rank), address),
+        )
+        if self._deaths is not None:
+            self._deaths.start(self.size)
         self.view = self.client.direct_view(self.ids)
         self._identities = [identity(self.client, i) for i in self.ids]
-        self._deaths = DeathWatch(self.pids) if self._is_local else None
 
     @property
     def size(self) -> int:

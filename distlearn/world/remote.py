@@ -16,6 +16,7 @@ import time
 
 from ..comm.local import DisconnectedComm
 from ..comm.waiting import RankClock, poll
+from .deaths import hold_connection
 from .interrupts import EngineInterrupts
 from .outcome import Outcome, frames_of_error, pickled, text_of_error
 from .progress import Patience, Reporter
@@ -76,7 +77,9 @@ def describe_engine(mpi: bool) -> dict:
     return who
 
 
-def join_world(key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None) -> None:
+def join_world(
+    key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None, deaths: str
+) -> None:
     """Make this engine a rank of a world.
 
     Parameters
@@ -91,6 +94,8 @@ def join_world(key: str, rank: int, members: list[int] | None, paths: list[str],
         The client's `sys.path`, so that engines can import what it can.
     stacks : str or None
         File to which SIGUSR1 writes the Python stack, even during a C call.
+    deaths : str
+        `DeathWatch.address`, or empty.
     """
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     shield_traceback()
@@ -105,6 +110,8 @@ def join_world(key: str, rank: int, members: list[int] | None, paths: list[str],
     if stacks is not None and hasattr(faulthandler, "register"):
         _worlds[key, "stacks"] = file = open(stacks, "w", encoding="utf-8")  # noqa: SIM115 (for the engine's life)
         faulthandler.register(signal.SIGUSR1, file=file, all_threads=False)
+    if deaths:
+        hold_connection(deaths, rank)
     _worlds[key] = (rank, duplicates)
 
 

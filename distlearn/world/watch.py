@@ -119,6 +119,8 @@ class Watch:
                 self._ranks.interrupt(self.pending)
                 self._wait(pause)
                 pause *= 1.5
+            while any(map(self._ranks.is_alive, self._deaths)) and time.monotonic() < start + PATIENCE:
+                time.sleep(TICK)  # a killed process takes a moment to end
             if self.pending:
                 self._ranks.request_stacks(self.pending)
                 time.sleep(STACK_SECONDS)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -22,15 +23,18 @@ from .conftest import COURSE, LABS, only_if_thorough
 from .submissions import sliced, solved
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
-"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course --thorough` those of all."""
+"""Some 80 s a lab: `make test` grades those of lab 00, `pytest tests/course --thorough` all, in each sandbox."""
 
 if sandbox.available():
     pytest.skip(f"no sandbox: {sandbox.available()}", allow_module_level=True)
 
+WAYS = [way for way in sandbox.WAYS if not sandbox.why_not(way)]
 LIMITS = "\nc.Execute.timeout = c.ExecuteAll.least = 8\nc.ExecuteAll.iopub_timeout = 2\nc.ExecuteAll.restarts = 1\n"
 LIMITS += (
     "c.ExecuteAll.most_restarts = 2\nc.ExecuteAll.grace = 2\nc.ExecuteAll.memory = 2**30\nc.ExecuteAll.budget = 60\n"
 )
+MACHINE = Path("/proc/sys/kernel/core_pattern")
+"""A setting of the machine, which its administrator may change."""
 SECRET = "the-secret-of-" + "another-student"
 
 
@@ -70,10 +74,10 @@ class Graded:
     """One lab, graded: scores by student, and what there was before and after."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=WAYS)
 def graded(lab, tmp_path_factory, jupyter_home, request):
-    """Grade every kind that the lab gets, between two honest students."""
-    only_if_thorough(request, lab)
+    """Grade every kind that the lab gets, between two honest students; in each kind of sandbox."""
+    only_if_thorough(request, lab if request.param == sandbox.PROGRAM or len(WAYS) == 1 else f"{lab}, again")
     root = tmp_path_factory.mktemp(lab)
     course = grading.make_course(root, COURSE, lab)
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
@@ -108,8 +112,11 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
         *names,
         "zafter",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE.parent, timeout=1400)
+    machine = MACHINE.read_text(encoding="ascii")
+    here = {**os.environ, sandbox.CHOICE: request.param}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE.parent, timeout=1400, env=here)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert MACHINE.read_text(encoding="ascii") == machine
     (line,) = (text for text in done.stdout.splitlines() if text.startswith("SCORES "))
     found = Graded()
     found.scores, found.names, found.course, found.lab = json.loads(line.removeprefix("SCORES ")), names, course, lab

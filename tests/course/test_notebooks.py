@@ -1,9 +1,9 @@
-"""Every lab runs: solved, by nbval; untouched, as a student opens it; and nothing stays behind."""
+"""Every lab runs: solved, printing what it did before; untouched, as a student opens it; and nothing stays behind."""
 
+import json
 import os
-import subprocess
-import sys
 import time
+from pathlib import Path
 
 import nbformat
 import psutil
@@ -18,6 +18,8 @@ from .conftest import COURSE
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
 
 SECONDS_PER_CELL = 240
+REFERENCES = Path(__file__).with_name("references")
+"""What cells tagged `nbval-check-output` print, by cell id; sources hold no outputs."""
 KIND = {"PredictionMissing", "CheckFailed", "NotImplementedError"}
 """How an untouched notebook may stop a student."""
 
@@ -40,22 +42,64 @@ def processes_of(home):
     return found
 
 
+def printed(cell) -> str:
+    """What a cell prints and returns, as text; no figures, no warnings."""
+    found = []
+    for out in cell.outputs:
+        if out.output_type == "stream" and out.name == "stdout":
+            found.append(out.text)
+        elif out.output_type in ("execute_result", "display_data") and not any("image/" in kind for kind in out.data):
+            found.append(out.data.get("text/plain", "") + "\n")
+    return "\n".join(line.rstrip() for line in "".join(found).strip().splitlines())
+
+
+def compare_with_references(lab, cells, update):
+    """Compare what tagged cells print with tests/course/references/labNN.json, or write it."""
+    path = REFERENCES / f"{lab.partition('_')[0]}.json"
+    got = {cell.id: printed(cell) for cell in cells if "nbval-check-output" in cell.metadata.get("tags", [])}
+    if update and got:
+        path.write_text(json.dumps(got, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    elif update:
+        path.unlink(missing_ok=True)
+    want = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    again = f"if that is right: pytest tests/course/test_notebooks.py -k {lab.partition('_')[0]} --update-references"
+    assert got == want, f"{lab}: cells print something else than {path.name} says; {again}"
+
+
 @pytest.mark.engines
-def test_the_solved_lab_runs_and_leaves_nothing_behind(lab, tmp_path, monkeypatch):
-    home = tmp_path / "ipython"
+def test_the_solved_lab_runs_prints_what_it_did_and_leaves_nothing_behind(lab, tmp_path, monkeypatch, request):
+    home, path = tmp_path / "ipython", notebook_path(lab)
     monkeypatch.setenv("IPYTHONDIR", str(home))
-    before = sorted(p.name for p in notebook_path(lab).parent.iterdir())
-    command = [sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-q", "--tb=short"]
-    command += [f"--nbval-cell-timeout={SECONDS_PER_CELL}", "-o", "xfail_strict=true", "-o", "addopts="]
-    command += ["-p", "no:cacheprovider", "-p", "no:randomly", str(notebook_path(lab))]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=COURSE.parent, timeout=800)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert f"{len(Source(notebook_path(lab)).code)} passed" in done.stdout
-    assert sorted(p.name for p in notebook_path(lab).parent.iterdir()) == before, "a lab writes no files"
+    before = sorted(p.name for p in path.parent.iterdir())
+    book = nbformat.read(path, as_version=4)
+    NotebookClient(book, timeout=SECONDS_PER_CELL, resources={"metadata": {"path": str(path.parent)}}).execute()
+    assert sorted(p.name for p in path.parent.iterdir()) == before, "a lab writes no files"
     give_up = time.monotonic() + 20
     while (left := processes_of(home)) and time.monotonic() < give_up:
         time.sleep(0.5)
     assert not left, [p.cmdline() for p in left]
+    compare_with_references(lab, book.cells, request.config.getoption("--update-references", default=False))
+
+
+def test_a_changed_printout_is_noticed(monkeypatch, tmp_path):
+    monkeypatch.setattr(f"{__name__}.REFERENCES", tmp_path)
+    cell = nbformat.v4.new_code_cell("f()", id="a", metadata={"tags": ["nbval-check-output"]})
+    cell.outputs = [
+        nbformat.v4.new_output("stream", name="stdout", text="loss 0.25  \n"),
+        nbformat.v4.new_output("stream", name="stderr", text="a warning"),
+        nbformat.v4.new_output("display_data", data={"image/png": "", "text/plain": "<Figure size 640x480>"}),
+        nbformat.v4.new_output("execute_result", data={"text/plain": "3", "text/html": "<b>3</b>"}),
+    ]
+    with pytest.raises(AssertionError, match="lab99 --update-references"):
+        compare_with_references("lab99_x", [cell], update=False)
+    compare_with_references("lab99_x", [cell], update=True)
+    assert json.loads((tmp_path / "lab99.json").read_text(encoding="utf-8")) == {"a": "loss 0.25\n3"}
+    compare_with_references("lab99_x", [cell, nbformat.v4.new_code_cell("other")], update=False)
+    cell.outputs[0].text = "loss 0.26\n"
+    with pytest.raises(AssertionError, match=r"lab99\.json"):
+        compare_with_references("lab99_x", [cell], update=False)
+    compare_with_references("lab99_x", [], update=True)
+    assert not (tmp_path / "lab99.json").exists()
 
 
 def test_an_untouched_lab_stops_kindly(lab, monkeypatch):

@@ -13,7 +13,7 @@ from distlearn.lab.author import Source, sandbox, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import HideTests
 from distlearn.lab.author.source import Cell
-from distlearn.lab.author.stage import before_check, definitions, skeleton
+from distlearn.lab.author.stage import before_check, definitions, library_calls, skeleton
 
 from . import grading, small
 from .conftest import COURSE
@@ -153,6 +153,27 @@ def check(text, number):
     return new_code_cell(text, metadata=small.told(f"check_{number}", grade=True, locked=True, points=1))
 
 
+def test_endless_loops_cost_less_each_time_and_their_answer_is_not_tried_again():
+    loop = "def {0}():\n    while True:\n        pass"
+    names = [("one", 1), ("two", 2), ("three", 3)]
+    cells = []
+    for name, number in names:
+        answer = new_code_cell(loop.format(name), metadata=small.told(f"{number}", solution=True))
+        cells += [answer, check(f"{name}()", number)]
+    cells[2].source = "def two():\n    return 2"
+    cells[3].source = "assert two() == 2"
+    cells.insert(2, new_code_cell("def table():\n    return one()\nprint(2)"))
+    cells.insert(3, new_code_cell("table()"))
+    cells.insert(4, new_code_cell("while True:\n    pass"))
+    shown, note = execute(cells, timeout=30, patience=12, least=2, grace=1)
+    stopped = ["Stopped", "CellTimeoutError"]  # what the check says, and what nbgrader needs
+    left_out = ["CellLeftOut"]
+    assert shown == [[], stopped, left_out, left_out, ["KeyboardInterrupt", "CellTimeoutError"], [], [], [], stopped]
+    assert "'check_1' was stopped after 6 s" in note
+    assert "'while True:' was stopped after 3 s" in note
+    assert "'check_3' was stopped after 2 s" in note  # half of what is left is less than `least`
+
+
 def test_a_submission_that_only_ends_kernels_comes_to_an_end():
     hog = "hog = []\nwhile True:\n    hog.append(np.ones(2_000_000))\n    time.sleep(0.01)"
     cells = [new_code_cell("x = 1\nprint(x)"), new_code_cell("import os\nos._exit(9)"), check("x", 1)]
@@ -221,3 +242,37 @@ def test_an_answer_that_cannot_be_read_is_replaced_by_the_released_one():
     assert "self.b.data" not in released
     assert "def __init__" in released
     assert skeleton(source, "nothing") == ""
+
+
+WRAPPERS = {
+    "as the labs import it": ("", "return dl.nn.ReLU().forward(x)"),
+    "by its whole name": ("import distlearn", "return distlearn.nn.ReLU().forward(x)"),
+    "under another name": ("import distlearn.nn as mine", "return mine.ReLU().forward(x)"),
+    "imported by itself": ("", "from distlearn.nn import ReLU as R\n    return R().forward(x)"),
+    "imported elsewhere": ("from distlearn.nn import ReLU as R", "return R().forward(x)"),
+    "assigned elsewhere": ("R = dl.nn.ReLU", "return R().forward(x)"),
+    "in a helper of the student's": ("def helper(x):\n    return dl.nn.ReLU().forward(x)", "return helper(x)"),
+    "in a helper's helper": (
+        "def inner(x):\n    return dl.nn.ReLU().forward(x)\ndef helper(x):\n    return inner(x)",
+        "return helper(x)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_an_answer_that_calls_the_librarys_is_named(kind):
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    assert library_calls(cells, source) == []
+    helper, line = WRAPPERS[kind]
+    answer = next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == "sgd")
+    answer.source = f"def sgd(x):\n    {line}"
+    cells.insert(3, new_code_cell(helper))
+    assert library_calls(cells, source) == [("'sgd'", "dl.nn.ReLU")]
+
+
+def test_what_the_library_gives_and_what_a_student_tries_out_is_not_named():
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab01" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    cells.insert(3, new_code_cell("from distlearn.nn import ReLU\ndef compare(x):\n    return ReLU().forward(x)"))
+    assert library_calls(cells, source) == []

@@ -142,18 +142,60 @@ def test_a_deadlock_is_drawn_as_far_as_it_goes():
     assert boxes(ax, "forward").tolist() == [[0, 1, 0], [1, 2, 1], [2, 3, 2]]
     assert boxes(ax, "backward").tolist() == [[3, 5, 2]]
     waiting = boxes(ax, "waiting")
-    assert waiting[:, 0].tolist() == [1, 2, 5]  # from the end of what they did
+    assert waiting[:, 0].tolist() == [2, 2, 5]  # from when ranks 0 and 1 both wait, and from the end of rank 2
     assert [t.get_text() for t in ax.texts if "?" in t.get_text()] == ["B0?", "F1?", "F1?"]
     assert ax.get_legend().get_texts()[-1].get_text() == "waits forever"
     assert waiting[:, 1].max() <= ax.get_xlim()[1] + 1e-9
     words = viz.describe_schedule(schedule)
-    assert words.endswith("Rank 1: F0, then waits forever with F1. Rank 2: F0 B0, then waits forever with F1.")
+    assert "Rank 1: F0, then waits forever with F1. Rank 2: F0 B0, then waits forever with F1." in words
+    assert words.endswith("Broken: 1B0 -> 0B0, 0F1 -> 1F1.")
+
+
+def arrows(ax):
+    """Ends (x, row) of the arrows that are drawn, tail first."""
+    found = [a for a in ax.texts if a.get_gid() == "broken"]
+    return [(tuple(map(float, a.xyann)), tuple(map(float, a.xy))) for a in found]
+
+
+@pytest.mark.parametrize("schedule", ["F0 B0 F1 B1\nF0 F1 B0 B1", "F0 B0 F1 B1\nF0 F1 B0 B1\nF0 B0 F1 B1"])
+def test_a_broken_arrow_is_drawn_from_what_is_waited_for_back_to_what_waits(schedule):
+    ax = viz.plot_schedule(schedule)
+    behind, waiting = boxes(ax, "behind"), boxes(ax, "waiting")
+    assert behind[:, 2].tolist() == [0, 1]  # F1 of rank 0, B0 of rank 1
+    assert len(arrows(ax)) == 2
+    for (tail, row), (head, other) in arrows(ax):
+        assert head < tail  # back in time
+        assert round(row) != round(other)
+        assert any(left <= tail <= right and abs(at - row) < 0.5 for left, right, at in behind)
+        assert any(left <= head <= right and abs(at - other) < 0.5 for left, right, at in waiting)
+    assert behind[:, 1].max() <= ax.get_xlim()[1] + 1e-9
+    assert "must come before" in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_a_rank_that_waits_for_itself_has_an_arrow_in_its_row():
+    ((tail, head),) = arrows(viz.plot_schedule(["F0 B1 F1 B0"]))
+    assert tail[0] > head[0]
+    assert tail[1] == head[1] < 0
+
+
+def test_a_schedule_without_a_deadlock_has_no_arrow():
+    assert not arrows(viz.plot_schedule("1f1b", 2, 3))
+
+
+def test_boxes_far_behind_are_drawn_near_with_a_gap():
+    far = "F0 F1 F2 F3 B3 B2 B1 B0\nF0 B0 F1 B1 F2 B2 F3 B3"
+    assert not arrows(viz.plot_schedule(far))
+    swapped = "F0 B0 F1 F2 F3 B1 B2 B3\nF1 F2 B1 B2 F3 B3 F0 B0"
+    ax = viz.plot_schedule(swapped)
+    assert ax.get_title("left") == "Deadlock: ranks 0 and 1 wait for each other"
+    assert boxes(ax, "behind")[:, 1].max() <= ax.get_xlim()[1] + 1e-9
+    assert len(arrows(ax)) == 2
 
 
 def test_a_deadlock_before_the_first_action_is_drawn_too():
     ax = viz.plot_schedule(["B0 F0"])
     assert ax.get_title("left") == "Deadlock: rank 0 waits for itself"
-    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits forever with B0.")
+    assert viz.describe_schedule(["B0 F0"]).endswith("Rank 0: waits forever with B0. Broken: 0F0 -> 0B0.")
 
 
 def test_words_for_those_who_cannot_see_it(ax):

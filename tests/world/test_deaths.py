@@ -15,46 +15,71 @@ def wait_for(condition, seconds=10.0):
     return condition()
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "pidfd_open"), reason="needs Linux's pidfd")
-def test_order_of_deaths():
-    sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(3)]
-    deaths = DeathWatch([p.pid for p in sleeps])
-    try:
-        for rank in (2, 0):
-            sleeps[rank].kill()
-            assert wait_for(lambda r=rank: r in deaths.order)
-        assert deaths.order == [2, 0]
-    finally:
-        deaths.close()
-        deaths.close()  # twice does no harm
-        for process in sleeps:
-            process.kill()
-            process.wait()
+HOLDS = """
+import sys, time
+from distlearn.world.deaths import hold_connection
+hold_connection(sys.argv[1], int(sys.argv[2]))
+print(flush=True)
+time.sleep(60)
+"""
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "pidfd_open"), reason="needs Linux's pidfd")
-def test_who_looks_late_still_sees_the_order(monkeypatch):
+@pytest.fixture
+def processes():
+    """A `DeathWatch` that has not started, and a function that makes processes that hold a connection to it."""
+    deaths, made = DeathWatch(), []
+
+    def make(size):
+        made.extend(
+            subprocess.Popen([sys.executable, "-c", HOLDS, deaths.address, str(rank)], stdout=subprocess.PIPE)
+            for rank in range(size)
+        )
+        for process in made:
+            assert process.stdout.readline() == b"\n"
+        return made
+
+    yield deaths, make
+    deaths.close()
+    deaths.close()  # twice does no harm
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the order")
+def test_order_of_deaths(processes):
+    deaths, make = processes
+    sleeps = make(3)
+    deaths.start(3)
+    for rank in (2, 0):
+        sleeps[rank].kill()
+        assert wait_for(lambda r=rank: r in deaths.order)
+    assert deaths.order == [2, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the order")
+def test_who_looks_late_still_sees_the_order(processes, monkeypatch):
     """On a busy machine all ranks are dead before the thread gets a core."""
     late, look = threading.Event(), DeathWatch._watch
     monkeypatch.setattr(DeathWatch, "_watch", lambda self: (late.wait(), look(self)))
-    sleeps = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(5)]
-    deaths = DeathWatch([p.pid for p in sleeps])
-    order = [3, 0, 4, 2, 1]
+    deaths, make = processes
+    sleeps, order = make(5), [3, 0, 4, 2, 1]
+    deaths.start(5)
     for rank in order:
         sleeps[rank].kill()
         sleeps[rank].wait()
     late.set()
     assert wait_for(lambda: len(deaths.order) == 5)
-    deaths.close()
     assert deaths.order == order
 
 
-def test_process_that_is_dead_already():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    deaths = DeathWatch([process.pid])
-    deaths.close()
-    assert deaths.order == []
+def test_process_without_a_connection(processes):
+    """As an engine in another network namespace: its death is known from ipyparallel alone."""
+    deaths, make = processes
+    (process,) = make(1)
+    deaths.start(2)
+    process.kill()
+    assert wait_for(lambda: deaths.order == [0]) or sys.platform != "linux"
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from .stage import (
     odd_words,
     skeleton,
     source_of,
+    users_of,
 )
 from .summary import tell
 
@@ -66,7 +67,11 @@ class ExecuteAll(Execute):
     budget = Integer(
         1200, help="Seconds for a submission: no cell gets more than half of what is left, and at least `least`."
     ).tag(config=True)
-    least = Integer(20, help="Seconds that every cell gets, however little is left of the budget.").tag(config=True)
+    patience = Integer(
+        60,
+        help="Seconds that cells which do not end may cost a submission: no cell gets more than half of what is left.",
+    ).tag(config=True)
+    least = Integer(5, help="Seconds that every cell gets, however little is left.").tag(config=True)
     restarts = Integer(3, help="After so many dead kernels, of cells that earn nothing only definitions run.").tag(
         config=True
     )
@@ -87,6 +92,7 @@ class ExecuteAll(Execute):
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
         self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
         self._bent, self._unrun, self._judged = {}, set(), set()
+        self._lost, self._endless = 0, set()
         self.timeout_func = self._seconds_for
         self.kernel_name = "python3"  # whatever the submission names
         work, course = resources.get("metadata", {}).get("path"), course_of(self.config)
@@ -130,6 +136,9 @@ class ExecuteAll(Execute):
         earns = "nbgrader" in cell.metadata
         if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
             parts = PARTS  # it earns no points and has failed before
+        endless = self._endless_names_in(cell)
+        if parts == WHOLE and not earns and (endless or index in self._slow):
+            parts = PARTS  # it would not end either, and earns nothing
         if parts == PARTS:
             self._silently(definitions(cell.source))
         elif parts == WHOLE:
@@ -139,10 +148,14 @@ class ExecuteAll(Execute):
                 super().preprocess_cell(cell, resources, index)
                 self._fill_in(cell)
             if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
-                self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
+                self._note_endless(cell, index)
             return cell, resources
         why = self._why.get(index)
-        if why is None:
+        if why is None and endless:
+            why = f"was not run: it uses {endless[0]}, which does not end; {_PARTS_KEPT}"
+        elif why is None and index in self._slow:
+            why = f"{self._slow[index][1]}; {_PARTS_KEPT}"
+        elif why is None:
             why = f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
             self._unrun.add(index)
         cell.outputs, cell.execution_count = _left_out(why), None
@@ -262,7 +275,9 @@ class ExecuteAll(Execute):
         if cell is _OURS:
             return 300
         most = self.timeout if self.timeout and self.timeout > 0 else self.budget
-        share = 0 if self._at in self._slow else int(self._left() / 2)  # it did not end the last time
+        share = int(min(self._left(), self.patience - self._lost) / 2)
+        if self._at in self._slow or self._endless_names_in(cell):  # it did not end the last time, or is not going to
+            share = 0
         self._given = min(most, max(self.least, share))
         text = f"stopped after {self._given} s: does this cell end?"
         self.error_on_timeout = {
@@ -271,6 +286,18 @@ class ExecuteAll(Execute):
             "traceback": _red("CellTimeoutError", text),
         }
         return self._given
+
+    def _note_endless(self, cell, index: int) -> None:
+        """Note a cell that had to be stopped; cells that use the answer which it checks do not end either."""
+        self._lost += self._given
+        self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
+        if is_check(cell):
+            answer = next((c for c in self.nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(cell)), None)
+            names = Cell(0, answer).binds if answer is not None else set()
+            self._endless |= users_of(names, [c for c in self.nb.cells if c is not cell])
+
+    def _endless_names_in(self, cell) -> list[str]:
+        return sorted(Cell(0, cell).uses & self._endless) if self._endless and cell.cell_type == "code" else []
 
     def output(self, outs, msg, display_id, cell_index):
         """Keep output up to the limit."""
@@ -289,6 +316,7 @@ class ExecuteAll(Execute):
         """Note which cell ended the kernel, and how; next time less of it is run."""
         if isinstance(error, CellTimeoutError):
             how = f"could not be stopped after {self._given} s, or printed more than could be read"
+            self._note_endless(self.nb.cells[self._at], self._at)
         else:
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1
@@ -306,7 +334,7 @@ class ExecuteAll(Execute):
 
     def _report(self, nb, told) -> None:
         """Tell the instructor, in the log and at the top of the notebook."""
-        cells = {**{i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}, **self._slow}
+        cells = self._slow | {i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}
         lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
         if self._unrun:
             lines.append(f"{len(self._unrun)} of the cells that earn nothing not run: {self._shortage()}")

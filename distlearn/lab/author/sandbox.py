@@ -1,5 +1,6 @@
-"""Where a submission runs: a bubblewrap sandbox that sees Python and the library, and nothing else of this machine.
+"""Where a submission runs: a sandbox that sees Python and the library, and nothing else of this machine.
 
+Bubblewrap makes it; where it is not installed, `distlearn.lab.judge.namespaces` does, with the same promises.
 `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of this machine, and no
 file but the system's programs, Python, the installed packages, the library and the data sets, all read-only; a home and
 `/tmp` of limited size live in memory. The folder that processes of one submission share holds their sockets. When the
@@ -20,13 +21,17 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from ..judge import namespaces
+
 PROGRAM = "bwrap"
+CHOICE = "DISTLEARN_SANDBOX"
+"""Environment variable that names one way, `bwrap` or `namespaces`; by default the first of them that works."""
 HOME = "/home/student"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
 SETTINGS += ("/etc/localtime", "/etc/mime.types")
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
-KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
+KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING", CHOICE)
 """Environment variables that programs in the sandbox get."""
 
 _COPY = """\
@@ -42,7 +47,8 @@ Submissions are programs of strangers, so grading runs them in a sandbox, and th
   Debian, Ubuntu:  sudo apt install bubblewrap
   Fedora:          sudo dnf install bubblewrap
   macOS, Windows:  grade in a Linux virtual machine, or in WSL 2
-Where users may not make namespaces (Ubuntu 24.04, most containers), see GRADING.md beside nbgrader_config.py.
+Without bubblewrap a sandbox of our own is used, where users may make namespaces. Where they may not (Ubuntu 24.04,
+most containers), see GRADING.md beside nbgrader_config.py.
 To run submissions without a sandbox, with your own rights, say so: --ExecuteAll.unsafe=True"""
 
 
@@ -80,28 +86,20 @@ class Sandbox:
         files : iterable of path
             More that it may read.
         """
-        words = [PROGRAM, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "grading"]
-        words += ["--die-with-parent", "--new-session", "--clearenv", "--proc", "/proc", "--dev", "/dev"]
-        for place in ("/tmp", HOME, "/dev/shm"):
-            words += ["--size", str(self.disk), "--tmpfs", place]
-        for path in readable():
-            words += ["--ro-bind", path, path]
-        for path in SETTINGS:
-            words += ["--ro-bind-try", path, path]
-        for path in self.hidden:
-            words += ["--tmpfs", str(path)] if any(path.is_relative_to(known) for known in readable()) else []
-        words += ["--ro-bind", str(_emulator_parts()), "/opt/kernels"]
-        for path in map(str, files):
-            words += ["--ro-bind", path, path]
-        words += ["--bind", str(self.shared), str(self.shared)]
-        if self.work:
-            words += ["--ro-bind", str(self.work), "/opt/submission"]
-        for name, value in self._environment(environment).items():
-            words += ["--setenv", name, value]
+        size = str(self.disk)
+        mounts = [("proc", "", "/proc"), ("dev", "", "/dev")]
+        mounts += [("tmpfs", size, place) for place in ("/tmp", HOME, "/dev/shm")]
+        mounts += [("ro", path, path) for path in (*readable(), *SETTINGS) if os.path.exists(path)]
+        seen = [path for path in map(str, self.hidden) if any(Path(path).is_relative_to(known) for known in readable())]
+        mounts += [("tmpfs", size, path) for path in seen]
+        mounts += [("ro", str(_emulator_parts()), "/opt/kernels"), *(("ro", str(path), str(path)) for path in files)]
+        mounts += [("bind", str(self.shared), str(self.shared))]
+        mounts += [("ro", str(self.work), "/opt/submission")] if self.work else []
         # more data than is allowed, so that mostly `MemoryWatch` ends a process, and says why
         limits = {"c": 0, "n": 1024, "f": self.disk // 512, "d": self.memory // 800 + 2**19}
         start = "".join(f"ulimit -{name} {value}; " for name, value in limits.items()) + _COPY
-        return [*words, "--chdir", HOME, "--", "/bin/sh", "-c", start + 'exec "$@"', "sh", *program]
+        program = ["/bin/sh", "-c", start + 'exec "$@"', "sh", *program]
+        return WAYS[_way()](mounts, program, self._environment(environment), HOME)
 
     def _environment(self, given: dict[str, str]) -> dict[str, str]:
         kept = {name: given[name] for name in KEPT if name in given}
@@ -154,15 +152,52 @@ def _emulator_parts() -> Path:
     return folder
 
 
+def _bubblewrap(mounts, program, environment, folder) -> list[str]:
+    """Return the command that runs a program by bubblewrap; parameters as of `namespaces.command`."""
+    words = [PROGRAM, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "grading"]
+    words += ["--die-with-parent", "--new-session", "--clearenv", "--chdir", folder]
+    for kind, source, target in mounts:
+        if kind == "tmpfs":
+            words += ["--size", source, "--tmpfs", target]
+        else:
+            words += [*{"ro": ["--ro-bind", source], "bind": ["--bind", source]}.get(kind, [f"--{kind}"]), target]
+    for name, value in environment.items():
+        words += ["--setenv", name, value]
+    return [*words, "--", *program]
+
+
+WAYS = {PROGRAM: _bubblewrap, "namespaces": namespaces.command}
+"""How to make a sandbox, the preferred way first."""
+
+
 @functools.cache
+def why_not(way: str) -> str:
+    """Return why a way to make a sandbox does not work on this machine, or "".
+
+    Parameters
+    ----------
+    way : {"bwrap", "namespaces"}
+    """
+    if sys.platform != "linux":
+        return f"{sys.platform} has none"
+    if way == PROGRAM and shutil.which(PROGRAM) is None:
+        return f"{PROGRAM} (bubblewrap) is not installed"
+    mounts = [("proc", "", "/proc"), ("dev", "", "/dev"), *(("ro", path, path) for path in readable())]
+    command = WAYS[way](mounts, ["true"], dict(os.environ), "/")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = done.stderr.strip().splitlines()
+    return "" if done.returncode == 0 else f"{way} says {said[-1] if said else done.returncode}"
+
+
+def _way() -> str:
+    """Return the name of the way that is used, or "" if none works."""
+    asked = os.environ.get(CHOICE, "")
+    return next((way for way in ([asked] if asked in WAYS else WAYS) if not why_not(way)), "")
+
+
 def available() -> str:
     """Return why there is no sandbox on this machine, or ""."""
-    program = shutil.which(PROGRAM)
-    if program is None:
-        return f"{PROGRAM} (bubblewrap) is not installed" if sys.platform == "linux" else f"{sys.platform} has none"
-    words = [program, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else f"{PROGRAM} says {done.stderr.strip() or done.returncode}"
+    return "" if _way() else "; ".join(dict.fromkeys(map(why_not, WAYS)))
 
 
 def require() -> None:

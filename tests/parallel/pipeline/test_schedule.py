@@ -23,6 +23,7 @@ from distlearn.parallel.pipeline.schedule import (
     pipedream,
     simulate,
 )
+from distlearn.parallel.pipeline.schedule.play import needs
 from distlearn.trace import Span, Trace
 
 sizes = st.integers(1, 7)
@@ -181,12 +182,30 @@ def test_gpipe_does_with_blocking_sends_and_1f1b_does_not():
     assert check_schedule("1f1b", 4, 8).blocking is not None
 
 
+@given(data=st.data(), p=st.integers(2, 4), m=st.integers(1, 4))
+@settings(max_examples=60)
+def test_every_broken_arrow_is_a_dependency_that_the_order_contradicts(data, p, m):
+    names = [f"{kind}{i}" for kind in "FB" for i in range(m)]
+    schedule = make_schedule([" ".join(data.draw(st.permutations(names))) for _ in range(p)])
+    for finding in check_schedule(schedule).findings:
+        assert finding.arrows
+        for before, after in finding.arrows:
+            assert before in needs(schedule, after)
+            if finding.problem == "order":
+                assert schedule.place[before] > schedule.place[after]
+        if finding.problem == "deadlock":  # the cycle closes: each rank has a next arrow's end before an arrow's start
+            ends = {after.stage: schedule.place[after] for _, after in finding.arrows}
+            starts = {before.stage: schedule.place[before] for before, _ in finding.arrows}
+            assert ends.keys() == starts.keys()
+            assert all(starts[rank] > ends[rank] for rank in starts)
+
+
 # -- the checker -------------------------------------------------------------------------------------------------------
 WRONG = {
     "backward before forward": (
         "F0 F1 B0 B1\nB0 F0 F1 B1",
         "order",
-        "rank 1, position 0 (B0): backward before forward, F0 is at position 1",
+        "rank 1, position 0 (B0): backward before forward, F0 is at position 1; broken: 1F0 -> 1B0",
     ),
     "missing": ("F0 F1 B0 B1\nF0 B0 F1", "missing", "rank 1, stage 1: B1 missing"),
     "many missing": (["F9"], "missing", "F0, F1, F2, F3, F4, F5 and 3 more missing"),
@@ -206,7 +225,8 @@ WRONG = {
         "F0 B0 F1 B1\nF0 F1 B0 B1",
         "deadlock",
         "deadlock: rank 0 at position 1 (B0) waits for B0, which is rank 1's position 2, behind F1; "
-        "rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0",
+        "rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0; "
+        "broken: 1B0 -> 0B0, 0F1 -> 1F1",
     ),
     "a rank waits for itself": (
         "0F0 0B0 1F0 1B0",

@@ -10,7 +10,7 @@ one that a student wrote goes through the same checker, simulator, drawing and e
 
 from .check import Report, ScheduleError, check_schedule
 from .orders import SCHEDULES, gpipe, interleaved, make_schedule, one_f_one_b, pipedream, zero_bubble
-from .play import Deadlock, Waiting
+from .play import Arrow, Deadlock, Waiting
 from .schedule import LANE, Action, Schedule, format, parse
 from .timing import Simulated, TimedAction, actions_of, ideal_bubble, measured_bubble, simulate
 
@@ -18,6 +18,7 @@ __all__ = [
     "LANE",
     "SCHEDULES",
     "Action",
+    "Arrow",
     "Deadlock",
     "Report",
     "Schedule",

@@ -9,7 +9,7 @@ from itertools import accumulate, islice, product
 from typing import NamedTuple
 
 from .orders import make_schedule
-from .play import Deadlock, play
+from .play import Arrow, Deadlock, play
 from .schedule import HELD, KINDS, Action, Schedule
 
 INCOMPLETE = ("missing", "twice", "unknown", "placement")
@@ -28,6 +28,8 @@ class ScheduleError(NamedTuple):
     position: int | None = None
     """In the rank's order, from 0."""
     action: Action | None = None
+    arrows: tuple[Arrow, ...] = ()
+    """The happens-before arrows that it breaks, for "order" and "deadlock"; `viz.plot_schedule` draws them."""
 
     def __str__(self) -> str:
         return self.message
@@ -120,7 +122,7 @@ def check_schedule(
     >>> print(check_schedule(["F0 B0 F1 B1", "F0 F1 B0 B1"]))
     wrong schedule (2 ranks, 2 stages, 2 micro-batches):
       deadlock: rank 0 at position 1 (B0) waits for B0, which is rank 1's position 2, behind F1; \
-rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
+rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0; broken: 1B0 -> 0B0, 0F1 -> 1F1
     """
     made = make_schedule(schedule, n_ranks, n_microbatches, **options)
     findings = [*_placement(made), *_counts(made)]
@@ -140,10 +142,9 @@ rank 1 at position 1 (F1) waits for F1, which is rank 0's position 2, behind B0
 
 def _deadlock(what: str, deadlock: Deadlock) -> ScheduleError:
     """A deadlock, described by the ranks in the cycle; the others wait for those."""
-    told = [w for w in deadlock.waiting if w.rank in deadlock.cycle] or deadlock.waiting
-    first = told[0]
-    message = f"{what}: " + "; ".join(w.what for w in told)
-    return ScheduleError("deadlock", message, first.rank, first.position, first.action)
+    told, first = deadlock.involved, deadlock.involved[0]
+    message = f"{what}: {'; '.join(w.what for w in told)}; broken: {', '.join(map(str, deadlock.arrows))}"
+    return ScheduleError("deadlock", message, first.rank, first.position, first.action, tuple(deadlock.arrows))
 
 
 def _placement(schedule: Schedule):
@@ -211,9 +212,9 @@ def _order(schedule: Schedule):
                 what = "the weights' gradient before the input's" if action.kind == "W" else "backward before forward"
                 message = (
                     f"rank {rank}, position {position} ({schedule.short(action)}): {what}, "
-                    f"{schedule.short(before)} is at position {place[before]}"
+                    f"{schedule.short(before)} is at position {place[before]}; broken: {Arrow(before, action)}"
                 )
-                yield ScheduleError("order", message, rank, position, action)
+                yield ScheduleError("order", message, rank, position, action, (Arrow(before, action),))
 
 
 def _memory(schedule: Schedule, in_flight: list[int], limit):

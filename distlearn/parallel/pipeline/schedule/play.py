@@ -9,6 +9,23 @@ from ...play import play_queues
 from .schedule import Action, Schedule
 
 
+class Arrow(NamedTuple):
+    """One action must happen before another: activations or a gradient go from one to the other, or both are the same
+    micro-batch's on one stage.
+
+    Examples
+    --------
+    >>> str(Arrow(Action("F", 1, 0), Action("F", 1, 1)))
+    '0F1 -> 1F1'
+    """
+
+    before: Action
+    after: Action
+
+    def __str__(self) -> str:
+        return f"{self.before} -> {self.after}"
+
+
 class Waiting(NamedTuple):
     """A rank that waits forever, and where."""
 
@@ -20,6 +37,8 @@ class Waiting(NamedTuple):
     """What it waits for, in words."""
     on: int
     """The rank that it waits for."""
+    arrow: Arrow
+    """The dependency for which it waits, with the stages' numbers; of blocking calls, the message."""
 
 
 class Deadlock(NamedTuple):
@@ -36,6 +55,16 @@ class Deadlock(NamedTuple):
             seen.append(rank)
             rank = on[rank]
         return seen[seen.index(rank) :] if rank in seen else []
+
+    @property
+    def involved(self) -> list[Waiting]:
+        """The waits of the ranks in the cycle; all of them if there is none."""
+        return [w for w in self.waiting if w.rank in self.cycle] or self.waiting
+
+    @property
+    def arrows(self) -> list[Arrow]:
+        """The happens-before arrows that cannot all hold, as every rank runs its actions in order."""
+        return [w.arrow for w in self.involved]
 
     def __str__(self) -> str:
         return "; ".join(w.what for w in self.waiting)
@@ -156,10 +185,11 @@ def _waiting_for(schedule: Schedule, at: list[int], rank: int, times) -> Waiting
     shown = schedule.short(missing)
     what = f"rank {rank} at position {position} ({schedule.short(action)}) waits for {shown}"
     if where is None:
-        return Waiting(rank, position, action, f"{what}, which rank {on} never runs", on)
+        return Waiting(rank, position, action, f"{what}, which rank {on} never runs", on, Arrow(missing, action))
     behind = schedule.short(schedule.orders[on][at[on]])
     owner = "its own" if on == rank else f"rank {on}'s"
-    return Waiting(rank, position, action, f"{what}, which is {owner} position {where}, behind {behind}", on)
+    what = f"{what}, which is {owner} position {where}, behind {behind}"
+    return Waiting(rank, position, action, what, on, Arrow(missing, action))
 
 
 def _stuck_in_call(schedule: Schedule, rank: int, call: Action | Message) -> Waiting:
@@ -169,7 +199,8 @@ def _stuck_in_call(schedule: Schedule, rank: int, call: Action | Message) -> Wai
     position, shown = schedule.place[action], schedule.short(action)
     if call is action:
         what = f"rank {rank} at position {position} cannot run {shown}: what it needs comes later in its own order"
-        return Waiting(rank, position, action, what, rank)
+        missing = next(b for b in needs(schedule, action) if schedule.place[b] > position and b.stage == action.stage)
+        return Waiting(rank, position, action, what, rank, Arrow(missing, action))
     peer = schedule.rank_of((call.consumer if sends else call.producer).stage)
     verb, of = ("send", "to") if sends else ("receive", "from")
     data = "activations" if action.kind == "F" else "gradient"
@@ -177,4 +208,4 @@ def _stuck_in_call(schedule: Schedule, rank: int, call: Action | Message) -> Wai
         f"rank {rank} at position {position} ({shown}) is stuck in the {verb} of micro-batch "
         f"{action.microbatch}'s {data} {of} rank {peer}"
     )
-    return Waiting(rank, position, action, what, peer)
+    return Waiting(rank, position, action, what, peer, Arrow(call.producer, call.consumer))
