@@ -1,6 +1,7 @@
 """Experiments: one call, one result, one figure each.
 
 - `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
+- `convolving`: four ways to convolve, what they cost, what they lose to rounding
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
 - `roofline`: how fast a layer or a step can be on this machine and on a named card, beside measured times
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
@@ -52,6 +53,17 @@ from .asynchrony import (
     time_to_loss,
     train_digits,
     try_server,
+)
+from .convolving import (
+    Way,
+    bits_lost,
+    deep_network,
+    digits_accuracy,
+    fewest_seconds,
+    loss_of_points,
+    sample_layer,
+    time_ways,
+    use_convolution,
 )
 from .optimizing import (
     Hyperbola,
@@ -124,18 +136,23 @@ __all__ = [
     "Tested",
     "Throughputs",
     "TimeToLoss",
+    "Way",
     "active_units",
     "alternatives",
     "backup_seconds",
+    "bits_lost",
     "calibrate",
     "check_log",
     "check_plan",
     "compare_policies",
     "compare_rules",
     "counted",
+    "deep_network",
     "descend",
+    "digits_accuracy",
     "digits_task",
     "facts",
+    "fewest_seconds",
     "first_steps",
     "fit_hyperbola",
     "hidden_mixes",
@@ -144,6 +161,7 @@ __all__ = [
     "judge_shape",
     "least_bytes",
     "loss_by_rate",
+    "loss_of_points",
     "lr_limits",
     "make_entry",
     "make_rule",
@@ -161,6 +179,7 @@ __all__ = [
     "run_digits",
     "run_digits_synchronous",
     "run_policy",
+    "sample_layer",
     "scaling_curve",
     "scenario_speeds",
     "simulate_layout",
@@ -176,9 +195,11 @@ __all__ = [
     "throughputs",
     "tiled_report",
     "time_to_loss",
+    "time_ways",
     "train_digits",
     "try_server",
     "tune",
     "two_networks",
+    "use_convolution",
     "without_dense",
 ]

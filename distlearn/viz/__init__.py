@@ -58,6 +58,8 @@ _NAMES = {
     "plot_throughputs": "staleness",
     "plot_time_to_loss": "staleness",
     "plot_batching": "layers",
+    "plot_bits": "convolving",
+    "plot_ways": "convolving",
     "plot_first_steps": "optimizing",
     "plot_hyperbola": "optimizing",
     "plot_paths": "optimizing",

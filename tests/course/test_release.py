@@ -100,8 +100,12 @@ def test_generate_writes_reports_and_refuses(sandbox):
     (sandbox.parent / "labs" / "lab99_gone").mkdir()
     assert compare_release(sandbox) == [
         f"{name}/notes.txt: is not generated from the source",
-        "lab99_gone: has no source",
+        f"lab99_gone: has no source; remove {sandbox.parent / 'labs' / 'lab99_gone'}",
     ]
+    generate(sandbox)
+    assert not (folder / "notes.txt").exists()
+    (sandbox.parent / "labs" / "lab99_gone").rmdir()
+    assert compare_release(sandbox) == []
 
 
 def test_a_source_that_nbgrader_rejects_leaves_the_copy_in_place(sandbox):

@@ -17,7 +17,14 @@ from .submissions import mutants, without_markers, wrong
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
 
-STRICT = ["lab00_welcome", "lab01_backprop", "lab02_optimizers", "lab04_kernels", "lab05_roofline"]
+STRICT = [
+    "lab00_welcome",
+    "lab01_backprop",
+    "lab02_optimizers",
+    "lab03_convolution",
+    "lab04_kernels",
+    "lab05_roofline",
+]
 SKIPPED = {"engines", "slow", "real-run"}
 
 

@@ -147,6 +147,35 @@ def test_costs_of_what_is_no_convolution(sizes, k, message):
             cost("direct", *sizes, k=k)
 
 
+@pytest.mark.parametrize("m", [2, 4])
+def test_transforms_derived_from_points_compute_what_the_tables_do(m):
+    points, like = [0, 1, -1, 2, -2][: m + 1], np.ones(1)
+    derived, listed = winograd.Transforms.from_points(points, m), winograd.Transforms.make(m, like)
+    # the same up to a factor for each row of BT, which that of G undoes
+    for one, other in zip(derived.BT, listed.BT, strict=True):
+        assert abs(one @ other) == pytest.approx(np.linalg.norm(one) * np.linalg.norm(other))
+    x, W, geometry = np.ones((1, 6, 6, 1)), np.arange(9.0).reshape(3, 3, 1, 1), Geometry((3, 3))
+    y, _ = winograd.forward(x, W, geometry, transforms=derived)
+    np.testing.assert_allclose(y, winograd.forward(x, W, geometry, m=m)[0])
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 6])
+def test_any_tile_convolves(m):
+    rng = np.random.default_rng(m)
+    x, W, geometry = rng.normal(size=(2, 11, 9, 3)), rng.normal(size=(3, 3, 3, 4)), Geometry((3, 3), padding=(1, 1))
+    transforms = winograd.Transforms.from_points(rng.permutation([0, 1, -1, 2, -2, 0.5, -0.5])[: m + 1], m)
+    y, _ = winograd.forward(x, W, geometry, transforms=transforms)
+    np.testing.assert_allclose(y, direct.forward(x, W, geometry)[0], rtol=1e-9, atol=1e-9)
+    counted = count_operations(lambda x, W: winograd.forward(x, W, geometry, transforms=transforms), x, W)
+    assert (counted.multiply_adds, counted.depth) == conv_cost("winograd", 2, 3, 4, 11, 9, m=m)
+
+
+@pytest.mark.parametrize("points", [[0, 1], [0, 1, 1], [0, 1, np.inf], [0, 1, 2, 3]])
+def test_interpolation_points_are_different_and_finite(points):
+    with pytest.raises(ValueError, match="expected 3 different finite ones"):
+        winograd.Transforms.from_points(points, 2)
+
+
 def test_printed_formulas_differ_from_the_counts_only_where_expected():
     sizes = (32, 64, 128, 28, 28)
     for algorithm in ("direct", "im2col"):

@@ -62,7 +62,7 @@ def _solution(cell):
     if re.search(r"\b(dl|distlearn)\b", text):
         yield Problem(cell, "the solution calls the library: write it out")
     defined = [n for n in (cell.tree.body if cell.tree else []) if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
-    if not defined:
+    if not defined and cell.tree:
         yield Problem(cell, "defines no function or class")
     for node in defined:
         if not ast.get_docstring(node):
@@ -106,8 +106,12 @@ def prose(lab: Source):
         telling = [line for line in lines if len(line) > 24 and ("=" in line or line.startswith("return"))]
         for line in (line for line in telling if line not in public):
             for other in lab.cells:
-                if not other.is_code and "hints" not in other.tags and line in other.source:
+                if not other.is_code and "hints" not in other.tags and _packed(line) in _packed(other.source):
                     yield Problem(other, f"tells a line of the solution of {cell.grade_id}: {line!r}")
+
+
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 def variables(lab: Source):

@@ -8,7 +8,7 @@ from collections import Counter
 
 import nbformat
 
-from .source import Problem, Source
+from .source import KINDS, Problem, Source
 
 TAGS = {
     "predict",
@@ -50,7 +50,9 @@ def committed(lab: Source):
             yield Problem(cell, f"metadata {', '.join(strange)} (distlearn labs check --fix removes it)")
         for tag in sorted(set(cell.tags) - TAGS):
             yield Problem(cell, f"unknown tag {tag!r}, expected one of {', '.join(sorted(TAGS))}")
-    if lab.notebook.metadata != METADATA:
+    if lab.kind not in KINDS:
+        yield Problem(None, f"its metadata says kind {lab.kind!r}, expected one of {', '.join(KINDS)}")
+    elif lab.notebook.metadata != _metadata(lab):
         yield Problem(None, "the notebook's metadata is not just the kernel python3 (distlearn labs check --fix)")
     if (lab.notebook.nbformat, lab.notebook.nbformat_minor) != (4, 5):
         yield Problem(None, "expected notebook format 4.5 (distlearn labs check --fix)")
@@ -89,7 +91,7 @@ def tidy(path) -> bool:
     lab = Source(path)
     notebook = lab.notebook
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.metadata = nbformat.from_dict(_metadata(lab))
     for cell in notebook.cells:
         cell.setdefault("id", nbformat.v4.new_code_cell().id)
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in ("tags", "nbgrader") and v})
@@ -100,6 +102,10 @@ def tidy(path) -> bool:
     if text != lab.text:
         lab.path.write_text(text, encoding="utf-8")
     return text != lab.text
+
+
+def _metadata(lab: Source) -> dict:
+    return METADATA if lab.kind == "full" else METADATA | {"distlearn": {"kind": lab.kind}}
 
 
 def _written(notebook) -> str:

@@ -99,7 +99,7 @@ def compare_release(course, names=None) -> list[str]:
     known = set(lab_names(course))
     if set(names) == known:
         extra = sorted(p.name for p in there.glob("lab*") if p.is_dir() and p.name not in known)
-        found += [f"{name}: has no source" for name in extra]
+        found += [f"{name}: has no source; remove {there / name}" for name in extra]
     return found
 
 

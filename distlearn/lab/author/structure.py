@@ -7,7 +7,7 @@ import re
 
 from .source import Problem, Source
 
-MIN_CELLS, MAX_CELLS, MAX_LINES, MAX_WIDTH = 30, 70, 20, 100
+MAX_LINES, MAX_WIDTH = 20, 100
 MAX_DRAWING = 80
 """Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page."""
 SETUP = 'import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nlab = dl.Lab("{number}"'
@@ -15,7 +15,7 @@ LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
 
 
 def title(lab: Source):
-    """The first cell: title, question, three to five goals, time, needs."""
+    """The first cell: title, question, goals, time, needs."""
     if not lab.cells or lab.cells[0].is_code:
         yield Problem(None, "the first cell must be the title, in markdown")
         return
@@ -26,8 +26,9 @@ def title(lab: Source):
         if word not in first.source:
             yield Problem(first, f"{word} is missing")
     goals = re.findall(r"^- \S", first.source.partition("**You will be able to**")[2], re.MULTILINE)
-    if not 3 <= len(goals) <= 5:
-        yield Problem(first, f"{len(goals)} goals, expected 3 to 5")
+    low, high = lab.limits.goals
+    if not low <= len(goals) <= high:
+        yield Problem(first, f"{len(goals)} goals, expected {low} to {high}")
 
 
 def setup(lab: Source):
@@ -39,10 +40,10 @@ def setup(lab: Source):
 
 
 def sections(lab: Source):
-    """Three to six numbered sections, a reflection, a summary; minutes that add up."""
-    numbered = [s for s in lab.sections if s.number is not None]
-    if not 3 <= len(numbered) <= 6:
-        yield Problem(None, f"{len(numbered)} numbered sections, expected 3 to 6")
+    """Numbered sections, a reflection, a summary; minutes that add up."""
+    numbered, (low, high) = [s for s in lab.sections if s.number is not None], lab.limits.sections
+    if not low <= len(numbered) <= high:
+        yield Problem(None, f"{len(numbered)} numbered sections, expected {low} to {high}")
     for k, section in enumerate(numbered, 1):
         if section.number != k:
             yield Problem(section.cell, f"section number {section.number}, expected {k}")
@@ -62,8 +63,9 @@ def sections(lab: Source):
 
 def sizes(lab: Source):
     """Number of cells, lines per cell, and their width: wider lines are cut off on a laptop's screen."""
-    if not MIN_CELLS <= len(lab.cells) <= MAX_CELLS:
-        yield Problem(None, f"{len(lab.cells)} cells, expected {MIN_CELLS} to {MAX_CELLS}")
+    low, high = lab.limits.cells
+    if not low <= len(lab.cells) <= high:
+        yield Problem(None, f"{len(lab.cells)} cells, expected {low} to {high}")
     for cell in lab.cells:
         drawn = [] if cell.is_code else re.findall(r"^```.*?\n(.*?)^```", cell.source, re.MULTILINE | re.DOTALL)
         wide = max((len(line) for text in drawn for line in text.splitlines()), default=0)
@@ -147,9 +149,9 @@ def figures(lab: Source):
 
 
 def failure(lab: Source):
-    """One deliberate failure, explained below."""
+    """One deliberate failure, unless the lab is short, explained below."""
     failing = [c for c in lab.code if "failure" in c.tags]
-    if not failing:
+    if lab.limits.whole and not failing:
         yield Problem(None, "no deliberate failure (tag `failure`)")
     for cell in failing:
         below = lab.after(cell)
@@ -158,8 +160,8 @@ def failure(lab: Source):
 
 
 def real_run(lab: Source):
-    """The student's function in a real training run."""
-    if lab.number != "00" and not any("real-run" in c.tags for c in lab.code):
+    """The student's function in a real training run, unless the lab is short."""
+    if lab.limits.whole and lab.number != "00" and not any("real-run" in c.tags for c in lab.code):
         yield Problem(None, "no cell puts the student's function into a real training run (tag `real-run`)")
 
 
@@ -185,10 +187,10 @@ def engines(lab: Source):
 
 
 def reflection(lab: Source):
-    """Two to four questions with sample answers."""
-    answers = [c for c in lab.cells if c.is_answer]
-    if not 2 <= len(answers) <= 4:
-        yield Problem(None, f"{len(answers)} questions in the reflection, expected 2 to 4")
+    """Questions with sample answers."""
+    answers, (low, high) = [c for c in lab.cells if c.is_answer], lab.limits.questions
+    if not low <= len(answers) <= high:
+        yield Problem(None, f"{len(answers)} questions in the reflection, expected {low} to {high}")
     start = next((s.cell.index for s in lab.sections if s.title == "Reflection"), None)
     for k, cell in enumerate(answers, 1):
         above = lab.cells[cell.index - 1].source

@@ -41,8 +41,8 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
         Batch, channels, rows and columns of the image.
     k : int or (int, int)
         Rows and columns of the kernel, k_y and k_x; 3 for Winograd.
-    m : {2, 4}
-        Winograd's tile of outputs is m x m.
+    m : int
+        Winograd's tile of outputs is m x m; this package has 2 and 4, and the formula holds for any.
     fft_constant : float
         A transform of N real points costs fft_constant N log2 N multiply-adds.
 
@@ -122,6 +122,7 @@ def _check(algorithm, sizes, k, m) -> tuple[int, int]:
         raise ValueError(f"conv_cost: algorithm is {algorithm!r}, expected 'direct', 'im2col', 'fft' or 'winograd'")
     check_positive("conv_cost", **dict(zip(("n", "c_in", "c_out", "h", "w"), sizes, strict=True)))
     kernel = pair(k, "conv_cost: k")
-    if algorithm == "winograd" and (kernel != (KERNEL, KERNEL) or m not in (2, 4)):
-        raise ValueError(f"conv_cost: winograd takes k = 3 and m = 2 or 4, got k = {k}, m = {m}")
+    check_positive("conv_cost", m=m)
+    if algorithm == "winograd" and kernel != (KERNEL, KERNEL):
+        raise ValueError(f"conv_cost: winograd takes k = 3, got k = {k}")
     return kernel

@@ -7,11 +7,14 @@ tile takes alpha^2 multiplications instead of m^2 r^2: 16 instead of 36 for F(2 
 x 4, 3 x 3). Summed over channels, the products are alpha^2 matrix products of (tiles, c_in) with (c_in, c_out).
 
 The price is the transforms, memory, and rounding errors: the constants of the larger F amplify errors some tenfold.
+`Transforms.from_points` makes them for other tiles and from other interpolation points, on which the errors depend.
 
 References
 ----------
 A. Lavin, S. Gray (2016), Fast algorithms for convolutional neural networks, CVPR, sections 4.1 to 4.3.
 S. Winograd (1980), Arithmetic complexity of computations, SIAM.
+B. Barabasz, A. Anderson, K. M. Soodhalter, D. Gregg (2020), Error analysis and improving the accuracy of Winograd
+convolution for deep neural networks, ACM Transactions on Mathematical Software.
 """
 
 from __future__ import annotations
@@ -75,6 +78,35 @@ class Transforms(NamedTuple):
             _made[key] = cls(*(xp.asarray(table[m], like.dtype) for table in (_BT, _G, _AT)))
         return _made[key]
 
+    @classmethod
+    def from_points(cls, points, m: int) -> Transforms:
+        """Derive the matrices of F(m x m, 3 x 3) by the Toom-Cook method, in float64.
+
+        Parameters
+        ----------
+        points : sequence of float
+            The m + 1 finite interpolation points, all different; infinity is the last one.
+        m : int
+
+        Notes
+        -----
+        With V_k the values of 1, a, ..., a^(k - 1) at every point a (at infinity the last of them), the product of two
+        polynomials is V_alpha^-1 ((V_3 g) * (V_m h)); transposed, that is the correlation: BT = V_alpha^-T, G = V_3,
+        AT = V_m^T. `make` has the same with rows scaled so that BT is whole.
+        """
+        points = np.array(points, np.float64)
+        if len(set(points.tolist())) != m + R - 2 or not np.isfinite(points).all():
+            raise ValueError(f"from_points: points are {points.tolist()}, expected {m + R - 2} different finite ones")
+
+        def values(k):
+            return np.concatenate([points[:, None] ** np.arange(k), np.eye(k)[-1:]])
+
+        return cls(np.linalg.inv(values(m + R - 1)).T, values(R), values(m).T)
+
+    def cast(self, like) -> Transforms:
+        """Return the matrices in the precision of the array `like`, on its device."""
+        return Transforms(*(get_xp(like).asarray(matrix, like.dtype) for matrix in self))
+
 
 _made: dict[tuple, Transforms] = {}
 """Cache of `Transforms.make`: copying three small matrices to a GPU takes longer than using them."""
@@ -85,9 +117,10 @@ def algorithm(m: int):
     return functools.partial(forward, m=m), functools.partial(backward, m=m)
 
 
-def forward(x, W, geometry: Geometry, *, m: int = 2):
-    """Convolve images (n, h, w, c_in) with kernels (3, 3, c_in, c_out), stride 1."""
-    xp, t = get_xp(x), Transforms.make(m, x)
+def forward(x, W, geometry: Geometry, *, m: int = 2, transforms: Transforms | None = None):
+    """Convolve images (n, h, w, c_in) with kernels (3, 3, c_in, c_out), stride 1, by other transforms if given."""
+    xp, t = get_xp(x), Transforms.make(m, x) if transforms is None else transforms.cast(x)
+    m = len(t.AT)
     oh, ow = geometry.output(*x.shape[1:3])
     x, th, tw = _whole_tiles(geometry.pad(x), oh, ow, m)
     kernels = _two_sided(t.G, W).reshape(-1, *W.shape[2:])

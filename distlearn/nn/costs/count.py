@@ -30,20 +30,44 @@ _MOVES = {
         "take",
         "split",
     ),
-    *("conj", "default_rng", "may_share_memory", "moveaxis", "flip", "searchsorted", "packbits", "unpackbits"),
+    *(
+        "pad",
+        "sliding_window_view",
+        "roll",
+        "real",
+        "conj",
+        "default_rng",
+        "may_share_memory",
+        "moveaxis",
+        "flip",
+        "searchsorted",
+        "packbits",
+        "unpackbits",
+    ),
 }
 """Functions that move values without computing."""
 
 
 _VIEWS = {
     *("reshape", "transpose", "swapaxes", "ravel", "broadcast_to", "expand_dims", "squeeze", "view", "split"),
-    *("moveaxis", "as_strided", "empty", "empty_like", "asarray", "array", "default_rng", "may_share_memory"),
+    *(
+        "sliding_window_view",
+        "moveaxis",
+        "flip",
+        "as_strided",
+        "empty",
+        "empty_like",
+        "asarray",
+        "array",
+        "default_rng",
+        "may_share_memory",
+    ),
 }
 """Those that start nothing on a device: the values stay where they are."""
 
 
-def record(name, inputs, result, axes=()):
-    """Count an operation's work, and that it was started ("calls"); return its depth."""
+def record(name, inputs, result, options):
+    """Count an operation's work, given its keyword arguments, and that it was started ("calls"); return its depth."""
     if name not in _VIEWS:
         for counter in _counters:
             counter["calls"] += 1
@@ -55,9 +79,13 @@ def record(name, inputs, result, axes=()):
         kind, work, depth = "multiply_adds", size * inner, 1 + math.ceil(math.log2(max(1, inner)))
         if result.dtype.kind == "c":
             work, depth = 4 * work, depth + 1
-    elif name in ("rfft2", "irfft2"):
-        points, x = math.prod(inputs[1]), inputs[0]
-        kind, depth = "transforms", 2 * sum(math.ceil(math.log2(n)) for n in inputs[1])
+    elif name in ("fft2", "ifft2", "rfft2", "irfft2"):
+        x, axes = inputs[0], options.get("axes", (-2, -1))
+        sizes = inputs[1] if len(inputs) > 1 else options.get("s")
+        if sizes is None:  # of the side that is not a half spectrum
+            sizes = [(result if name == "irfft2" else x).shape[a] for a in axes]
+        points = math.prod(sizes)
+        kind, depth = "transforms", 2 * sum(math.ceil(math.log2(n)) for n in sizes)
         work = points * math.log2(points) * (x.size // math.prod(x.shape[a] for a in axes))
     elif name in ("sum", "mean", "max", "min"):
         kind, work = "others", getattr(inputs[0], "size", getattr(inputs[-1], "size", 1))
@@ -94,12 +122,13 @@ def counting():
 
 
 def count_operations(function, *arrays) -> Counted:
-    """Run a function on strict copies of NumPy arrays and count what it computes.
+    """Run a function on copies of NumPy arrays that count what it computes.
 
     Parameters
     ----------
     function : callable
-        Takes arrays, returns an array or a tuple whose first element is one.
+        Takes arrays, returns an array or a tuple whose first element is one. It computes with operators, NumPy's
+        functions, or those of `get_xp(x)`.
     *arrays : numpy arrays
 
     Returns
@@ -117,9 +146,11 @@ def count_operations(function, *arrays) -> Counted:
     >>> count_operations(move(Linear(4, 3), MockDeviceArray).forward, np.ones((2, 4), "float32"))
     Counted(multiply_adds=24, transforms=0, others=6, depth=4)
     """
-    from .strict import MockDeviceArray  # which needs this module
+    from .strict import CountedArray, MockDeviceArray  # which need this module
 
     with counting() as counter:
-        result = function(*(MockDeviceArray(np.array(a)) for a in arrays))
+        result = function(*(CountedArray(np.array(a)) for a in arrays))
     first = result[0] if isinstance(result, tuple) else result
+    if not isinstance(first, MockDeviceArray):
+        raise TypeError(f"count_operations: the function returned {type(first).__name__}, expected a counted array")
     return Counted(counter["multiply_adds"], counter["transforms"], counter["others"], first._chain[0])

@@ -61,7 +61,7 @@ class MockDeviceArray:
             raise AttributeError(f"MockDeviceArray has no attribute {name!r}")
         value = getattr(self._array, name)
         if isinstance(value, np.ndarray):
-            return MockDeviceArray(value, self._chain)
+            return type(self)(value, self._chain)
         if callable(value):
             return _wrap(value, name, owner=self)
         return value
@@ -69,7 +69,7 @@ class MockDeviceArray:
     def __getitem__(self, index):
         part = self._array[_bare_index(index)]
         shares = isinstance(part, np.ndarray) and np.may_share_memory(part, self._array)
-        return MockDeviceArray(np.asarray(part), self._chain if shares else list(self._chain))
+        return type(self)(np.asarray(part), self._chain if shares else list(self._chain))
 
     def __setitem__(self, index, value):
         self._array[_bare_index(index)] = _bare(value)
@@ -94,7 +94,7 @@ class MockDeviceArray:
         return (self[i] for i in range(len(self)))
 
     def __repr__(self):
-        return f"MockDeviceArray({self._array!r})"
+        return f"{type(self).__name__}({self._array!r})"
 
 
 def _bare_index(index):
@@ -136,7 +136,7 @@ def _wrap(function, name, owner=None):
         arrays = [a._array if isinstance(a, MockDeviceArray) else a for a in arrays]
         result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
         inputs = [*args, *([owner] if owner is not None else [])]
-        steps = record(name, [_as_array(a) for a in inputs], result, kwargs.get("axes", ()))
+        steps = record(name, [_as_array(a) for a in inputs], result, kwargs)
         target = kwargs.get("out")
         if target is not None:
             _lengthen(target, inputs, steps)
@@ -165,7 +165,9 @@ def _pack(result, inputs, steps):
         return result
     owners = [x for x in inputs if isinstance(x, MockDeviceArray)]
     views = [x for x in owners if np.may_share_memory(x._array, result)]
-    packed = MockDeviceArray(result, views[0]._chain if views else None)
+    parts = [v for x in inputs if isinstance(x, (list, tuple)) for v in x]
+    kind = CountedArray if any(isinstance(x, CountedArray) for x in owners + parts) else MockDeviceArray
+    packed = kind(result, views[0]._chain if views else None)
     _lengthen(packed, inputs, steps)
     return packed
 
@@ -232,3 +234,61 @@ for _symbol, _ufunc in {
     "invert": np.invert,
 }.items():
     setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+
+
+class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
+    """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted.
+
+    NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
+    could be counted from there on.
+
+    Examples
+    --------
+    >>> np.concatenate([CountedArray(np.ones(2)), np.zeros(1)]) + 1
+    CountedArray(array([2., 2., 1.]))
+    """
+
+    __hash__ = None
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        plain = method == "__call__"
+        function = _wrap(ufunc if plain else getattr(ufunc, method), ufunc.__name__ + f".{method}" * (not plain))
+        if out is not None:
+            kwargs["out"] = _counted(out[0])
+        return function(*map(_counted, inputs), **kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        _refuse_uncounted(function.__name__)
+        kwargs = {key: _counted(value) for key, value in kwargs.items()}
+        return _wrap(function, function.__name__)(*map(_counted, args), **kwargs)
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError(
+            "count_operations: a counted array was copied into a NumPy array, where nothing is counted; make the "
+            "target by np.zeros_like(x, shape=...), or put the parts together by np.stack or np.concatenate"
+        )
+
+    def __getattr__(self, name):
+        _refuse_uncounted(name)
+        return super().__getattr__(name)
+
+    def __getitem__(self, index):
+        return super().__getitem__(_counted(index))
+
+    def __setitem__(self, index, value):
+        super().__setitem__(_counted(index), _counted(value))
+
+
+_UNCOUNTED = {"einsum", "tensordot", "dot", "inner", "outer", "vdot", "kron", "convolve", "correlate"}
+
+
+def _refuse_uncounted(name):
+    if name in _UNCOUNTED:
+        raise TypeError(f"count_operations: what {name} computes is not counted; write products with @")
+
+
+def _counted(x):
+    """Wrap NumPy arrays, also those in a list or tuple."""
+    if isinstance(x, np.ndarray) and x.ndim:
+        return CountedArray(x)
+    return type(x)(map(_counted, x)) if type(x) in (list, tuple) else x

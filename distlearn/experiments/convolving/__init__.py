@@ -1,0 +1,16 @@
+"""Four ways to convolve: what they cost, and what they lose to rounding."""
+
+from .precision import bits_lost, deep_network, digits_accuracy, loss_of_points, sample_layer, use_convolution
+from .ways import Way, fewest_seconds, time_ways
+
+__all__ = [
+    "Way",
+    "bits_lost",
+    "deep_network",
+    "digits_accuracy",
+    "fewest_seconds",
+    "loss_of_points",
+    "sample_layer",
+    "time_ways",
+    "use_convolution",
+]

@@ -1,0 +1,127 @@
+"""Wrong answers to lab 03, and what each must cost."""
+
+WINDOWS, SPECTRA, WINOGRAD = {"check_windows"}, {"check_spectra"}, {"check_winograd"}
+COST, TRANSFORMS, POINTS = {"check_cost"}, {"check_transforms"}, {"check_points"}
+
+PLACE = "x[:, u : u + oh, v : v + ow] @ W[u, v]"
+CUT = "    x = x[:, : h // k * k, : w // k * k]\n"
+POOLED = "x.reshape(n, h // k, k, w // k, k, c).max(axis=(2, 4))"
+DAMPED = "x * (k + alpha * total) ** -beta"
+SHIFTED = "for u in range(kh) for v in range(kw)]\n    return np.concatenate"
+CROPPED = "[:, : h - kh + 1, : w - kw + 1]"
+CORNERS = "[:, :oh, :ow]"
+INTERLEAVED = ".transpose(0, 1, 4, 2, 5, 3)"
+MATRICES = "np.linalg.inv(values(m + r - 1)).T, values(r), values(m).T"
+
+MUTANTS = {
+    "windows": [
+        ("kernel turned", (PLACE, PLACE.replace("W[u, v]", "W[kh - 1 - u, kw - 1 - v]")), WINDOWS),
+        ("kernel transposed", (PLACE, PLACE.replace("W[u, v]", "W[v % kh, u % kw]")), WINDOWS),
+        ("square kernels", ("kh, kw = W.shape[:2]\n    oh", "kh = kw = W.shape[0]\n    oh"), WINDOWS),
+        ("last place only", ("y = y + x[", "y = x["), WINDOWS),
+        ("a row too few", ("oh, ow = x.shape[1] - kh + 1", "oh, ow = x.shape[1] - kh"), WINDOWS),
+        ("3 x 3 only", (PLACE, f"(u < 3) * {PLACE[:-7]}W[u, v] * (v < 3)"), WINDOWS),
+        ("mean", (POOLED, POOLED.replace(".max(", ".mean(")), WINDOWS),
+        ("least", (POOLED, POOLED.replace(".max(", ".min(")), WINDOWS),
+        ("whole windows only", (CUT, ""), WINDOWS),
+        ("windows apart", (POOLED, "x[:, ::k, ::k]"), WINDOWS),
+        ("axes mixed up", (POOLED, "x.reshape(n, k, h // k, k, w // k, c).max(axis=(1, 3))"), WINDOWS),
+        ("windows of 2", ("n, h, w, c = x.shape\n", "n, h, w, c = x.shape\n    k = 2\n"), WINDOWS),
+        ("multiplied", (DAMPED, "x * (k + alpha * total) ** beta"), WINDOWS),
+        ("alpha / n", (DAMPED, "x * (k + alpha / n * total) ** -beta"), WINDOWS),
+        ("all channels", (DAMPED, "x * (k + alpha * (x * x).sum(axis=-1, keepdims=True)) ** -beta"), WINDOWS),
+        ("not squared", ("np.pad(x * x,", "np.pad(x,"), WINDOWS),
+        ("around the end", ("(half, half)))\n", "(half, half)), mode='wrap')\n"), WINDOWS),
+        ("one side", ("(half, half)))\n", "(n - 1, 0)))\n"), WINDOWS),
+        ("five channels", ("half = n // 2", "n = 5; half = n // 2"), WINDOWS),
+        ("constants of its own", ("half = n // 2", "k, alpha, beta = 2.0, 1e-4, 0.75; half = n // 2"), WINDOWS),
+    ],
+    "spectra": [
+        (
+            "columns before rows",
+            (
+                SHIFTED,
+                SHIFTED.replace("for u in range(kh) for v in range(kw)", "for v in range(kw) for u in range(kh)"),
+            ),
+            SPECTRA,
+        ),
+        ("a column each", (".reshape(-1, kh * kw * x.shape[-1])", ".reshape(-1, kh * kw * x.shape[-1]).T"), SPECTRA),
+        (
+            "channel by channel",
+            ("np.concatenate(shifted, axis=-1)", "np.stack(shifted, axis=-1)"),
+            SPECTRA,
+        ),
+        ("rows and columns", ("return y.reshape(n, h - kh + 1, w - kw + 1, c_out)", "return y"), SPECTRA),
+        (
+            "turned image",
+            ("y.reshape(n, h - kh + 1, w - kw + 1, c_out)", "y.reshape(n, w - kw + 1, h - kh + 1, c_out)"),
+            SPECTRA,
+        ),
+        ("no conjugate", ("kernels.conj()", "kernels"), SPECTRA),
+        ("not cut off", (CROPPED, ""), SPECTRA),
+        ("cut off before", (CROPPED, "[:, kh - 1 :, kw - 1 :]"), SPECTRA),
+        ("padding around", (CROPPED, "[:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]"), SPECTRA),
+        ("spectra transposed", ("(h, w), axes=(0, 1))\n    y", "(w, h), axes=(1, 0))\n    y"), SPECTRA),
+        ("even only", ("images @ kernels.conj(), (h, w)", "images @ kernels.conj(), (h, w // 2 * 2)"), SPECTRA),
+        ("conjugate of images", ("images @ kernels.conj()", "images.conj() @ kernels"), SPECTRA),
+    ],
+    "winograd": [
+        ("tiles in disorder", (INTERLEAVED, ".transpose(0, 4, 1, 5, 2, 3)"), WINOGRAD),
+        ("tiles transposed", (INTERLEAVED, ".transpose(0, 1, 5, 2, 4, 3)"), WINOGRAD),
+        ("one side", ("BT @ d @ BT.T", "BT @ d"), WINOGRAD),
+        ("BT twice", ("BT @ d @ BT.T", "BT @ d @ BT"), WINOGRAD),
+        ("BT transposed", ("BT @ d @ BT.T", "BT.T @ d @ BT"), WINOGRAD),
+        ("channels turned", ("G @ W.transpose(2, 3, 0, 1) @ G.T", "G @ W.transpose(2, 3, 1, 0) @ G.T"), WINOGRAD),
+        ("kernel transposed", ("W.transpose(2, 3, 0, 1)", "W.transpose(3, 2, 0, 1).transpose(1, 0, 3, 2)"), WINOGRAD),
+        ("whole tiles only", ("-(-oh // m), -(-ow // m)", "oh // m, ow // m"), WINOGRAD),
+        ("not cut off", (CORNERS, ""), WINOGRAD),
+        ("padded before", ("(0, th * m - oh), (0, tw * m - ow)", "(th * m - oh, 0), (tw * m - ow, 0)"), WINOGRAD),
+        ("3 x 3 kernels", ("G.shape[1], x.shape", "3, x.shape"), WINOGRAD),
+        ("tiles of 2", ("axis=(1, 2))[:, ::m, ::m]", "axis=(1, 2))[:, ::2, ::2]"), WINOGRAD),
+        ("no tiles", "def winograd(x, W, BT, G, AT):\n    return convolve(x, W)", WINOGRAD),
+        ("one channel", ("(tiles @ kernels)", "(tiles[..., :1] @ kernels[:, :, :1])"), WINOGRAD),
+    ],
+    "cost": [
+        ("printed alpha", ("a = m + r - 1", "a = m - r + 1"), COST),
+        ("kernels per tile", ("work = c_in * c_out *", "work = tiles * c_in * c_out *"), COST),
+        ("kernels once", ("work = c_in * c_out *", "work ="), COST),
+        ("one product a tile", ("tiles * c_in * c_out * a**2", "tiles * c_in * c_out"), COST),
+        ("pixels for each output", ("tiles * c_in * 2 * a**3", "tiles * c_in * c_out * 2 * a**3"), COST),
+        ("one side of pixels", ("tiles * c_in * 2 * a**3", "tiles * c_in * a**3"), COST),
+        ("outputs for each input", ("tiles * c_out * (m", "tiles * c_in * c_out * (m"), COST),
+        ("square outputs", ("m * a * a + m * a * m", "2 * m * a * a"), COST),
+        ("tiles rounded down", ("n * -(-h // m) * -(-w // m)", "n * (h // m) * (w // m)"), COST),
+        ("one image", ("n * -(-h // m)", "-(-h // m)"), COST),
+        ("additions only", ("transform = 1 + int", "transform = int"), COST),
+        (
+            "kernels first",
+            ("depth = 2 * transform", "depth = 2 * (1 + int(np.ceil(np.log2(r)))) + 2 * transform"),
+            COST,
+        ),
+        ("no tree", ("1 + int(np.ceil(np.log2(c_in)))", "c_in"), COST),
+        ("one transform", ("+ 2 * transform\n", "\n"), COST),
+        ("3 x 3", ("a = m + r - 1", "r = 3; a = m + r - 1"), COST),
+    ],
+    "transforms": [
+        ("not transposed", (MATRICES, MATRICES.replace("1)).T", "1))")), TRANSFORMS),
+        ("not inverted", (MATRICES, "values(m + r - 1).T, values(r), values(m).T"), TRANSFORMS),
+        ("AT as V", (MATRICES, MATRICES.replace("values(m).T", "values(m)")), TRANSFORMS),
+        ("m and r swapped", (MATRICES, "np.linalg.inv(values(m + r - 1)).T, values(m), values(r).T"), TRANSFORMS),
+        ("infinity at 1", ("np.eye(k)[-1:]", "np.eye(k)[:1]"), TRANSFORMS),
+        ("infinity first", ("[finite, infinite]", "[infinite, finite]"), TRANSFORMS),
+        ("no infinity", ("np.eye(k)[-1:]", "7.0 ** np.arange(k)[None]"), TRANSFORMS),
+        ("falling powers", ("** np.arange(k)", "** np.arange(k)[::-1]"), TRANSFORMS),
+        ("whole points", ("np.array(points, float)", "np.array(points).astype(int).astype(float)"), TRANSFORMS),
+        ("order of values", (MATRICES, "values(r), np.linalg.inv(values(m + r - 1)).T, values(m).T"), TRANSFORMS),
+    ],
+    "points": [
+        ("counted", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, 2, 3, 4, 5, 6]"), POINTS),
+        ("signs", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 3, -3]"), POINTS),
+        ("near 0", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 0.5, -0.5, 0.25, -0.25]"), POINTS),
+        ("six", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5]"), POINTS),
+        ("one twice", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5, 0.5]"), POINTS),
+        ("infinity", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 2, -2, 0.5, float('inf')]"), POINTS),
+        ("thirds", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "[0, 1, -1, 3, -3, 1 / 3, -1 / 3]"), POINTS),
+        ("Chebyshev's", ("[0, 1, -1, 2, -2, 0.5, -0.5]", "np.cos((np.arange(7) + 0.5) * np.pi / 7).tolist()"), POINTS),
+    ],
+}
