@@ -9,19 +9,32 @@ extern "C" __global__ void matmul_naive(const float* A, const float* B, float* C
     C[row * n + col] = sum;
 }
 
-// A block of TILE x TILE threads fetches a tile of A and one of B together, then every thread uses TILE elements of each.
-#ifndef TILE
-#define TILE 16
-#endif
+// A block of 16 x 16 threads fetches a tile of A and one of B together, then every thread uses 16 elements of each.
 extern "C" __global__ void matmul_tiled(const float* A, const float* B, float* C, int m, int n, int k) {
-    __shared__ float a[TILE][TILE], b[TILE][TILE];
-    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * TILE + tx, row = blockIdx.y * TILE + ty;
+    __shared__ float a[16][16], b[16][16];
+    int tx = threadIdx.x, ty = threadIdx.y, col = blockIdx.x * 16 + tx, row = blockIdx.y * 16 + ty;
     float sum = 0.0f;
-    for (int first = 0; first < k; first += TILE) {
+    for (int first = 0; first < k; first += 16) {
         a[ty][tx] = row < m && first + tx < k ? A[row * k + first + tx] : 0.0f;
         b[ty][tx] = col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f;
         __syncthreads();
-        for (int i = 0; i < TILE; i++) sum += a[ty][i] * b[i][tx];
+        for (int i = 0; i < 16; i++) sum += a[ty][i] * b[i][tx];
+        __syncthreads();
+    }
+    if (row < m && col < n) C[row * n + col] = sum;
+}
+
+// The same with tiles of any width up to 32, that of the block: 2 * width * width floats of dynamic shared memory.
+extern "C" __global__ void matmul_any_tile(const float* A, const float* B, float* C, int m, int n, int k) {
+    extern __shared__ float tiles[];
+    int width = blockDim.x, tx = threadIdx.x, ty = threadIdx.y;
+    int col = blockIdx.x * width + tx, row = blockIdx.y * width + ty;
+    float *a = tiles, *b = tiles + width * width, sum = 0.0f;
+    for (int first = 0; first < k; first += width) {
+        a[ty * width + tx] = row < m && first + tx < k ? A[row * k + first + tx] : 0.0f;
+        b[ty * width + tx] = col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < width && first + i < k; i++) sum += a[ty * width + i] * b[i * width + tx];
         __syncthreads();
     }
     if (row < m && col < n) C[row * n + col] = sum;

@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from ...cuda.kernel import RawKernel
-from ...cuda.kernels.matmul import BLOCKED, NAIVE, TILED
+from ...cuda.kernels.matmul import ANY_TILE, BLOCKED, NAIVE, TILED
 from ...cuda.kernels.variant import source
 from ...cuda.report import Report
 
@@ -37,9 +37,9 @@ def tiled_report(batch: int, d_in: int, d_out: int, tile: int) -> Report:
         Up to 32: a block has tile x tile threads.
     """
     a, b, c = _matrices(batch, d_in, d_out)
-    kernel = RawKernel(source(TILED.file), TILED.kernel, (f"-DTILE={tile}",))
     grid, sizes = (-(-d_out // tile), -(-batch // tile)), np.array([batch, d_out, d_in], np.int32)
-    return kernel.check(grid, (tile, tile), (a, b, c, *sizes))
+    kernel = RawKernel(source(ANY_TILE.file), ANY_TILE.kernel)
+    return kernel.check(grid, (tile, tile), (a, b, c, *sizes), shared_mem=8 * tile * tile)
 
 
 def counted(batch: int, d_in: int, d_out: int) -> Report:
@@ -73,8 +73,8 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
     ridge : float
         Of the machine: operations per byte at which arithmetic becomes the limit.
     low, high : float, optional
-        The share must be under `low`, or over `high`: by the fewest bytes, and, if n is small enough for
-        the emulator, by the bytes that it counts.
+        The share must be under `low`, or over `high`, by the fewest bytes. If n is small enough for the emulator it
+        must be over `high` also by the bytes that it counts; they are never fewer, so `low` needs no emulator.
     """
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
     whole = len(sizes) == 3 and all(isinstance(s, Integral) and s >= 1 for s in sizes)
@@ -87,7 +87,7 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
     if math.prod(sizes) != n:
         return None
     moved = {"at best": least_bytes(*sizes)}
-    if n <= COUNTED:
+    if high is not None and n <= COUNTED:
         moved["counted by the emulator"] = counted(*sizes).bytes_moved
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes / ridge)
