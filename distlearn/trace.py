@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+ENTERED_BY_ALL = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+"""Collectives that no rank leaves before every rank has entered."""
+
 
 class Span(NamedTuple):
     """A stretch of time on one lane of one rank; `start` and `end` in seconds."""
@@ -137,6 +140,28 @@ class Trace:
         comm = union([(s.start, s.end) for s in self.select(rank=rank, lane="comm")])
         compute = union([(s.start, s.end) for s in self.select(rank=rank, lane="compute")])
         return sum(e - s for s, e in comm) - _common(comm, compute)
+
+    def waits(self) -> list[tuple[int, float, float]]:
+        """Return (rank, start, end) of the time that ranks spent in a collective before the last rank entered it.
+
+        Spans are matched by name and number, so a name counts only if every rank has equally many and they overlap as
+        those of one collective must; the collectives of smaller groups of ranks are left out.
+        """
+        by_name: dict[str, dict[int, list[Span]]] = {}
+        for s in sorted(self.select(lane="comm"), key=lambda s: s.start):
+            if s.name.partition("[")[0] in ENTERED_BY_ALL:
+                by_name.setdefault(s.name, {}).setdefault(s.rank, []).append(s)
+        found = []
+        for by_rank in by_name.values():
+            if len(by_rank) < max(2, len(self.ranks)) or len({len(spans) for spans in by_rank.values()}) > 1:
+                continue
+            calls = list(zip(*by_rank.values(), strict=True))
+            last = [max(s.start for s in call) for call in calls]
+            if all(min(s.end for s in call) >= entered for call, entered in zip(calls, last, strict=True)):
+                found += [
+                    (s.rank, s.start, t) for call, t in zip(calls, last, strict=True) for s in call if s.start < t
+                ]
+        return found
 
     def to_chrome(self) -> dict:
         """The trace in Chrome's trace-event format (times in microseconds; a process per rank, a thread per lane)."""

@@ -48,7 +48,10 @@ def new(folder, course):
 def release(lab, course):
     """Make the students' copy of LAB, and enter its exercises, tests and points in the gradebook."""
     with _told():
-        _nbgrader(course, "generate_assignment", lab, "--force", "--create")
+        from ..lab.author.release import labs_dir
+
+        here = _nbgrader(course, "generate_assignment", lab, "--force", "--create")
+        say(f"wrote {labs_dir(here) / lab}, and entered its tests and points in {here / 'gradebook.db'}")
 
 
 @course.command(short_help="Zip what students get.")
@@ -72,12 +75,15 @@ def collect(lab, files, course):
     """Sort FILES (zips or notebooks from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
     with _told():
         from ..lab.author import find_course
+        from ..lab.author.grade import submitted
 
         archive = find_course(course) / "downloaded" / lab / "archive"
         archive.mkdir(parents=True, exist_ok=True)
         for file in files:
             shutil.copy(file, archive)
-        _nbgrader(course, "zip_collect", lab, "--force")
+        here = _nbgrader(course, "zip_collect", lab, "--force")
+        there = submitted(here, lab)
+        say(f"{len(there)} students have handed in {lab}: {', '.join(there)}")
 
 
 @course.command(short_help="Grade submissions, several at once.")
@@ -130,7 +136,9 @@ def grade(lab, students, jobs, force, unsafe, course):
 def feedback(lab, course):
     """Write feedback/<student>/LAB/*.html."""
     with _told():
-        _nbgrader(course, "generate_feedback", lab, "--force")
+        here = _nbgrader(course, "generate_feedback", lab, "--force")
+        pages = list((here / "feedback").glob(f"*/{lab}/*.html"))
+        say(f"wrote {len(pages)} pages: {here / 'feedback'}/<student>/{lab}/*.html")
 
 
 @course.command(short_help="Write the grades of one lab.")
@@ -161,10 +169,23 @@ def mistakes(lab, course):
         print_table(f"Mistakes in {lab}", ["check", "it said", "students>"], find(find_course(course), lab))
 
 
-def _nbgrader(course, *words: str) -> None:
-    """Run a command of nbgrader in the course directory."""
+NOISE = ("Directory not found. Creating", "Config option `display_data_priority`", "Removing existing assignment")
+"""What nbgrader warns of though nothing is wrong."""
+
+
+def _nbgrader(course, *words: str) -> Path:
+    """Run a command of nbgrader in the course directory, show its warnings, and return the directory."""
     from ..lab.author import find_course
 
-    done = subprocess.run([sys.executable, "-m", "nbgrader", *words], cwd=find_course(course), check=False)
-    if done.returncode:
-        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {done.returncode}); its messages are above")
+    here = find_course(course)
+    command = [sys.executable, "-m", "nbgrader", *words]
+    with subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE, text=True, errors="replace") as process:
+        told = False
+        for line in process.stderr:  # a line without a level goes on where the one above ended
+            if line.startswith("["):
+                told = "| INFO]" not in line and not any(noise in line for noise in NOISE)
+            if told:
+                say(line.rstrip(), err=True)
+    if process.returncode:
+        raise RuntimeError(f"nbgrader {words[0]} failed (exit status {process.returncode}); its messages are above")
+    return here

@@ -2,6 +2,7 @@
 
 - `asynchrony`: policies of the parameter server against updates and time, limits of the learning rate, real engines
 - `convolving`: four ways to convolve, what they cost, what they lose to rounding
+- `pipelining`: puzzles about schedules, schedules on real engines, PipeDream with and without weight stashing
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
 - `roofline`: how fast a layer or a step can be on this machine and on a named card, beside measured times
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
@@ -61,6 +62,7 @@ from .convolving import (
     digits_accuracy,
     fewest_seconds,
     loss_of_points,
+    rank_points,
     sample_layer,
     time_ways,
     use_convolution,
@@ -72,6 +74,7 @@ from .optimizing import (
     TargetTask,
     compare_rules,
     descend,
+    eps_under_root,
     first_steps,
     fit_hyperbola,
     judge_rule,
@@ -151,6 +154,7 @@ __all__ = [
     "descend",
     "digits_accuracy",
     "digits_task",
+    "eps_under_root",
     "facts",
     "fewest_seconds",
     "first_steps",
@@ -171,6 +175,7 @@ __all__ = [
     "noise_run",
     "practice_mixes",
     "race",
+    "rank_points",
     "ravine_steps",
     "real_beside_simulated",
     "recovered",

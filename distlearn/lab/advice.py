@@ -34,7 +34,10 @@ def advise(error, check_file: str, is_library) -> str:
     if isinstance(error, NameError) and not isinstance(error, UnboundLocalError) and error.name:
         if frame.f_code.co_filename == check_file:
             return f"run the cell above that defines {error.name}, then this one again"
-        return _did_you_mean(error.name, {*frame.f_locals, *frame.f_globals, *dir(builtins)})
+        meant = _did_you_mean(error.name, {*frame.f_locals, *frame.f_globals, *dir(builtins)})
+        return meant or f"is {error.name} defined in a cell that has not been run?"
+    if isinstance(error, UnboundLocalError) and "'" in str(error):  # its `name` is None
+        return _assigned(str(error).split("'")[1], frame, [step.tb_frame for step in mine[:-1]])
     if isinstance(error, AttributeError) and error.name:
         return _again(error.obj, error.name) or _did_you_mean(error.name, dir(error.obj))
     if isinstance(error, (ValueError, TypeError)) and mine[-1] is (steps[-1] if steps else None):
@@ -64,6 +67,14 @@ def _again(owner, name: str) -> str:
     return f"{cls.__name__} has no {name}: {why}"
 
 
+def _assigned(name: str, frame, outer) -> str:
+    """Explain a name that a function assigns to, and reads before."""
+    where = frame.f_code.co_name
+    if any(name in f.f_locals for f in outer if f.f_code is not frame.f_code):
+        return f"{where} assigns to {name}, so it has a {name} of its own: write `nonlocal {name}` in {where}"
+    return f"{where} assigns to {name} further down, and reads it before"
+
+
 def _did_you_mean(name: str, known) -> str:
     near = difflib.get_close_matches(name, [k for k in known if not k.startswith("__")], n=1, cutoff=0.7)
     return f"did you mean {near[0]!r}?" if near else ""
@@ -88,7 +99,12 @@ def _shapes(step) -> str:
     else:
         return ""
     told = [f"{ast.unparse(part)} is {shape}" for part in pair if (shape := _shape(part, step.tb_frame)) is not None]
-    return ", ".join(told) if len(told) == 2 else ""
+    if len(told) < 2:
+        return ""
+    low, high = sorted((_shape(part, step.tb_frame) for part in pair), key=len)
+    row = len(low) == 1 and len(high) == 2 and low[0] == high[0] and not isinstance(node.op, ast.MatMult)
+    advice = f"; NumPy takes {low} for one row: [:, None], or keepdims=True in a sum, makes it a column"
+    return ", ".join(told) + (advice if row else "")
 
 
 def _shape(node, frame):

@@ -65,6 +65,7 @@ class Check:
         self.title, self.hints = title, hints
         self.lines: list[Line] = []
         self._returned = ("", None)  # by which function, and what
+        self._gave: set[str] = set()  # functions that have returned something
         self._stack = contextlib.ExitStack()
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
@@ -92,9 +93,13 @@ class Check:
         result = fn(*args, **kwargs)
         for name, array, before in watched:
             if not np.array_equal(array, before, equal_nan=array.dtype.kind in "fc"):
-                advice = f"compute a new array instead of writing into {name} (`{name} = {name} + ...`, not `+=`)"
+                plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
+                advice = f"compute a new array instead of writing into {name} ({plain})"
                 self._add(BAD, name, f"{label} changed its input {name} in place", advice)
+        if inspect.isgenerator(result):
+            self._add(BAD, label, "returns a generator", "`yield` makes one: collect the values, and `return` them")
         if not (inplace and result is None):
+            self._gave |= {label} if result is not None else set()
             self._returned = (label, result)
         return result
 
@@ -110,7 +115,8 @@ class Check:
         else:
             options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": suspects}
             finding = compare(name, got, want, **options)
-            return self._add(GOOD if finding.ok else BAD, name, finding.seen, finding.mistake)
+            mistake = finding.mistake if got is not None else self._nothing(name)
+            return self._add(GOOD if finding.ok else BAD, name, finding.seen, mistake)
         if sizes[0] != sizes[1]:
             return self._add(BAD, name, f"wanted {_describe(want)}, got {_describe(got)}")
         for key in keys:
@@ -124,7 +130,7 @@ class Check:
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
         if not mistake and (got is None or (isinstance(got, (list, tuple)) and any(v is None for v in got))):
-            mistake = f"{name} {'is' if got is None else 'has'} None: did you forget `return`?"
+            mistake = f"{name} has None: did you forget `return`?" if got is not None else self._nothing(name)
         self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
 
     def true(self, name, condition, otherwise: str = "") -> None:
@@ -201,12 +207,18 @@ class Check:
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
         advice = _told(error, "advice") or advise(error, check_file, is_library)
-        text = f"{rank}{type(error).__name__}: {error}"
+        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
         frame = _students_frame(error)
         if frame is None or frame.filename == check_file or isinstance(error, CompileError):
             return text, advice, ""
         where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
         return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
+
+    def _nothing(self, name) -> str:
+        """Say why a result may be None: a function that has returned something before does have a `return`."""
+        if self._returned[0] in self._gave:
+            return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
+        return f"{name} is None: did you forget `return`?"
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)

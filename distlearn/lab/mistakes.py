@@ -76,7 +76,7 @@ def _factor(name, got, want, right, factors) -> str:
         times = f"{abs(k):.4g} times"
     else:
         times = f"1/{round(1 / abs(k))} of"
-    return f"your {name} is {times} the reference{known or _length_factor(abs(k), got)}{flipped}"
+    return f"{name} is {times} the reference{known or _length_factor(abs(k), got)}{flipped}"
 
 
 def _named_factor(k, factors, gradient) -> str:
@@ -176,9 +176,9 @@ def _precision(name, got, want, right, factors) -> str:
     scale = float(np.max(np.abs(want), initial=0.0)) or 1.0
     error = float(np.max(np.abs(got - want), initial=0.0)) / scale
     if error < 1e-5 and got.dtype.kind == "f":
-        return (
-            f"{name} is right to {-int(np.floor(np.log10(error or 1e-16)))} digits only: float32 somewhere on the way?"
-        )
+        stored = got.astype(np.float32).astype(got.dtype)
+        why = "float32" if np.array_equal(stored, got) else "a small constant missing or misplaced, or float32"
+        return f"{name} is right to {-int(np.floor(np.log10(error or 1e-16)))} digits only: {why} somewhere on the way?"
     return ""
 
 

@@ -6,7 +6,7 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 
 - what a layer is: `layer` (Param, Layer), `ops` (array operations that several share), `init`, `allocator`
 - layers: `linear`, `conv`, `pool`, `norm`, `response`, `activation`, `dropout`, `embedding`, `recurrent`,
-  `gru`, `attention`, `shape`
+  `gru`, `attention`, `shape`, `experts` (a mixture, of which each row uses a few)
 - containers of layers: `container` (Sequential), `branch` (Parallel, Residual, Siamese)
 - whole networks: `models` (`build(name)`), `loss`, `metrics`
 - several layers in one pass, opted into: `fused` (`fuse`)
@@ -31,6 +31,7 @@ from .costs.summary import Summary, summary
 from .costs.sweep import profile_sweep
 from .dropout import Dropout
 from .embedding import Embedding
+from .experts import MixtureOfExperts
 from .fused import choose_algorithm, fuse, unfuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
@@ -98,6 +99,7 @@ __all__ = [
     "MeanSquaredError",
     "Memory",
     "Metric",
+    "MixtureOfExperts",
     "MockDeviceArray",
     "MultiHeadAttention",
     "NarrowAlexNet",

@@ -4,7 +4,7 @@ It is built on the protocol and the collectives of `comm`, and knows nothing abo
 """
 
 from .clock import Free, Measured, Roofline
-from .exploration import Exploration, explore
+from .exploration import Exploration, Run, explore, replay
 from .failures import Failure, FailureSchedule, Loss
 from .meta import MetaArray
 from .world import SimWorld
@@ -18,6 +18,8 @@ __all__ = [
     "Measured",
     "MetaArray",
     "Roofline",
+    "Run",
     "SimWorld",
     "explore",
+    "replay",
 ]

@@ -8,14 +8,14 @@ order of the decisions. So a run stops as soon as it comes to a state that an ea
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..comm.protocol import CommError, PeerLostError
-from .order import Decision, OrderedComm, OrderedScheduler, OrderedTransport, SpaceTimeEvent
+from .order import Decision, OrderedComm, OrderedScheduler, OrderedTransport, SpaceTimeEvent, follow
 from .world import SimWorld
 
 MAX_RANKS = 4
@@ -29,6 +29,8 @@ class Run:
     ----------
     order : list of str
         What `SimWorld(size, order=...)` takes to repeat it.
+    options : list of list of str
+        What was possible at each decision, and at the one that was refused if the order could not be followed.
     kill : (int, int) or None
         Rank that died, and before which of its operations.
     results : list or None
@@ -42,12 +44,21 @@ class Run:
     """
 
     order: list[str]
+    options: list[list[str]]
     kill: tuple[int, int] | None
     results: list | None
     error: Exception | None
     events: list[SpaceTimeEvent]
     waiting: dict[int, str]
     size: int
+
+    @property
+    def n_interleavings(self) -> int:
+        """In how many sequences its sends and receives could happen, with the same deliveries.
+
+        Operations of a rank keep their order, and a message is received after it was sent.
+        """
+        return count_interleavings(self.events, self.size)
 
     def __str__(self) -> str:
         death = "" if self.kill is None else f"rank {self.kill[0]} dies before its operation {self.kill[1] + 1}; "
@@ -96,12 +107,16 @@ class Exploration:
 
     def __str__(self) -> str:
         tried = f"{self.n_orders} order{'s' * (self.n_orders != 1)}"
+        if self.complete and self.n_orders == 1:
+            tried = "the only order"
         more = "" if self.complete else f" (there are more: stopped after {self.n_runs} runs)"
         if self.ok:
-            every = "all " * self.complete
+            every = "all " * (self.complete and self.n_orders > 1)
             return f"no deadlock, no lost message, the same result in {every}{tried}{more}"
         if self.failure is not None:
-            return f"{len(self.failures)} of {tried} fail{more}; the shortest:\n{self.failure}"
+            fail = "fails" if len(self.failures) == 1 else "fail"
+            which = tried if self.n_orders == 1 else f"{len(self.failures)} of {tried}"
+            return f"{which} {fail}{more}; the shortest:\n{self.failure}"
         return f"the result depends on the order ({tried}{more}); the shortest that differs:\n{self.other}"
 
 
@@ -173,6 +188,68 @@ def explore(
     return found
 
 
+def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
+    """Run `fn(comm, *args, **kwargs)` once, on a network that decides as `order` says.
+
+    Unlike `SimWorld(size, order=order).run(fn)` it returns a failure instead of raising it, and says what else the
+    network could have done.
+
+    Parameters
+    ----------
+    fn : callable
+    size : int
+    order : sequence of str
+        Decisions, such as `["2->0", "buffer 1"]`; after the last one, the first that is possible.
+
+    Returns
+    -------
+    run : Run
+
+    Examples
+    --------
+    >>> def first_come(comm):
+    ...     return [comm.recv_obj(), comm.recv_obj()] if comm.rank == 0 else comm.send_obj(comm.rank, 0)
+    >>> run = replay(first_come, 3, ["2->0"])
+    >>> run.results[0], run.order, run.options[0]
+    ([2, 1], ['2->0', '1->0'], ['1->0', '2->0', 'buffer 1', 'buffer 2'])
+    """
+    choose = follow([Decision.parse(text) for text in order])
+    run, _ = _run(lambda comm: fn(comm, *args, **kwargs), size, choose, None, max_steps=10_000)
+    return run
+
+
+def count_interleavings(events: list[SpaceTimeEvent], size: int) -> int:
+    """Count the sequences of events in which each rank's keep their order and a send comes before its receive.
+
+    Parameters
+    ----------
+    events : list of SpaceTimeEvent
+    size : int
+        Number of ranks.
+
+    Examples
+    --------
+    >>> events = [SpaceTimeEvent(0, "send", 0, 1), SpaceTimeEvent(1, "receive", 0, 0), SpaceTimeEvent(2, "send", 1, 0)]
+    >>> count_interleavings(events, 3)
+    3
+    """
+    lines = [[e for e in events if e.rank == rank] for rank in range(size)]
+    sent_at = {e.message: (e.rank, i) for line in lines for i, e in enumerate(line) if e.kind == "send"}
+    ways = {(0,) * size: 1}  # by how many events of each rank have happened
+    for _ in events:
+        after: dict[tuple, int] = defaultdict(int)
+        for done, n in ways.items():
+            for rank, i in enumerate(done):
+                if i == len(lines[rank]):
+                    continue
+                event = lines[rank][i]
+                sender, at = sent_at[event.message]
+                if event.kind == "send" or done[sender] > at:
+                    after[(*done[:rank], i + 1, *done[rank + 1 :])] += n
+        ways = after
+    return sum(ways.values())
+
+
 class _Seen(Exception):
     """The run has come to a state that another run was in."""
 
@@ -220,9 +297,15 @@ def _explore(found: Exploration, fn, kill, max_runs: int, max_steps: int, keep: 
 
 def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, OrderedTransport]:
     """Run once; the run is None if it came to a state that is known."""
+    options: list[list[str]] = []
+
+    def noted(possible, transport):
+        options.append([str(decision) for decision in possible])
+        return choose(possible, transport)
+
     world = SimWorld(size, order=choose)
     scheduler = OrderedScheduler(size)
-    transport = OrderedTransport(world, scheduler, choose, kill, max_steps)
+    transport = OrderedTransport(world, scheduler, noted, kill, max_steps)
     results, error = None, None
 
     def main(fibre):
@@ -236,7 +319,8 @@ def _run(fn, size: int, choose, kill, max_steps: int) -> tuple[Run | None, Order
     except (CommError, ValueError) as caught:
         error = caught
     order = [str(decision) for decision in transport.decisions]
-    return Run(order, kill, None if error else results, error, transport.events, scheduler.waiting, size), transport
+    results = None if error else results
+    return Run(order, options, kill, results, error, transport.events, scheduler.waiting, size), transport
 
 
 def _judge(found: Exploration, run: Run) -> None:

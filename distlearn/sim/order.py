@@ -74,6 +74,8 @@ class Decision(NamedTuple):
 def follow(decisions: list[Decision]) -> Callable:
     """Return a function that makes these decisions one after another, then always the first that is possible.
 
+    So once they are made, messages are delivered in the order of sending.
+
     Parameters
     ----------
     decisions : list of Decision
@@ -247,13 +249,16 @@ class OrderedTransport(Transport):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
     def options(self) -> list[Decision]:
-        """Return the decisions that are possible now; none where no message can be delivered."""
+        """Return the decisions that are possible now; none where no message can be delivered.
+
+        The first one delivers the message that was sent first, of those that the lowest waiting rank may get.
+        """
         blocked = [f for f in self.scheduler.names if f.waits is not None and not f.greenlet.dead]
         deliver = [
             Decision("deliver", fibre.rank, source)
             for fibre in blocked
             if isinstance(fibre.waits, AnyReceive)
-            for source in sorted({op.channel.sender for op in self.objects[fibre.waits.key]})
+            for source in dict.fromkeys(op.channel.sender for op in self.objects[fibre.waits.key])
         ]
         lost = [] if self.dead is None else [Decision("lost", f.rank) for f in blocked if self._needs_dead(f)]
         if not deliver and not lost:

@@ -65,8 +65,8 @@ class SimWorld:
         objects, and `split`, always go by the formula.
     order : sequence of str or callable, optional
         The network's decisions, where it has a choice, such as `["2->0", "buffer 1"]` (see `sim.order`): whose message
-        a receive from any rank gets, and which sends are buffered. After the last one, the lowest rank's message is
-        delivered. Or `choose(options, transport) -> Decision`. Time stands still in such a world.
+        a receive from any rank gets, and which sends are buffered. After the last one, messages are delivered in the
+        order in which they were sent. Or `choose(options, transport) -> Decision`. Time stands still in such a world.
     detection : float
         How long a rank must be silent before the others are told that it is lost [virtual s].
 
@@ -80,6 +80,8 @@ class SimWorld:
         By rank, what the ranks that did not end waited for, in a last run that failed.
     undelivered : list of Message
         Those of the last run that were never received.
+    events : list of SpaceTimeEvent
+        Sends and receives of the last run in a world with an `order`, one after the other.
     losses : list of Loss
         Ranks that were lost in the last run; their results are None.
 
@@ -172,6 +174,11 @@ class SimWorld:
         ops += [op for box in transport.objects.values() for op in box]
         left = {(op.channel.sender, op.channel.receiver, op.arrival, op.nbytes) for op in ops}
         return [m for m in self.trace.messages if (m.source, m.dest, m.arrived, m.nbytes) in left]
+
+    @property
+    def events(self) -> list:
+        """Sends and receives of the last run, in the order in which they happened; [] in a world without an `order`."""
+        return list(getattr(self._transport, "events", ()))
 
     @property
     def losses(self) -> list[Loss]:

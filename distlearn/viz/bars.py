@@ -69,13 +69,15 @@ class Bars:
             found.append((mine[index], start, end))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
-    def waiting(self, messages):
+    def waiting(self, trace):
         """Return when ranks wait: exposed communication in which no message of the rank is on its way.
+
+        Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
 
         Parameters
         ----------
-        messages : sequence of Message
-            Of the trace; without them it is not known.
+        trace : Trace
+            What this is a part of.
 
         Returns
         -------
@@ -84,16 +86,21 @@ class Bars:
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
         which, start, end = self.exposed(comm)
+        alone = {rank: [] for rank in self.ranks}
+        for rank, a, b in trace.waits() if not trace.messages else ():
+            if rank in alone:
+                alone[rank].append((a, b))
         on_the_way = {rank: [] for rank in self.ranks}
-        for m in messages:
+        for m in trace.messages:
             for rank in {m.source, m.dest} & on_the_way.keys():
                 on_the_way[rank].append((m.sent, m.arrived))
         for row, rank in enumerate(self.ranks):
             mine = self.row[which] == row
-            if not on_the_way[rank] or not mine.any():
+            if not (on_the_way[rank] or alone[rank]) or not mine.any():
                 continue
-            busy = intervals.union(*np.array(on_the_way[rank], float).T)
-            quiet = intervals.gaps(*busy, min(self.low, busy[0][0]), max(self.high, busy[1][-1]))
+            quiet = intervals.union(*np.array(on_the_way[rank] or alone[rank], float).T)
+            if on_the_way[rank]:
+                quiet = intervals.gaps(*quiet, min(self.low, quiet[0][0]), max(self.high, quiet[1][-1]))
             _, left, right = intervals.pieces(*intervals.union(start[mine], end[mine]), *quiet)
             found.append((np.full(len(left), row), left, right))
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -96,6 +97,49 @@ def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
     return found
 
 
+@styled
+def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, ax=None, title=None):
+    """Draw a map of which algorithm is the fastest, by the size of the array and the number of ranks.
+
+    Parameters
+    ----------
+    nbytes : (n,) array
+        Sizes, evenly spaced on a logarithmic axis [bytes].
+    ranks : (m,) array of int
+    seconds : dict of str to (m, n) array
+        Of each algorithm; where several are equally fast, the first one counts.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    times = np.stack([np.asarray(t, float) for t in seconds.values()])
+    if times.shape[1:] != (len(ranks), len(nbytes)):
+        shape, want = times.shape[1:], (len(ranks), len(nbytes))
+        raise ValueError(f"plot_fastest: seconds have shape {shape}, expected {want}: a row for each number of ranks")
+    # rounding must not decide between two that are equally fast
+    fastest = np.argmax(times <= times.min(axis=0) * (1 + 1e-9), axis=0)
+    names = list(seconds)
+    ax = new_axes(1, figsize=(8.0, 4.2))[0] if ax is None else ax
+    for i in np.unique(fastest):
+        cells = np.where(fastest == i, 1.0, np.nan)
+        rows = np.arange(len(ranks))
+        ax.pcolormesh(nbytes, rows, cells, cmap=ListedColormap([COLORS[i % len(COLORS)]]), shading="nearest")
+        ax.plot([], [], linestyle="", marker="s", markersize=10, color=COLORS[i % len(COLORS)], label=names[i])
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
+    ax.set_yticks(range(len(ranks)), [str(p) for p in ranks])
+    ax.set(xlabel="size of the array", ylabel="ranks")
+    ax.grid(visible=False)
+    ax.legend(title="fastest", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    write_title(ax, f"{len(np.unique(fastest))} of {len(names)} algorithms are the fastest somewhere", title)
+    return ax
+
+
 def _checked(sweeps):
     if not sweeps:
         raise ValueError("plot_crossover: no algorithms are given")
@@ -130,6 +174,8 @@ def _finish(ax, kinds, title: str) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: quantity(n, "B", 1024)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda t, _: format_time(t)))
     ax.yaxis.set_minor_locator(NullLocator())
+    low, high = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
     ax.set_xlabel("size of the array")
     ax.set_ylabel("time of one all-reduce")
     handles = ax.get_legend_handles_labels()[0]

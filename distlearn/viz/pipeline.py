@@ -12,6 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, TRACK, VERMILION, lightness, new_axes, styled, write_title
@@ -20,6 +21,8 @@ from .units import time_axis
 
 KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
+HATCHES = {"W": "\\\\\\"}
+"""Halves of backward differ in greyscale, too, where stages have shades."""
 PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
@@ -52,7 +55,7 @@ def plot_schedule(
     schedule : str, callable, list, Schedule, Simulated or Trace
         A schedule in any form (`make_schedule`), which is simulated first; what `simulate` returned; or the trace of a
         run with `Pipeline` or `PipeDream`, simulated or real (`world.trace`, or a `window` of it). A schedule that
-        deadlocks is drawn up to the deadlock.
+        deadlocks is drawn up to the deadlock; arrows then show the dependencies that it breaks.
     n_ranks, n_microbatches : int, optional
         Needed for names and generators.
     ax : Axes, optional
@@ -87,7 +90,7 @@ def plot_schedule(
     for kind, name in KIND_NAMES.items():
         mine = [a for a in shown.actions if a.action.kind == kind]
         faces = [shades[a.rank, a.action.stage, kind] for a in mine]
-        _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length)
+        _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length, HATCHES.get(kind))
     _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
     _axes(ax, shown, length)
     if shown.deadlock is not None:
@@ -137,11 +140,13 @@ def _corners(bars) -> np.ndarray:
     return corners
 
 
-def _draw(ax, bars, faces, gid: str, length: float = 0.0) -> None:
+def _draw(ax, bars, faces, gid: str, length: float = 0.0, hatch: str | None = None) -> None:
     """Draw boxes (row, left, right), all in one collection; with a light seam where they are wide enough for it."""
     if bars:
         seams = [0.7 if length and right - left > length / 120 else 0.0 for _, left, right in bars]
-        boxes = PolyCollection(_corners(bars), facecolors=faces, edgecolors="white", linewidths=seams, gid=gid)
+        boxes = PolyCollection(
+            _corners(bars), facecolors=faces, edgecolors="white", linewidths=seams, hatch=hatch, gid=gid
+        )
         ax.add_collection(boxes)
 
 
@@ -220,9 +225,11 @@ def _number(ax, shown: Content, length: float, shades) -> None:
         text = str(a.action.microbatch)
         size = min(largest, 0.62 * HEIGHT * tall, (a.end - a.start) * wide / (0.62 * len(text) + 0.35))
         if size >= smallest:
-            color = "white" if lightness(shades[a.rank, a.action.stage, a.action.kind]) < 60 else INK
+            face = shades[a.rank, a.action.stage, a.action.kind]
+            color = "white" if lightness(face) < 60 else INK
             place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
-            ax.text((a.start + a.end) / 2, a.rank, text, color=color, **place)
+            halo = [withStroke(linewidth=3, foreground=face)] if a.action.kind in HATCHES else None
+            ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 
 def _legend(shown: Content, shades) -> list:
@@ -234,7 +241,8 @@ def _legend(shown: Content, shades) -> list:
     for kind, name in KIND_NAMES.items():
         for i, stage in enumerate(shown.stages[rank] if kind in there else ()):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
-            handles.append(Patch(facecolor=shades[rank, stage, kind], label=f"{name}{which}"))
+            look = {"facecolor": shades[rank, stage, kind], "edgecolor": "white", "linewidth": 0}
+            handles.append(Patch(label=f"{name}{which}", hatch=HATCHES.get(kind), **look))
     if shown.updates:
         handles.append(Patch(facecolor=AMBER, label="update"))
     handles.append(Patch(facecolor=TRACK, label="bubble"))

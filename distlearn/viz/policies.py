@@ -160,15 +160,15 @@ def plot_throughput(runs, *, ax=None, title=None):
         row, middle = len(runs) - 1 - i, float(np.median(rates))
         ax.barh(row, middle, 0.7, color=policy_look(name, i, runs)["color"])
         ax.errorbar(middle, row, xerr=[[middle - rates.min()], [rates.max() - middle]], color=INK, capsize=3)
-        updates = np.median([run.throughput for run in several])
         dropped = np.mean([run.dropped / len(run.gradients) for run in several])
-        text = f"{updates:,.0f}" if updates >= 100 else f"{updates:.2g}"
-        text += " updates/s" + (f", {dropped:.0%} dropped" if dropped else "")
+        text = (f"{middle:,.0f}" if middle >= 100 else f"{middle:.2g}") + (
+            f", {dropped:.0%} dropped" if dropped else ""
+        )
         ax.annotate(text, (float(rates.max()), row), (6, 0), textcoords="offset points", va="center", color=INK)
         top = max(top, float(rates.max()))
     ax.set_yticks(range(len(runs)), list(runs)[::-1])
     ax.grid(visible=False, axis="y")
-    ax.set_xlim(0, 1.75 * top)
+    ax.set_xlim(0, 1.5 * top)
     ax.set_xlabel("samples used per second [1/s]")
     write_title(ax, "Throughput", title)
     return ax

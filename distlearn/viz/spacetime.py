@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from matplotlib.ticker import MaxNLocator
 
-from ..comm.protocol import DeadlockError
+from ..comm.protocol import DeadlockError, RankError
 from ..sim.exploration import Exploration, Run
 from ..sim.order import SpaceTimeEvent
 from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
@@ -35,7 +35,7 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
     L. Lamport (1978), Time, clocks, and the ordering of events in a distributed system, Communications of the ACM
     21(7), figure 1.
     """
-    events, waiting, size, ending = _content(what)
+    events, stopped, size, ending = _content(what)
     times = _logical_times(events)
     last = {
         rank: max((t for t, e in zip(times, events, strict=True) if e.rank == rank), default=0) for rank in range(size)
@@ -44,12 +44,12 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
     if ax is None:
         (ax,) = new_axes(figsize=(7.2, 1.1 + 0.7 * size))
     for rank in range(size):
-        stop = last[rank] + 0.7 if rank in waiting else end
+        stop = last[rank] + 0.7 if rank in stopped else end
         ax.plot([0, stop], [rank, rank], color=MUTED, lw=1.5, ls="-", zorder=1)
-        if rank in waiting:
+        if rank in stopped:
             ax.plot([stop], [rank], marker="X", color=VERMILION, ms=9, zorder=4)
             ax.annotate(
-                f"waits for {waiting[rank]}",
+                stopped[rank],
                 (stop, rank),
                 (9, -4),
                 textcoords="offset points",
@@ -71,8 +71,8 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
         ax.plot([t], [rank], marker="o", color=NAVY, ms=4, zorder=3)
     ax.set_yticks(range(size), [f"rank {rank}" for rank in range(size)])
     ax.set_ylim(size - 0.4, -0.6)
-    longest = max((len(text) for text in waiting.values()), default=0)
-    ax.set_xlim(0, (end + 0.3) / (1 - min(0.0125 * (longest + 10), 0.65)) if waiting else end)
+    longest = max((len(text) for text in stopped.values()), default=0)
+    ax.set_xlim(0, (end + 0.3) / (1 - min(0.0125 * longest, 0.65)) if stopped else end)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("logical time [events]")
     ax.grid(axis="y", visible=False)
@@ -81,15 +81,18 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
 
 
 def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
-    """Return the events, what ranks wait for, the number of ranks, and how it ended."""
+    """Return the events, at what ranks stopped before their end, the number of ranks, and how it ended."""
     if isinstance(what, Exploration):
         run = what.failure or what.other or what.first
         if run is None:
             raise ValueError("plot_spacetime: the exploration has no run that ended")
         ending = _ending(run.error, run.waiting) if what.ok or what.failure else "Another order, another result"
-        return run.events, run.waiting, what.size, ending
+        return run.events, _stopped(run), what.size, ending
     if isinstance(what, Run):
-        return what.events, what.waiting, what.size, _ending(what.error, what.waiting)
+        return what.events, _stopped(what), what.size, _ending(what.error, what.waiting)
+    stopped = {rank: f"waits for {text}" for rank, text in what.waiting.items()}
+    if what.order is not None:  # time stands still there
+        return what.events, stopped, what.size, _ending(None, what.waiting)
     left = what.undelivered
     events = []
     for number, m in enumerate(what.trace.messages):
@@ -97,7 +100,14 @@ def _content(what) -> tuple[list[SpaceTimeEvent], dict[int, str], int, str]:
         if m not in left:
             events.append((m.arrived, number, SpaceTimeEvent(m.dest, "receive", number, m.source)))
     events.sort(key=lambda entry: entry[:2])
-    return [event for *_, event in events], what.waiting, what.size, _ending(None, what.waiting)
+    return [event for *_, event in events], stopped, what.size, _ending(None, what.waiting)
+
+
+def _stopped(run: Run) -> dict[int, str]:
+    """Say at what ranks stopped: the one that raised, since those beside it could still go on; else those that wait."""
+    if isinstance(run.error, RankError):
+        return {run.error.rank: f"raises {type(run.error.original or run.error).__name__}"}
+    return {rank: f"waits for {text}" for rank, text in run.waiting.items()}
 
 
 def _ending(error, waiting) -> str:

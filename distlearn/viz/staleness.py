@@ -150,7 +150,8 @@ def plot_losses(losses, *, smooth=40, guessing=None, ax=None, title=None):
         ax.plot(np.arange(len(mean)) + smooth, mean, color=COLORS[i], linestyle=LINES[i], label=name)
     if guessing:
         ax.axhline(guessing, color=MUTED, linewidth=1)
-        ax.annotate("guessing", (len(values) / 2, guessing), (0, 4), textcoords="offset points", color=MUTED)
+        look = {"color": MUTED, "ha": "right", "va": "bottom"}
+        ax.annotate("guessing", (0.995, guessing), (0, 3), ("axes fraction", "data"), "offset points", **look)
         ax.set_ylim(0, 3 * guessing)
     ax.set_xlabel("gradient")
     ax.set_ylabel(f"loss (mean of {smooth})")

@@ -2,7 +2,8 @@
 
 Communication that runs while the rank computes costs nothing: it is a thin strip along the foot of the computing. What
 is *exposed*, because the rank computes nothing meanwhile, fills the row; it is hatched where the rank waits for another
-and nothing is on its way. Where a rank does neither, its row is grey.
+and nothing is on its way (on real ranks: where it is in a collective that another has not entered yet). Where a rank
+does neither, its row is grey.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FAMILY_COLORS = {
 SHARED = ("compute", "comm")
 """Lanes that one line shows."""
 WAITING = {"facecolor": "#fbe9e5", "edgecolor": "#d98a7d", "hatch": "////"}
-"""A rank that is in a call of the communicator while none of its messages is on its way waits for another rank."""
+"""A rank waits for another if it is in a call of the communicator and none of its messages is on its way."""
 OTHER, OTHER_COLOR = "other", "#9aa2ab"
 STRIP = 0.32
 """Share of a row's height that hidden communication takes."""
@@ -99,7 +100,7 @@ def plot_timeline(
     _draw_tracks(ax, bars)
     for lane in bars.lanes:
         _draw_lane(ax, bars, lane, colours)
-    waits = _draw_waiting(ax, bars, trace.messages)
+    waits = _draw_waiting(ax, bars, trace)
     drawn = _draw_messages(ax, bars, trace.messages) if messages or not len(bars.start) else 0
     _label(ax, bars, len(trace.ranks) if ranks is None else len(bars.ranks))
     if legend:
@@ -174,9 +175,9 @@ def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
         _add(ax, bars, (top, bottom), bars.start[mine], bars.end[mine], bars.row[mine], faces[mine], lane)
 
 
-def _draw_waiting(ax, bars: Bars, messages) -> bool:
+def _draw_waiting(ax, bars: Bars, trace) -> bool:
     """Draw over exposed communication where nothing is on its way; say whether there is enough of it to be seen."""
-    row, left, right = bars.waiting(messages)
+    row, left, right = bars.waiting(trace)
     if not len(row) or (right - left).sum() < 10 * LEAST * (bars.high - bars.low) * len(bars.ranks):
         return False
     boxes = _boxes(left, right, row, *_place(bars, "comm"))

@@ -31,7 +31,10 @@ def run(*words):
 def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypatch):
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)
     monkeypatch.chdir(course)
-    assert run("release", small.LAB)[0] == 0
+    status, said = run("release", small.LAB)
+    assert status == 0
+    assert said.startswith("wrote ")
+    assert len(said.splitlines()) == 1, "nbgrader's own messages are kept back"
     released = nbformat.read(tmp_path / "labs" / small.LAB / "lab00.ipynb", as_version=4)
     right = solved(released, small.source())
     for name, text in (("Anna One_11", None), ("Ben Two_12", "return 4"), ("Cem_13", "return 'x'")):
@@ -41,7 +44,12 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
                 cell.source = f"def one():\n    {text}"
         with zipfile.ZipFile(tmp_path / "all.zip", "a") as file:
             file.writestr(f"{name}_assignsubmission_file/lab00.ipynb", nbformat.writes(book))
-    assert run("collect", small.LAB, tmp_path / "all.zip")[0] == 0
+    with zipfile.ZipFile(tmp_path / "all.zip", "a") as file:
+        file.writestr("readme.ipynb", "{}")
+    status, said = run("collect", small.LAB, tmp_path / "all.zip")
+    assert status == 0
+    assert "3 students have handed in lab00_small: anna-one-11, ben-two-12, cem-13" in said
+    assert "Skipped, as its name tells neither student nor lab" in said
 
     unsafe = ["--unsafe"] if sandbox.available() else []
     status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
@@ -68,7 +76,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     assert "Points Possible,,,,,7" in (tmp_path / "canvas.csv").read_text(encoding="utf-8")
     status, said = run("mistakes", small.LAB)
     assert "check_one" in said
-    assert run("feedback", small.LAB)[0] == 0
+    assert "wrote 3 pages" in run("feedback", small.LAB)[1]
     assert len(list((course / "feedback").glob("*/*/lab00.html"))) == 3
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from distlearn.lab.author.limits import MemoryWatch, Room
+from distlearn.lab.author.limits import MemoryWatch, Room, stretch
 
 
 def message(kind, **content):
@@ -56,3 +56,11 @@ def test_memory_of_a_process_and_its_children_is_watched():
                 assert "0.2 GiB are allowed" in watch.told
             watch.stop()
             assert killed == bool(watch.told)
+
+
+def test_cells_get_longer_where_more_programs_want_to_run_than_there_are_cores(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    for load, expected in ((0.3, 1), (2.0, 1), (5.0, 2.5), (90.0, 4)):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0, 0))
+        assert stretch(4) == expected
+    assert stretch(1) == 1

@@ -24,7 +24,15 @@ STRICT = [
     "lab03_convolution",
     "lab04_kernels",
     "lab05_roofline",
+    "lab06_messages",
+    "lab07_data_parallel",
+    "lab09_model_parallel",
+    "lab10_pipeline",
+    "lab11_staleness",
+    "lab15_attention",
 ]
+SPECIAL = {"only where it is looked at", "in turn, where nobody looks"}
+"""No mistakes: they are right for the visible numbers of ranks alone. Hidden tests are there for these."""
 SKIPPED = {"engines", "slow", "real-run"}
 
 
@@ -69,4 +77,4 @@ def test_the_visible_checks_catch_every_known_mistake(name, shell, request):
     for exercise, answers in mutants(name).items():
         assert not fails(shell, copy.deepcopy(solved), exercise), f"{exercise}: the solution fails"
         passed = [text for text, code, _ in answers if not fails(shell, wrong(solved, exercise, code), exercise)]
-        assert not passed, exercise
+        assert set(passed) == SPECIAL & {text for text, _, _ in answers}, exercise

@@ -36,6 +36,15 @@ def test_points_with_signs_and_inverses_lose_least(seed):
     assert small[0] < 5 < 11 < small[1]
 
 
+def test_points_are_ranked_among_known_ones():
+    ranked = convolving.rank_points([0, 1, -1, 2.5, -2.5, 0.4, -0.4])
+    names = list(ranked)
+    assert names[0] == "0, ±1, ±2, ±1/2"
+    assert names[-1] == "0, ±1, ±2, ±3"
+    assert 0 < names.index("yours") < 4
+    assert list(ranked.values()) == sorted(ranked.values())
+
+
 def test_a_network_breaks_and_is_mended():
     model = convolving.deep_network(0)
     right = convolving.digits_accuracy(convolving.use_convolution(model, convolve), 150)

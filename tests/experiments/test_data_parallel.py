@@ -64,6 +64,67 @@ def test_commonest_mistakes_are_named():
     assert "not averaged after the last step" in verdict(dp.judge_local_sgd, alone, 3, 7, 99)
 
 
+def local_sgd_with(clear=True, parameters=True, own_batch=True):
+    def train(comm, model, loss, optimizer, batches, every):
+        losses = []
+        for k, batch in enumerate(batches, 1):
+            if clear:
+                optimizer.zero_grad()
+            logits, saved = model.forward(batch.x)
+            value, dlogits = loss(logits, batch.y, batch.n if own_batch else batch.n * comm.size)
+            model.backward(dlogits, saved)
+            losses.append(value)
+            for moment in ("gradients", "parameters"):
+                if (moment == "parameters") == parameters and (k % every == 0 or k == len(batches)):
+                    for p in model.params:
+                        array = p.data if parameters else p.grad
+                        comm.all_reduce(array)
+                        array /= comm.size
+                if moment == "gradients":
+                    optimizer.step()
+        return losses
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"clear": False}, "the gradients of earlier steps are still in it: zero_grad()"),
+        ({"parameters": False}, "the gradients were averaged: average the parameters, after the step"),
+        ({"own_batch": False}, "divided by more than this rank's own batch"),
+    ],
+)
+def test_mistakes_of_local_sgd_are_named(wrong, words):
+    assert not verdict(dp.judge_local_sgd, local_sgd_with(), 3, 7, 3)
+    told = verdict(dp.judge_local_sgd, local_sgd_with(**wrong), 3, 7, 3)
+    assert words in told
+    assert "parameters, rank 1 of 3 ranks" in told
+
+
+def test_no_mistake_is_named_that_was_not_made():
+    empty = verdict(dp.judge_step, dp.serial_step, [0, 4, 4, 9])
+    assert "this rank's part is empty, so its gradient comes from the others" in empty
+    assert "have not moved" not in empty
+
+    def untimed(comm, model, dlogits, saved, buckets):
+        dp.library_backward(comm, _Untimed(model), dlogits, saved, buckets)
+
+    told = verdict(dp.judge_backward, untimed)
+    assert "pass clock=comm.clock to backward" in told
+    assert "start each all-reduce in on_grad" not in told
+
+
+class _Untimed:
+    """A model whose backward is not told of the clock."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def backward(self, dlogits, saved, on_grad, clock):
+        return self.model.backward(dlogits, saved, on_grad=on_grad)
+
+
 def test_overlap_leaves_less_exposed_and_the_figure_says_how_much():
     naive, ours = dp.backward_step(dp.after_backward, np.inf), dp.backward_step(dp.library_backward)
     assert naive.exposed == pytest.approx(naive.communicating)

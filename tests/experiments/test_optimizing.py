@@ -125,3 +125,14 @@ def test_the_judge_passes_the_rule_itself_and_names_a_mistake(memory):
         optimizing.judge_rule(check, same, rule, memory, first=7, shape=(3,))
     with pytest.raises(CheckFailed, match="you halved it"), Check("wrong") as check:
         optimizing.judge_rule(check, halved, rule, memory, {"you halved it": halved})
+
+
+def test_a_wrong_step_is_reported_once_and_nan_is_not_called_a_new_array():
+    def nan(data, grad, state, lr, step):
+        data *= np.nan
+
+    with pytest.raises(CheckFailed) as caught, Check("wrong") as check:
+        optimizing.judge_rule(check, nan, dl.optim.SGD(), 0)
+    assert "step 0" in str(caught.value)
+    assert "step 1" not in str(caught.value)
+    assert "makes a new array" not in str(caught.value)

@@ -28,7 +28,9 @@ def said(source, call, **known):
 def test_python_says_what_was_meant():
     assert "did you mean 'total'?" in said("def f(x):\n    total = x\n    return totl\n", "check.call(f, 1)")
     assert "did you mean 'maximum'?" in said("def f(x):\n    return np.maximun(x, 0)\n", "check.call(f, 1)")
-    assert "did you mean" not in said("def f(x):\n    return nothing_like_it\n", "check.call(f, 1)")
+    unknown = said("def f(x):\n    return nothing_like_it\n", "check.call(f, 1)")
+    assert "did you mean" not in unknown
+    assert "is nothing_like_it defined in a cell that has not been run?" in unknown
 
 
 @pytest.mark.parametrize("call", ["check.call(f, 1)", "(lambda: check.call(f, 1))()"])
@@ -67,3 +69,19 @@ def test_nothing_is_called_again():
                 g=lambda: calls.append(1) or np.ones((5, 3)))  # fmt: skip
     assert "ValueError" in text
     assert calls == [1]
+
+
+def test_a_count_in_a_nested_function():
+    source = "def f(n):\n    left = n\n    def g():\n        left -= 1\n    g()\n"
+    assert "g assigns to left, so it has a left of its own: write `nonlocal left` in g" in said(
+        source, "check.call(f, 2)"
+    )
+    source = "def f(n):\n    total += n\n    return total\n"
+    assert "f assigns to total further down, and reads it before" in said(source, "check.call(f, 2)")
+
+
+def test_a_sum_over_columns_that_is_read_as_a_row():
+    source = "def f(x, s):\n    return x / s\n"
+    text = said(source, "check.call(f, np.ones((6, 4)), np.ones(6))")
+    assert "x is (6, 4), s is (6,); NumPy takes (6,) for one row: [:, None], or keepdims=True" in text
+    assert "one row" not in said(source, "check.call(f, np.ones((6, 4)), np.ones(5))")

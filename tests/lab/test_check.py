@@ -96,6 +96,28 @@ def test_forgotten_return_is_named_even_when_the_result_is_unpacked():
     assert "did you forget `return`?" in failing(lambda c: c.equal("n", c.call(no_return, X), 3))[0]
 
 
+def test_a_return_that_is_not_always_reached_is_not_called_forgotten():
+    def inside_the_loop(numbers):
+        for n in numbers:
+            return n
+
+    def body(c):
+        c.equal("one", c.call(inside_the_loop, [1]), 1)
+        c.equal("none", c.call(inside_the_loop, []), 0)
+
+    text, _ = failing(body)
+    assert "none is None: no `return` was reached here. Is it inside a loop or an `if`?" in text
+    assert "forget" not in text
+
+
+def test_a_generator_is_told_as_one():
+    def values(n):
+        yield from range(n)
+
+    text, _ = failing(lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]))
+    assert "`yield` makes one: collect the values, and `return` them" in text
+
+
 @pytest.mark.parametrize(
     ("result", "words"),
     [(1.5, "one float"), (X.T, "one array (3, 2)"), ((X, X, X), "a tuple of 3"), (None, "forget `return`")],
@@ -123,6 +145,7 @@ def test_inputs_changed_in_place_are_reported_by_name():
     params = {"W": X.copy()}
     text, _ = failing(lambda c: c.close("W", c.call(step, params, X)["W"], X - 0.1 * X))
     assert "step changed its input params['W'] in place" in text
+    assert "instead of writing into params['W'] (`a + b`, not `a += b`)" in text
     with Check("in place is asked for") as check:
         params = {"W": X.copy()}
         check.call(step, params, X, inplace=True)

@@ -41,6 +41,7 @@ def overlapped(comm, x):
     work.wait()
     return comm.clock.now()
 def wrong(): raise KeyError("lost")
+def ends(f, x): return f(x[:0], x[2:2], np.empty(0), x[1:3])
 def misspelt(gradient): return gradent
 def call(f): return f()
 def read(f, name): return getattr(f, name)
@@ -128,6 +129,21 @@ def test_arrays_keep_identity_overlap_and_changes(answer):
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         add_one(fixed)
+
+
+def test_arrays_without_elements(answer):
+    table = np.arange(5.0)
+    nothing = table[3:3]
+    assert answer("same")(nothing) is nothing
+    assert answer("same")(np.empty((2, 0))).shape == (2, 0)
+
+    def count(*parts):
+        parts[-1][...] = 7
+        return [part.size for part in parts]
+
+    assert answer("ends")(count, table) == [0, 0, 0, 2]
+    assert answer("ends")(count, np.arange(3.0)) == [0, 0, 0, 2]
+    assert table.tolist() == [0, 7, 7, 3, 4]
 
 
 def test_layers_of_the_submission(answer):

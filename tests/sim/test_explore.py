@@ -1,12 +1,16 @@
 """Every order that a network may show: against an interpreter that tries every interleaving, and on known mistakes."""
 
+import math
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import CommError, DeadlockError, PeerLostError
-from distlearn.sim import SimWorld, explore
+from distlearn.comm.collectives import ring_all_reduce
+from distlearn.sim import SimWorld, explore, replay
 
 ANY = -1
 
@@ -202,7 +206,7 @@ def test_head_to_head_sends_are_a_deadlock():
     found = explore(head_to_head, 2)
     assert isinstance(found.failure.error, DeadlockError)
     assert found.failure.waiting == {0: "send(dest=1, tag=0) of 24 bytes", 1: "send(dest=0, tag=0) of 24 bytes"}
-    assert "1 of the only order" not in str(found)
+    assert str(found).startswith("the only order fails; the shortest:")
 
 
 def test_a_race_of_receives_is_found_and_can_be_repeated():
@@ -345,3 +349,51 @@ def test_polling_is_refused():
             comm.send(np.zeros(1), 0)
 
     assert "use wait()" in str(explore(polls, 2).failure.error)
+
+
+def test_receives_that_name_their_source_leave_one_order():
+    found = explore(lambda comm: ring_all_reduce(comm, np.arange(8.0) * comm.rank).tolist(), 4)
+    assert (found.ok, found.complete, found.n_orders) == (True, True, 1)
+    assert str(found) == "no deadlock, no lost message, the same result in the only order"
+    assert found.first.n_interleavings > 10**9, "24 messages of ranks that do not wait for each other"
+
+
+def test_a_replayed_order_says_what_else_was_possible():
+    run = replay(buffered_matters, 4, ["buffer 2", "2->0"])
+    assert run.results[0] == "from 2"
+    assert run.options[0] == ["3->0", "buffer 2", "buffer 3"]
+    assert run.order == ["buffer 2", "2->0", "3->0"]
+    assert isinstance(replay(overtaking, 3, ["2->0"]).error, CommError)
+    run = replay(first_come, 3, ["1->0", "1->0"])
+    assert "not possible here" in str(run.error)
+    assert (run.order, run.options[1]) == (["1->0"], ["2->0", "buffer 2"])
+
+
+def test_interleavings_are_counted_as_listing_them_does():
+    def chain(comm):
+        if comm.rank == 0:
+            return [comm.recv_obj() for _ in range(2)]
+        comm.send_obj(comm.rank, 0)
+        return comm.recv_obj(1) if comm.rank == 2 else comm.send_obj("on", 2)
+
+    run = replay(chain, 3, ["2->0"])
+    assert len(run.events) == 6
+    listed = 0
+    for sequence in permutations(run.events):
+        at = {(e.rank, e.kind, e.message): i for i, e in enumerate(sequence)}
+        own = all(
+            [e for e in sequence if e.rank == rank] == [e for e in run.events if e.rank == rank] for rank in range(3)
+        )
+        sends_first = all(
+            at[e.peer, "send", e.message] < at[e.rank, "receive", e.message] for e in run.events if e.kind == "receive"
+        )
+        listed += own and sends_first
+    assert run.n_interleavings == listed > 1
+    apart = replay(lambda comm: None, 3)
+    assert apart.n_interleavings == math.factorial(0)
+
+
+def test_without_a_decision_messages_come_in_the_order_of_sending():
+    """Rank 1's second message is sent when its first has been received: after rank 2's first."""
+    assert replay(two_phases, 3, (), False).error is None
+    assert "rounds are mixed" in str(replay(two_phases, 3, ["1->0", "1->0"], False).error)

@@ -71,3 +71,19 @@ def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(sweeps, match):
     with pytest.raises(ValueError, match=match):
         viz.plot_crossover(sweeps)
     assert plt.get_fignums() == []
+
+
+def test_a_map_shows_the_fastest_of_each_size_and_number_of_ranks():
+    sizes, ranks = 2.0 ** np.arange(4, 24), (4, 6)
+    network = Network(1e-5, 1e9)
+    seconds = {
+        name: np.array([[cost.seconds(name, n, p, network) for n in sizes] for p in ranks]) for name in ("tree", "ring")
+    }
+    ax = viz.plot_fastest(sizes, ranks, seconds)
+    tree, ring = (mesh.get_array().filled(0).astype(bool).reshape(len(ranks), -1) for mesh in ax.collections)
+    np.testing.assert_array_equal(tree, seconds["tree"] <= seconds["ring"])
+    np.testing.assert_array_equal(ring, ~tree)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["tree", "ring"]
+    assert ax.get_title("left") == "2 of 2 algorithms are the fastest somewhere"
+    with pytest.raises(ValueError, match="a row for each number of ranks"):
+        viz.plot_fastest(sizes, (2, 3, 4), seconds)

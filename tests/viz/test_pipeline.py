@@ -114,6 +114,14 @@ def test_stages_of_a_rank_have_shades_of_their_own():
     assert to_rgba(KIND_COLORS["F"]) in {tuple(c) for c in ax.collections[1].get_facecolors()}
 
 
+def test_the_halves_of_backward_differ_without_colour_too():
+    ax = viz.plot_schedule("zero_bubble", 3, 4)
+    hatches = {c.get_gid(): c.get_hatch() for c in ax.collections}
+    assert hatches.pop("gradient of the weights")
+    assert set(hatches.values()) == {None}
+    assert [bool(p.get_hatch()) for p in ax.get_legend().get_patches()] == [False, False, True, False]
+
+
 def test_numbers_are_left_out_where_they_would_not_be_readable():
     assert len(viz.plot_schedule("1f1b", 4, 8).texts) == 64
     assert not viz.plot_schedule("1f1b", 4, 300).texts

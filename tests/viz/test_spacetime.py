@@ -58,3 +58,25 @@ def test_a_run_that_ends_shows_every_message():
     assert (ax.get_title("left") or ax.get_title()) == "Every message is received"
     assert (len(texts), len(arrows), world.waiting, world.undelivered) == (0, 3, {}, [])
     assert all(start[0] < end[0] and end[1] == 0 for start, end in arrows)
+
+
+def test_a_world_whose_order_was_chosen_shows_that_order():
+    world = SimWorld(3, order=["2->0"])
+    assert world.run(first_come)[0] == [2, 1]
+    _, _, arrows = drawn(world)
+    assert sorted((start[1], end) for start, end in arrows) == [(1, (3, 0)), (2, (2, 0))]
+
+
+def test_where_a_rank_raised_only_that_one_is_marked():
+    """Rank 2 has not been told yet that its message was received, but nothing holds it up."""
+
+    def wants_1(comm):
+        if comm.rank == 0:
+            assert comm.recv_obj() == 1
+            comm.recv_obj()
+        else:
+            comm.send_obj(comm.rank, 0)
+
+    ax, texts, _ = drawn(explore(wants_1, 3))
+    assert texts == ["raises AssertionError"]
+    assert "AssertionError" in (ax.get_title("left") or ax.get_title())

@@ -241,12 +241,39 @@ def test_waiting_for_another_rank_has_a_look_of_its_own():
 
     world = dl.SimWorld(2, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(1e9))
     world.run(program)
-    row, start, end = select(world.trace, None, None, None, None).waiting(world.trace.messages)
+    row, start, end = select(world.trace, None, None, None, None).waiting(world.trace)
     assert row.tolist() == [0], "rank 1 comes last and waits for none"
     assert (start[0], end[0]) == pytest.approx((1e-3, 3e-3), rel=1e-2)
     ax = viz.plot_timeline(world.trace)
     assert "waiting" in [text.get_text() for text in ax.get_legend().get_texts()]
-    assert select(world.trace, None, None, None, None).waiting([])[0].size == 0
+
+
+def test_waiting_of_real_ranks_is_known_from_when_each_entered():
+    spans = [
+        Span(0, "comm", "all_reduce", 1, 5),
+        Span(1, "compute", "forward", 0, 4),
+        Span(1, "comm", "all_reduce", 4, 5),
+    ]
+    row, start, end = select(Trace(spans), None, None, None, None).waiting(Trace(spans))
+    assert (row.tolist(), start.tolist(), end.tolist()) == ([0], [1], [4])
+    ax = viz.plot_timeline(Trace(spans))
+    assert "waiting" in [text.get_text() for text in ax.get_legend().get_texts()]
+    hidden = [Span(0, "compute", "backward", 0, 3), *spans]
+    assert select(Trace(hidden), None, None, None, None).waiting(Trace(hidden))[1].tolist() == [3], "exposed only"
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [
+        [Span(0, "comm", "broadcast", 1, 5), Span(1, "comm", "broadcast", 4, 5)],
+        [Span(0, "comm", "all_reduce", 1, 2), Span(1, "comm", "all_reduce", 4, 5)],
+        [Span(0, "comm", "all_reduce", 1, 5), Span(1, "comm", "all_reduce", 4, 5), Span(1, "comm", "all_reduce", 6, 7)],
+        [Span(0, "comm", "all_reduce", 1, 5), Span(1, "comm", "all_reduce", 4, 5), Span(2, "compute", "f", 1, 7)],
+    ],
+    ids=["one way", "two groups", "not all calls", "not all ranks"],
+)
+def test_no_waiting_is_claimed_where_it_is_not_known(spans):
+    assert Trace(spans).waits() == []
 
 
 def test_the_labels_of_a_window_count_from_its_start():

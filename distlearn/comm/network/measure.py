@@ -51,8 +51,8 @@ def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int
     Parameters
     ----------
     comm : Communicator
-    algorithms : sequence of str
-        Names from `ALL_REDUCES`, or "native" for the communicator's own.
+    algorithms : sequence of str, or dict of str to callable
+        Names from `ALL_REDUCES`, or "native" for the communicator's own; or functions `all_reduce(comm, x)` by name.
     sizes : sequence of int
         Bytes of the arrays.
     repeats : int
@@ -62,7 +62,10 @@ def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int
     times : dict of str to list of list of float
         Seconds until the *last* rank was done, by algorithm and size, `repeats` of them.
     """
-    calls = {name: comm.__class__.all_reduce if name == "native" else ALL_REDUCES[name] for name in algorithms}
+    if isinstance(algorithms, dict):
+        calls = algorithms
+    else:
+        calls = {name: comm.__class__.all_reduce if name == "native" else ALL_REDUCES[name] for name in algorithms}
     times: dict[str, list[list[float]]] = {name: [[] for _ in sizes] for name in algorithms}
     for turn in range(repeats + 1):
         for i, nbytes in enumerate(sizes):

@@ -245,7 +245,7 @@ class Race:
             seconds = self.seconds(name)
             row = {"policy": name, "times sooner than BSP": round(self.score(name), 2)}
             for mix, t in zip(self.mixes, seconds, strict=True):
-                row[f"{mix} [s]"] = f"{t:.0f}" if t < DEADLINE else f"not in {DEADLINE:.0f}"
+                row[f"{mix} [s]"] = round(float(t)) if t < DEADLINE else f"not in {DEADLINE:.0f}"
             rows.append(row | {"error at the end": f"{self.floor(name).mean():.2g}"})
         return rows
 

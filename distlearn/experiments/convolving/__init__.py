@@ -1,6 +1,14 @@
 """Four ways to convolve: what they cost, and what they lose to rounding."""
 
-from .precision import bits_lost, deep_network, digits_accuracy, loss_of_points, sample_layer, use_convolution
+from .precision import (
+    bits_lost,
+    deep_network,
+    digits_accuracy,
+    loss_of_points,
+    rank_points,
+    sample_layer,
+    use_convolution,
+)
 from .ways import Way, fewest_seconds, time_ways
 
 __all__ = [
@@ -10,6 +18,7 @@ __all__ = [
     "digits_accuracy",
     "fewest_seconds",
     "loss_of_points",
+    "rank_points",
     "sample_layer",
     "time_ways",
     "use_convolution",

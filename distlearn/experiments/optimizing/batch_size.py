@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ...comm.protocol import ignore_report
 from ...data import Batch
 from ...optim import SGD, NoiseScale
 from ...parallel import DataParallel
@@ -85,7 +86,9 @@ class Sweep(NamedTuple):
         return self.runs.mean(axis=1)
 
 
-def sweep_batches(task: TargetTask, batches, *, lr: float = 0.1, seeds: int = 3, most: float = 3000) -> Sweep:
+def sweep_batches(
+    task: TargetTask, batches, *, lr: float = 0.1, seeds: int = 3, most: float = 3000, report=ignore_report
+) -> Sweep:
     """Measure the steps to the target loss for several batch sizes, each with the learning rate that is best for it.
 
     Parameters
@@ -99,8 +102,10 @@ def sweep_batches(task: TargetTask, batches, *, lr: float = 0.1, seeds: int = 3,
         How many, of weights and samples; a learning rate is judged by the mean over them.
     most : float
         Steps after which a run is lost.
+    report : callable
+        Gets `report(batch sizes done, in all)`.
     """
-    lrs, runs = [], []
+    lrs, runs, batches = [], [], list(batches)
     for batch in batches:
         found = {}
 
@@ -114,7 +119,8 @@ def sweep_batches(task: TargetTask, batches, *, lr: float = 0.1, seeds: int = 3,
         runs.append(found[lrs[-1]])
         if not math.isfinite(scores[lrs[-1]]):
             raise ValueError(f"sweep_batches: a batch of {batch} does not reach {task.target} in {most} steps")
-    return Sweep(task, list(batches), lrs, np.array(runs, float))
+        report(len(runs), len(batches))
+    return Sweep(task, batches, lrs, np.array(runs, float))
 
 
 def step_seconds(task: TargetTask, batch: int, rule=None, *, repeat: int = 30) -> float:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from ...comm.protocol import ignore_report
 from ...train.fit import DivergedError
 from .task import TargetTask, steps_to_target, tune
 
@@ -141,7 +142,9 @@ class RuleRun(NamedTuple):
         return self.scores[self.lr]
 
 
-def compare_rules(task: TargetTask, rules, starts, *, batch: int = 32, seeds: int = 3, most: int = 400) -> dict:
+def compare_rules(
+    task: TargetTask, rules, starts, *, batch: int = 32, seeds: int = 3, most: int = 400, report=ignore_report
+) -> dict:
     """Tune the learning rate of every rule by itself, then record its loss; return a `RuleRun` by name.
 
     Parameters
@@ -155,6 +158,8 @@ def compare_rules(task: TargetTask, rules, starts, *, batch: int = 32, seeds: in
         How many.
     most : int
         Steps after which a run is lost.
+    report : callable
+        Gets `report(rules done, rules in all, rule=)`.
     """
     runs = {}
     for name, rule in rules.items():
@@ -169,6 +174,7 @@ def compare_rules(task: TargetTask, rules, starts, *, batch: int = 32, seeds: in
             raise ValueError(f"compare_rules: {name} does not reach a loss of {task.target} in {most} steps")
         losses = [_losses(task, rule, best, batch, seed, steps=120) for seed in range(seeds)]
         runs[name] = RuleRun(scores, np.array(losses), getattr(rule, "memory", 0))
+        report(len(runs), len(rules), rule=name)
     return runs
 
 

@@ -33,7 +33,7 @@ from traitlets import Bool, Integer
 
 from ...world import reaper
 from .kernel import JudgeLost, SandboxedKernel, processes
-from .limits import MemoryWatch, Room
+from .limits import MemoryWatch, Room, stretch
 from .source import Cell
 from .stage import (
     before_check,
@@ -72,6 +72,7 @@ class ExecuteAll(Execute):
         help="Seconds that cells which do not end may cost a submission: no cell gets more than half of what is left.",
     ).tag(config=True)
     least = Integer(5, help="Seconds that every cell gets, however little is left.").tag(config=True)
+    most_stretch = Integer(4, help="Cells get up to so many times longer on a busy machine.").tag(config=True)
     restarts = Integer(3, help="After so many dead kernels, of cells that earn nothing only definitions run.").tag(
         config=True
     )
@@ -278,7 +279,8 @@ class ExecuteAll(Execute):
         share = int(min(self._left(), self.patience - self._lost) / 2)
         if self._at in self._slow or self._endless_names_in(cell):  # it did not end the last time, or is not going to
             share = 0
-        self._given = min(most, max(self.least, share))
+        self._cost = min(most, max(self.least, share))
+        self._given = round(self._cost * stretch(self.most_stretch))
         text = f"stopped after {self._given} s: does this cell end?"
         self.error_on_timeout = {
             "ename": "CellTimeoutError",
@@ -289,7 +291,7 @@ class ExecuteAll(Execute):
 
     def _note_endless(self, cell, index: int) -> None:
         """Note a cell that had to be stopped; cells that use the answer which it checks do not end either."""
-        self._lost += self._given
+        self._lost += self._cost
         self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
         if is_check(cell):
             answer = next((c for c in self.nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(cell)), None)

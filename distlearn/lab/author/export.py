@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import textwrap
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -125,5 +126,5 @@ def _diagnosis(outputs) -> str:
         named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
         text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
-        return re.sub(r"\s+", " ", text)[:100]
+        return textwrap.shorten(text, 200, placeholder=" ...")
     return ""

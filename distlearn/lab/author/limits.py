@@ -70,6 +70,15 @@ DISK = 2**25
 """Bytes that it may write to the folder of its sockets, the only one on a disk."""
 
 
+def stretch(most: float) -> float:
+    """Return how many times longer a cell may run: programs that want to run for each core, from 1 to `most`.
+
+    A check that takes two seconds must not lose its points because ten other programs run beside it.
+    """
+    waiting = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
+    return min(most, max(1.0, waiting / (os.cpu_count() or 1)))
+
+
 def _children(pid: int) -> list[psutil.Process]:
     """All descendants of a process; by the kernel's own lists where it has them."""
     if not os.path.exists("/proc/self/task"):

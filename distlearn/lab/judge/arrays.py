@@ -135,8 +135,9 @@ class SharedArrays:
             self._root_of[id(owner)] = root_key
         root = self.roots[root_key]
         start = root.memory.ctypes.data
-        low, high = np.lib.array_utils.byte_bounds(array) if array.size else (array.ctypes.data,) * 2
-        root.add(low - start, high - start)
+        if array.size:  # else there is nothing whose changes would have to be carried
+            low, high = np.lib.array_utils.byte_bounds(array)
+            root.add(low - start, high - start)
         key = self._new_key()
         self._register(key, array)
         offset = array.ctypes.data - start if array.size else 0

@@ -192,9 +192,8 @@ class MeshArray:
         if not isinstance(other, MeshArray) or other.ndim != 2 or self.shape[-1:] != other.shape[:1]:
             raise LayoutError(f"{self} @ {other}: expected a MeshArray of shape ({self.shape[-1]}, m)")
         last = self.ndim - 1
-        placements = tuple(
-            _product(self, other, a, b, last) for a, b in zip(self.placements, other.placements, strict=True)
-        )
+        both = zip(self.placements, other.placements, strict=True)
+        placements = tuple(_product(self, other, dim, a, b, last) for dim, (a, b) in enumerate(both))
         return MeshArray(self.local @ other.local, self.mesh, placements, (*self.shape[:-1], other.shape[1]))
 
     def __add__(self, other) -> MeshArray:
@@ -301,7 +300,7 @@ class MeshArray:
         return MeshArray(self.local.T, self.mesh, placements, self.shape[::-1])
 
 
-def _product(x: MeshArray, w: MeshArray, a, b, last: int):
+def _product(x: MeshArray, w: MeshArray, dim: int, a, b, last: int):
     """Return the placement of a product over one dimension of the mesh."""
     if isinstance(a, Replicate) and isinstance(b, Shard) and b.axis == 1:
         return Shard(last)
@@ -311,22 +310,24 @@ def _product(x: MeshArray, w: MeshArray, a, b, last: int):
         return a
     if isinstance(a, Shard) and a.axis == last and b == Shard(0):
         return Partial()
-    if isinstance(a, Partial):
-        remedy = "all_reduce the first, and redistribute it to fit the second"
-    elif isinstance(b, Partial):
-        remedy = "all_reduce the second"
-    elif isinstance(a, Shard) and a.axis == last:
-        remedy = (
-            f"redistribute the first to Replicate() (all_gather), or the second to Shard(0) ({_missing(b, Shard(0))})"
-        )
-    elif isinstance(b, Shard) and b.axis == 0:
-        way = _missing(a, Shard(last))
-        remedy = f"redistribute the first to Shard({last}) ({way}), or the second to Replicate() (all_gather)"
-    else:
-        remedy = (
-            "redistribute one of them to Replicate() (all_gather), or shard them over different dimensions of the mesh"
-        )
-    raise LayoutError(f"{x} @ {w}: the ranks' parts do not belong together; {remedy}")
+    ways = [("first", a, new) for new in _fitting_first(b, last)] + [
+        ("second", b, new) for new in _fitting_second(a, last)
+    ]
+    remedies = [f"the {which} to {new} ({_missing(old, new)})" for which, old, new in ways if old != new]
+    raise LayoutError(
+        f"{x} @ {w}: over dimension {dim} of {x.mesh} the ranks' parts do not belong together; "
+        f"redistribute {', or '.join(remedies)}"
+    )
+
+
+def _fitting_first(b, last: int) -> list:
+    """Return to what the first factor may be redistributed, given the second one's placement."""
+    return [Shard(last)] if b == Shard(0) else [Replicate()]
+
+
+def _fitting_second(a, last: int) -> list:
+    """Return to what the second factor may be redistributed, given the first one's placement."""
+    return [Shard(0)] if a == Shard(last) else [Replicate()]
 
 
 def _missing(old, new) -> str:

@@ -74,6 +74,20 @@ class Stash:
         self.most = max(self.most, 1 + len(self._kept))
 
 
+class Newest(Stash):
+    """The newest weights of one stage alone, whatever a mini-batch went forward with."""
+
+    @contextmanager
+    def weights(self, microbatch: int):
+        """Inside the block the parameters are what they are."""
+        yield
+
+    def advance(self, microbatch: int, update) -> None:
+        """Update the weights in place."""
+        update()
+        self.version += 1
+
+
 class PipeDream(StagedModel):
     r"""Asynchronous pipeline parallelism with weight stashing: no flush between updates, at the cost of stale
     gradients.
@@ -102,6 +116,9 @@ class PipeDream(StagedModel):
         Any that `make_schedule` takes. The version that a mini-batch uses is the number of B's before its F.
     vertical_sync : bool
         Use on every stage the version that the mini-batch used on the first.
+    stashing : bool
+        Without it, backward uses the newest weights, not those of forward, and what it computes is the gradient of no
+        function: for experiments that show what stashing is good for.
     **options
         `n_microbatches`, `stages`, `shape`, `track_memory` as for `Pipeline`. m is the number of mini-batches in a
         step's batch; the pipeline runs empty at the end of a step only, so give it long ones, up to a whole epoch.
@@ -139,8 +156,11 @@ class PipeDream(StagedModel):
         *,
         schedule="pipedream",
         vertical_sync: bool = False,
+        stashing: bool = True,
         **options,
     ):
+        if vertical_sync and not stashing:
+            raise ValueError("PipeDream: vertical_sync uses old weights, which are kept only with stashing=True")
         super().__init__(comm, model, loss, optimizer, schedule=schedule, **options)
         if self._stage_params.tied:
             names = ", ".join(p.name for p in self._stage_params.tied)
@@ -153,7 +173,7 @@ class PipeDream(StagedModel):
         }
         if any(a.kind in ("I", "W") for order in self.schedule.orders for a in order):
             raise ValueError("PipeDream: the schedule has I and W, expected F and B: it updates after every backward")
-        self.vertical_sync = vertical_sync
+        self.vertical_sync, self.stashing = vertical_sync, stashing
         self.staleness, self.versions_held = {}, {}
 
     def step(self, batch) -> float:
@@ -164,7 +184,8 @@ class PipeDream(StagedModel):
                 "so it cannot share a batch with other replicas"
             )
         self._cut_batch(batch.x)
-        self._stashes = {s: Stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
+        stash = Stash if self.stashing else Newest
+        self._stashes = {s: stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}
         for part in self._optimizers.values():
             part.steps = self.optimizer.steps
         self.staleness = {}

@@ -2,13 +2,14 @@
 
 - `layer`: what all layers here have in common, and which values of an axis each rank holds (`AxisSharding`)
 - layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
-  `paths` (of a block such as Inception's), `siamese`, `stack` (of GRUs)
+  `paths` (of a block such as Inception's), `experts` (of a mixture), `siamese`, `stack` (of GRUs)
 - from a serial model to these: `rewrite` (`parallelize`); what it costs: `account`
 - training: `strategy` (`TensorParallel`), `one_weird_trick`
 """
 
 from .account import Account, account
 from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
+from .experts import ExpertParallel
 from .layer import AxisSharding, TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
 from .paths import PathParallel
 from .rewrite import parallelize
@@ -21,6 +22,7 @@ __all__ = [
     "Account",
     "AxisSharding",
     "ColumnParallelLinear",
+    "ExpertParallel",
     "FilterParallelConv2d",
     "Gather",
     "GroupParallelConv2d",

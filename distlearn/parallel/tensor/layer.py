@@ -261,3 +261,34 @@ def gathered_values(shape, sharding: AxisSharding) -> int:
     """Values that `gather_last` and `reduce_scatter_last` move where this rank has an array of `shape`."""
     rows = math.prod(shape[:-1])
     return rows * sharding.widest * len(sharding.parts)
+
+
+def gather_rows(comm, x, parts: list[slice]):
+    """Gather the rows of all ranks: one all-gather of as many rows from each as the first rank has.
+
+    Parameters
+    ----------
+    comm : Communicator
+    x : (rows, ...) array
+        This rank's.
+    parts : list of slice
+        Which rows of the whole each rank has, as from `shares`.
+    """
+    if comm.size == 1:
+        return x
+    xp, most = get_xp(x), parts[0].stop
+    block = x if len(x) == most else xp.concatenate([x, xp.zeros((most - len(x), *x.shape[1:]), x.dtype)])
+    blocks = comm.all_gather(xp.ascontiguousarray(block))
+    return xp.concatenate([blocks[r][: part.stop - part.start] for r, part in enumerate(parts)])
+
+
+def reduce_scatter_rows(comm, x, parts: list[slice]):
+    """Sum an array over ranks and keep this rank's rows: the gradient of `gather_rows`, and as many bytes."""
+    if comm.size == 1:
+        return x
+    xp, most = get_xp(x), parts[0].stop
+    blocks = xp.zeros((comm.size, most, *x.shape[1:]), x.dtype)
+    for r, part in enumerate(parts):
+        blocks[r][: part.stop - part.start] = x[part]
+    mine = parts[comm.rank]
+    return comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])[: mine.stop - mine.start]

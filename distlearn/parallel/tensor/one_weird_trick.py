@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ...backend import get_xp
 from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...shares import shares
 from ..data.bucket import GradientReducer, group_params
@@ -32,6 +31,7 @@ from . import (
     sub_optimizer,
 )
 from .account import AccountRow
+from .layer import gather_rows, reduce_scatter_rows
 from .rewrite import defer_input_all_reduce
 from .strategy import sharded_state
 
@@ -176,34 +176,3 @@ def trick_account(comm, split: SplitModel, input_shape: tuple[int, ...], cap_byt
         *account(dense, (n, *shape[1:]), itemsize).rows,
     ]
     return Account(rows, n, f"{p} ranks, input {tuple(input_shape)}, bytes per sample")
-
-
-def gather_rows(comm, x, parts: list[slice]):
-    """Gather the rows of all ranks: one all-gather of as many rows from each as the first rank has.
-
-    Parameters
-    ----------
-    comm : Communicator
-    x : (rows, ...) array
-        This rank's.
-    parts : list of slice
-        Which rows of the whole each rank has, as from `shares`.
-    """
-    if comm.size == 1:
-        return x
-    xp, most = get_xp(x), parts[0].stop
-    block = x if len(x) == most else xp.concatenate([x, xp.zeros((most - len(x), *x.shape[1:]), x.dtype)])
-    blocks = comm.all_gather(xp.ascontiguousarray(block))
-    return xp.concatenate([blocks[r][: part.stop - part.start] for r, part in enumerate(parts)])
-
-
-def reduce_scatter_rows(comm, x, parts: list[slice]):
-    """Sum an array over ranks and keep this rank's rows: the gradient of `gather_rows`, and as many bytes."""
-    if comm.size == 1:
-        return x
-    xp, most = get_xp(x), parts[0].stop
-    blocks = xp.zeros((comm.size, most, *x.shape[1:]), x.dtype)
-    for r, part in enumerate(parts):
-        blocks[r][: part.stop - part.start] = x[part]
-    mine = parts[comm.rank]
-    return comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])[: mine.stop - mine.start]

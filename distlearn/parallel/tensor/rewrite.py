@@ -26,6 +26,7 @@ from ...nn import (
     Linear,
     LocalResponseNorm,
     MaxPool,
+    MixtureOfExperts,
     MultiHeadAttention,
     Parallel,
     Recompute,
@@ -42,6 +43,7 @@ from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
 from .attention import HeadParallelAttention
 from .column_parallel import ColumnParallel, ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
+from .experts import ExpertParallel
 from .layer import TensorLayer, TensorSequential
 from .paths import PathParallel
 from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
@@ -71,6 +73,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     `Siamese`                         `SiameseParallel` on two ranks; else its body is sharded
     `GRU` layers in a row             `StackParallel` if there is one for every rank
     `MultiHeadAttention`              `HeadParallelAttention`: the rank's heads, outputs summed
+    `MixtureOfExperts`                `ExpertParallel` if there is an expert for every rank
     `Residual`, `Recompute`           their bodies are sharded
     all others                        replicated, after a `Gather`
     ================================  ===============================================================================
@@ -143,6 +146,11 @@ class _Rewriter:
             if layer.kv_heads >= self.comm.size and self.shared_params.private(layer):
                 return HeadParallelAttention(self.comm, layer), ""
             return layer, "on every rank: too few heads" if layer.kv_heads < self.comm.size else "on every rank: shared"
+        if type(layer) is MixtureOfExperts:
+            if len(layer.experts) >= self.comm.size and self.shared_params.private(layer):
+                return ExpertParallel(self.comm, layer), ""
+            few = len(layer.experts) < self.comm.size
+            return layer, "on every rank: too few experts" if few else "on every rank: shared"
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):

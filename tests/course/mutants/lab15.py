@@ -111,6 +111,7 @@ MUTANTS = {
         ("total not scaled", ("total * less + e", "total + e"), FLASH),
         ("no largest score", (STEP, STEP.replace("fmaxf(top, s)", "0.0f")), FLASH),
         ("largest never kept", (UPDATE, "total = total * less + e;"), FLASH),
+        ("largest begins at 0", ("top = NOTHING", "top = 0.0f"), FLASH),
         ("no root", (" * rsqrtf(D)", ""), FLASH),
         ("missing keys count", ("j < B && first + j < m", "j < B"), FLASH),
         ("no barrier after fetching", ("__syncthreads();   // the tiles are there", ""), FLASH),

@@ -88,6 +88,52 @@ def _kind(placement, last):
     return "R" if isinstance(placement, Replicate) else "P"
 
 
+REMEDY = re.compile(r"the (first|second) to (Shard\(\d\)|Replicate\(\)) \((all_\w+|reduce_scatter|no collective)\)")
+
+
+@pytest.mark.parametrize("mesh", [(2,), (4,), (2, 2), (2, 3)])
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_what_an_error_of_a_product_recommends_leads_to_the_product(mesh, lead):
+    """Whatever the two layouts: one of the ways that the text names, in the dimension that it names, goes on."""
+    rng, last = np.random.default_rng(6), 1 + len(lead)
+    x, w = rng.normal(size=(*lead, 5, 6)), rng.normal(size=(6, 7))
+
+    def follow(a, b, told=()):
+        """Follow recommendations until the product fits; whether one of the ways leads there."""
+        try:
+            y = a @ b
+        except LayoutError as error:
+            text = str(error)
+        else:
+            np.testing.assert_allclose(to_whole(y), x @ w, atol=1e-12)
+            return True
+        dim = int(re.search(r"over dimension (\d)", text)[1])
+        ways = REMEDY.findall(text)
+        assert ways, text
+        assert repr(a) in text
+        assert repr(b) in text
+        assert len(told) < 4, told
+        for which, new, name in ways:
+            old = a if which == "first" else b
+            placements = list(old.placements)
+            placements[dim] = Replicate() if new == "Replicate()" else Shard(int(new[6:-1]))
+            try:
+                listed = old.collectives(*placements)
+            except LayoutError:  # the other dimension shards that axis already
+                continue
+            assert name in [c for d, c, _ in listed if d == dim] or name == "no collective", (text, listed)
+            made = old.redistribute(*placements)
+            if follow(*((made, b) if which == "first" else (a, made)), (*told, text)):
+                return True
+        return False
+
+    def program(mesh):
+        for x_layout, w_layout in itertools.product(layouts(mesh.shape, last + 1), layouts(mesh.shape, 2)):
+            assert follow(mesh.distribute(x, *x_layout), mesh.distribute(w, *w_layout)), (x_layout, w_layout)
+
+    on(mesh, program)
+
+
 @given(st.sampled_from(MESHES), st.data(), st.sampled_from(["+", "-", "*"]), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_sums_and_elementwise_products_are_numpys_or_an_error(mesh, data, sign, vector):

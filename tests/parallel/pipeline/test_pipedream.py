@@ -36,7 +36,7 @@ def train(comm, rule="momentum", frozen=False, steps=2, **options):
     )
 
 
-def reference(slices, version, rule="momentum", frozen=False, steps=2):
+def reference(slices, version, rule="momentum", frozen=False, steps=2, stashing=True):
     """Train serially with late gradients: mini-batch t finds stage s as it was after `version(s, t)` updates.
 
     Written with whole copies of the weights and nothing else of the library than layers and optimizer.
@@ -54,6 +54,9 @@ def reference(slices, version, rule="momentum", frozen=False, steps=2):
             optimizer.zero_grad()
             y, saved = model.forward(X[20 * k :][rows])
             loss, dy = SoftmaxCrossEntropy()(y, Y[20 * k :][rows], len(y))
+            if not stashing:
+                for p in model.params:
+                    p.data[...] = versions[t][p.name]
             model.backward(dy, saved)
             for p in model.params:
                 p.data[...] = versions[t][p.name]
@@ -81,6 +84,23 @@ def test_equals_a_serial_run_with_the_same_delays(size, rule, frozen, vertical_s
         return max(0, t - (size - 1 if vertical_sync else size - 1 - s))
 
     assert_same(results, reference(results[0].strategy.slices, version, rule, frozen))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_without_stashing_backward_uses_the_newest_weights(size):
+    results = SimWorld(size).run(train, stashing=False)
+    slices = results[0].strategy.slices
+    assert_same(results, reference(slices, lambda s, t: max(0, t - (size - 1 - s)), stashing=False))
+    assert all(result.strategy.versions_held == {stage: 1} for stage, result in enumerate(results))
+    for stage, result in enumerate(results):  # as stale as with stashing: the order is the same
+        assert [result.strategy.staleness[stage, t] for t in range(6)] == [min(t, size - 1 - stage) for t in range(6)]
+    other = SimWorld(size).run(train)[0].params
+    assert (np.abs(results[0].params["0.W"] - other["0.W"]).max() > 1e-6) == (size > 1)
+
+
+def test_vertical_sync_needs_stashing():
+    with pytest.raises(RankError, match="which are kept only with stashing=True"):
+        SimWorld(2).run(train, stashing=False, vertical_sync=True)
 
 
 def test_the_delays_matter():

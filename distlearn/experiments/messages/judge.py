@@ -1,0 +1,253 @@
+"""The checks of lab 06: a given collective against NumPy on simulated ranks, what it sends against the formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...comm.network import Network, cost
+from ...comm.protocol import CommError
+from ...sim import SimWorld, explore, replay
+from .count import ROUNDS, Counted
+
+NAMES = {
+    "star": "naive_all_reduce",
+    "tree": "tree_all_reduce",
+    "ring": "ring_all_reduce",
+    "halving": "halving_doubling_all_reduce",
+}
+"""The all-reduces of the lab, and the library's function of each."""
+
+
+def _inputs(size, shape, dtype, seed) -> np.ndarray:
+    """An array for each rank; whole numbers, so that every order of adding gives the same."""
+    return np.random.default_rng(seed).integers(1, 90, size=(size, *shape)).astype(dtype)
+
+
+def _judge_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds: int | None, mistakes: dict) -> None:
+    """Compare messages, bytes and rounds of a world's last run with the formulas."""
+    got, p = Counted.of(world), world.size
+    want = cost.messages(algorithm, n, p)
+    check.equal(f"messages, {of}", got.messages, want, suspects=mistakes)
+    check.equal(f"bytes, {of}", got.nbytes, round(cost.nbytes(algorithm, n, p)))
+    if rounds is not None:
+        told = f"{got.rounds:g} messages wait for each other, {rounds} suffice: who could send at the same time?"
+        check.true(f"rounds, {of}", got.rounds <= rounds, told)
+
+
+def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape=(3,), dtype="float64", seed=1) -> None:
+    """Compare a given scatter and gather with what they should do; add the outcome to a lab's check.
+
+    Parameters
+    ----------
+    check : Check
+    scatter, gather : callable
+        `scatter(comm, x, out, root)` and `gather(comm, x, root)`, with the meaning of the communicator's.
+    size, root : int
+    shape : tuple of int
+        Of a row.
+    dtype : str
+    seed : int
+    """
+    rows, of = _inputs(size, shape, dtype, seed), f"{size} rank{'s' * (size > 1)}, root {root}"
+    n = rows[0].nbytes
+    world = SimWorld(size, ROUNDS)
+
+    def scattered(comm):
+        out = np.full(shape, 91, dtype)
+        check.call(scatter, comm, rows.copy() if comm.rank == root else None, out, root, inplace=True)
+        return out
+
+    got = world.run(scattered)
+    for rank, out in enumerate(got):
+        wrong = {
+            "nothing was written into out": np.full(shape, 91, dtype),
+            "this is row 0: rank r gets row r": rows[0],
+            "this is the root's row": rows[root],
+        }
+        check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
+    whole = {"the root keeps its own row: copy it, without a message": size}
+    _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
+
+    def gathered(comm):
+        return check.call(gather, comm, rows[comm.rank].copy(), root)
+
+    got = world.run(gathered)
+    for rank, result in enumerate(got):
+        if rank == root:
+            wrong = {"the rows are not in the order of ranks": rows[::-1], "the root's own row is missing": 0}
+            others = rows.copy()
+            others[root] = 0
+            wrong["the root's own row is not filled in"] = others
+            check.close(f"gather: result on the root, {of}", result, rows, dtype=dtype, suspects=wrong)
+        else:
+            told = "only the root returns the rows, all other ranks None"
+            check.true(f"gather: result on rank {rank}, {of}", result is None, told)
+    _judge_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
+
+
+def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtype="float64", seed=1) -> None:
+    """Compare a given broadcast along a tree with what it should do; add the outcome to a lab's check.
+
+    Parameters
+    ----------
+    check : Check
+    broadcast : callable
+        `broadcast(comm, x, root)`.
+    size, root : int
+    shape : tuple of int
+    dtype : str
+    seed : int
+    """
+    arrays, of = _inputs(size, shape, dtype, seed), f"{size} rank{'s' * (size > 1)}, root {root}"
+    world = SimWorld(size, ROUNDS)
+
+    def run(comm):
+        x = arrays[comm.rank].copy()
+        check.call(broadcast, comm, x, root, inplace=True)
+        return x
+
+    for rank, x in enumerate(world.run(run)):
+        wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
+        check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
+    rounds = (size - 1).bit_length()
+    _judge_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
+
+
+def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype="float64", seed=1) -> None:
+    """Compare a given all-reduce with a sum over ranks, and what it sends with the formulas of its algorithm.
+
+    Parameters
+    ----------
+    check : Check
+    all_reduce : callable
+        `all_reduce(comm, x)`: replaces x by the sum over ranks.
+    name : {"star", "tree", "ring", "halving"}
+    size : int
+    shape : tuple of int
+        Of x.
+    dtype : str
+    seed : int
+    """
+    arrays = _inputs(size, shape, dtype, seed)
+    of = f"{name}, {size} rank{'s' * (size > 1)}, shape {shape}"
+    want, world = arrays.sum(axis=0, dtype=dtype), SimWorld(size, ROUNDS)
+
+    def run(comm):
+        x = arrays[comm.rank].copy()
+        check.call(all_reduce, comm, x, inplace=True)
+        return x
+
+    for rank, x in enumerate(world.run(run)):
+        wrong = {}
+        if size > 1:
+            wrong = {
+                "this is the rank's own array: nothing was changed": arrays[rank],
+                "this is the sum of all other ranks: its own array is missing": want - arrays[rank],
+                "its own array is counted twice": want + arrays[rank],
+            }
+            others = {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
+            wrong |= others
+        check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
+    p, q = size, 1 << (size.bit_length() - 1)
+    log = q.bit_length() - 1
+    rounds = {
+        "star": p if p > 1 else 0,
+        "tree": 2 * (p - 1).bit_length(),
+        "ring": 2 * (p - 1),
+        "halving": 2 * log + 2 * (q < p),
+    }[name]
+    mistakes = {
+        "star": {"every rank sends to every other: send to rank 0 only, which adds up and answers": p * (p - 1)},
+        "tree": {"every rank sends to every other": p * (p - 1)},
+        "ring": {
+            "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": p * (p - 1),
+            "p steps in each phase: the last one brings back what is known": 2 * p * p,
+        },
+        "halving": {"half of the exchanges: what was halved must be doubled again": q * log + 2 * (p - q)},
+    }[name]
+    _judge_sent(check, of, world, NAMES[name], arrays[0].nbytes, rounds, mistakes if p > 2 else {})
+    if name == "ring" and p > 1:
+        wire = SimWorld(p, Network(beta=1.0, contention="ports"))  # a byte takes a second
+        wire.run(lambda comm: all_reduce(comm, np.zeros(shape, dtype)) is None)
+        least = 2 * (p - 1) * -(-arrays[0].size // p) * arrays.itemsize
+        told = f"{wire.makespan:g} bytes one after another, {least} suffice: parts of x.reshape(-1), equally long"
+        check.true(f"the parts are equally long, {of}", wire.makespan <= least, told)
+
+
+def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, beta: float) -> None:
+    """Compare a given formula for an all-reduce's time with the library's; add the outcome to a lab's check.
+
+    Parameters
+    ----------
+    check : Check
+    seconds : callable
+        `seconds(name, n, p, alpha, beta)`.
+    name : {"star", "tree", "ring", "halving"}
+    n : float
+        Bytes of x.
+    p : int
+        Ranks.
+    alpha, beta : float
+    """
+    network, q = Network(alpha, beta), 1 << (p.bit_length() - 1)
+    log, up, wire = q.bit_length() - 1, (p - 1).bit_length(), n / beta
+    want = cost.seconds(NAMES[name], n, p, network)
+    message = alpha + wire
+    wrong = {
+        "star": {
+            "2 (p - 1) latencies: messages to rank 0 leave at the same time, so they share one": 2 * (p - 1) * message,
+            "rank 0 receives one message after another": 2 * message + (p - 2) * message,
+            "only the way to rank 0": alpha + (p - 1) * wire,
+        },
+        "tree": {
+            "only one way: up the tree and down again": up * message,
+            "2 (p - 1) messages, but many of them at the same time": 2 * (p - 1) * message,
+            "the rounds of p ranks are log2 p, rounded up": 2 * log * message,
+            "log2 p, rounded up to a whole number": 2 * np.log2(p) * message,
+        },
+        "ring": {
+            "a ring's messages have n / p bytes": 2 * (p - 1) * message,
+            "two phases, of p - 1 steps each": (p - 1) * (alpha + wire / p),
+            "p - 1 steps in a phase, not p": 2 * p * (alpha + wire / p),
+        },
+        "halving": {
+            "the bytes are halved in every round": 2 * log * message + (q < p) * 2 * message,
+            "two phases: halving and doubling": log * alpha + (q - 1) / q * wire + (q < p) * 2 * message,
+            "ranks beyond the power of two send before, and get the result after": 2 * log * alpha
+            + 2 * (q - 1) / q * wire,
+            "as if all p ranks took part in the halving": 2 * np.log2(p) * alpha + 2 * (p - 1) / p * wire,
+        },
+    }[name]
+    wrong |= {"beta is bytes per second: divide by it": want * 0 + np.nan} if not np.isfinite(want) else {}
+    got = check.call(seconds, name, n, p, alpha, beta)
+    check.close(f"{name}, {n:g} bytes, {p} rank{'s' * (p > 1)}", got, want, suspects=wrong if p > 1 else {})
+
+
+def judge_order(check, name: str, program, size: int, order) -> None:
+    """Say whether an order of the network's decisions breaks a program; add the outcome to a lab's check.
+
+    Parameters
+    ----------
+    check : Check
+    name : str
+        Of the program.
+    program : callable
+    size : int
+    order : list of str or None
+        None claims that no order breaks it.
+    """
+    found = explore(program, size)
+    if order is None:
+        told = "there is an order that breaks it: at which receive does the network have a choice?"
+        return check.true(f"{name}: no order breaks it", found.ok, told)
+    if not isinstance(order, (list, tuple)) or not all(isinstance(decision, str) for decision in order):
+        return check.true(f"{name}", False, f"{order!r} is no list of decisions such as ['2->0', 'buffer 1'], nor None")
+    try:
+        run = replay(program, size, order)
+    except ValueError as error:  # the text of a decision
+        return check.true(f"{name}", False, str(error))
+    made = ", ".join(run.order) or "none"
+    ended = f"the program ends well (decisions: {made}); the first choice was between {', '.join(run.options[0])}"
+    told = ended if run.error is None else str(run.error)
+    of = f"{name}: broken by {len(order)} decision{'s' * (len(order) != 1)}"
+    return check.true(of, isinstance(run.error, CommError), told)

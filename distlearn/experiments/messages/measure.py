@@ -1,0 +1,166 @@
+"""Messages and all-reduces on real ranks: bare, and over a link as slow as one between two computers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from queue import SimpleQueue
+
+import numpy as np
+
+from ...comm.network.measure import all_reduce_sweep, fastest, ping_pong
+from ...comm.protocol import DoneWork
+
+
+class WithCollectives:
+    """A communicator of which some collectives are given functions, and all else another communicator's.
+
+    Parameters
+    ----------
+    host : Communicator
+    **functions
+        By name, of `all_reduce(comm, x)` (for sums; other operators are the host's), `broadcast(comm, x, root)`,
+        `scatter(comm, x, out, root)` and `gather(comm, x, root)`. They work on `host`, by its sends and receives.
+    """
+
+    def __init__(self, host, **functions):
+        unknown = set(functions) - {"all_reduce", "broadcast", "scatter", "gather"}
+        if unknown:
+            raise ValueError(f"WithCollectives: {unknown.pop()!r}, expected all_reduce, broadcast, scatter or gather")
+        self.host, self._given = host, functions
+
+    def __getattr__(self, name):
+        if name == "host":  # not set yet: `copy` and `pickle` make the object without calling __init__
+            raise AttributeError(name)
+        return getattr(self.host, name)
+
+    def all_reduce(self, x, op="sum"):
+        """Sum by the given function, in place."""
+        if op != "sum" or "all_reduce" not in self._given:
+            return self.host.all_reduce(x, op)
+        self._given["all_reduce"](self.host, x)
+        return x
+
+    def iall_reduce(self, x, op="sum"):
+        """Sum at once: the given function blocks."""
+        if op != "sum" or "all_reduce" not in self._given:
+            return self.host.iall_reduce(x, op)
+        return DoneWork(self.all_reduce(x))
+
+    def broadcast(self, x, root=0):
+        """Replace x by the root's."""
+        if "broadcast" not in self._given:
+            return self.host.broadcast(x, root)
+        self._given["broadcast"](self.host, x, root)
+        return x
+
+    def scatter(self, x, out, root=0):
+        """Fill out by this rank's row of the root's x."""
+        if "scatter" not in self._given:
+            return self.host.scatter(x, out, root)
+        self._given["scatter"](self.host, x, out, root)
+        return out
+
+    def gather(self, x, root=0):
+        """Return the rows of all ranks on the root."""
+        return self._given.get("gather", type(self.host).gather)(self.host, x, root)
+
+
+class SlowLink:
+    """A communicator between whose ranks a message of n bytes takes alpha + n / beta longer, on the ranks' clock.
+
+    A rank sends one message at a time and receives one at a time, as `Network(alpha, beta, contention="ports")` has it.
+    Collectives are the host's, at its speed.
+
+    Parameters
+    ----------
+    host : Communicator
+    alpha : float
+        [s]
+    beta : float
+        [bytes/s]
+    """
+
+    def __init__(self, host, alpha: float, beta: float):
+        if not (alpha >= 0 and beta > 0):
+            raise ValueError(
+                f"SlowLink: alpha is {alpha!r}, beta {beta!r}, expected 0 seconds or more, above 0 bytes/s"
+            )
+        self.host, self.alpha, self.beta = host, alpha, beta
+        self._free = 0.0  # when this rank has received the last message
+
+    def __getattr__(self, name):
+        if name == "host":  # as in `WithCollectives`
+            raise AttributeError(name)
+        return getattr(self.host, name)
+
+    def send(self, x, dest, tag=0):
+        """Send, after the time that the message takes."""
+        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
+        self.host.send(x, dest, tag)
+
+    def recv(self, out, source, tag=0):
+        """Receive; messages that arrive together are taken one after another."""
+        clock = self.host.clock
+        self.host.recv(out, source, tag)
+        self._free = max(clock.now(), self._free + out.nbytes / self.beta)
+        clock.sleep(max(0.0, self._free - clock.now()))
+        return out
+
+    def send_recv(self, x, dest, out, source, tag=0):
+        """Send and receive at once."""
+        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
+        return self.host.send_recv(x, dest, out, source, tag)
+
+    def isend(self, x, dest, tag=0):
+        """Start a send, after the time that the message takes."""
+        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
+        return self.host.isend(x, dest, tag)
+
+
+def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tuple:
+    """Time messages between two ranks, and given all-reduces on all of them.
+
+    Parameters
+    ----------
+    comm : Communicator
+    all_reduces : dict of str to callable
+        `all_reduce(comm, x)`.
+    sizes : sequence of int
+        [bytes]
+    repeats : int
+        Of each all-reduce, and of each message over a slow link; four times as many of bare messages.
+    link : (alpha, beta), optional
+        Of a `SlowLink`; the ranks' own connection by default.
+
+    Returns
+    -------
+    messages : (sizes,) array
+        Shortest seconds of a message of each size; only those of rank 0 count.
+    found : dict of str to (sizes,) array
+        Shortest seconds until the last rank was done, by all-reduce.
+    """
+    comm = comm if link is None else SlowLink(comm, *link)
+    messages = ping_pong(comm, sizes, repeats if link else 4 * repeats)
+    sweep = all_reduce_sweep(comm, all_reduces, sizes, repeats)
+    return fastest(messages), {name: fastest(times) for name, times in sweep.items()}
+
+
+def thread_seconds(repeats: int = 200) -> float:
+    """Return the seconds in which one thread hands an array to another: a reference, whatever the size."""
+    there, back, x = SimpleQueue(), SimpleQueue(), np.zeros(1)
+
+    def answer():
+        for _ in range(repeats):
+            back.put(there.get())
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        there.put(x)
+        back.get()
+        times.append((time.perf_counter() - began) / 2)
+    thread.join()
+    return min(times)

@@ -1,0 +1,220 @@
+"""Wrong answers to lab 06, and what each must cost."""
+
+MOVES, TREE, RING = {"check_moves"}, {"check_tree"}, {"check_ring"}
+HALVING, NETWORK, SECONDS = {"check_halving"}, {"check_network"}, {"check_seconds"}
+
+ADDING = "        comm.send_recv(parts[(r - step) % p], right, received, left)\n"
+PASSING = "comm.send_recv(parts[(r + 1 - step) % p], right, parts[(r - step) % p], left)"
+BACK = "    for partner, keep, give in reversed(done):\n        comm.send_recv(keep, partner, give, partner)\n"
+TO_ALL = """    if comm.rank == root:
+        for rank in set(range(comm.size)) - {root}:
+            comm.send(x, rank)
+    else:
+        comm.recv(x, root)
+"""
+DOWN = """    for d in [2**k for k in reversed(range((p - 1).bit_length()))]:
+        if v % (2 * d) == 0 and v + d < p:
+            comm.send(x, (r + d) % p)
+        elif v % (2 * d) == d:
+            comm.recv(x, (r - d) % p)
+"""
+SUM = "[sum(comm.recv_obj(rank) for rank in range(1, comm.size)) for _ in range(2)]"
+ROOT_LAST = "    out[...] = x[root]\n    for rank in set(range(comm.size)) - {root}:\n        comm.send(x[rank], rank)"
+WHOLE_RING = """def ring_all_reduce(comm, x):
+    p, r = comm.size, comm.rank
+    total, moving = x.copy(), x.copy()
+    for step in range(p - 1):
+        received = np.empty_like(x)
+        comm.send_recv(moving, (r + 1) % p, received, (r - 1) % p)
+        total += received
+        moving = received
+    x[...] = total
+"""
+
+LEAST_SQUARES = """    A = np.stack([1 / times, nbytes / times], axis=1)
+    (alpha, per_byte), *_ = np.linalg.lstsq(A, np.ones(len(times)), rcond=None)
+"""
+
+MUTANTS = {
+    "moves": [
+        ("row 0 for all", ("comm.send(x[rank], rank)", "comm.send(x[0], rank)"), MOVES),
+        ("the root's row is missing", ("    out[...] = x[root]\n", ""), MOVES),
+        (
+            "the root sends to itself",
+            ("in set(range(comm.size)) - {root}:\n        comm.send(", "in range(comm.size):\n        comm.send("),
+            MOVES,
+        ),
+        (
+            "the root is rank 0",
+            (
+                "    if comm.rank != root:\n        return comm.recv(out, root)",
+                "    root = 0\n    if comm.rank != root:\n        return comm.recv(out, root)",
+            ),
+            MOVES,
+        ),
+        ("all rows to all", (ROOT_LAST, ROOT_LAST.replace("x[rank]", "x")), MOVES),
+        ("gather: own row missing", ("    rows[root] = x\n", ""), MOVES),
+        ("gather: backwards", ("    return rows\n", "    return rows[::-1].copy()\n"), MOVES),
+        ("gather: rows for all", ("        return None\n", "        return x\n"), MOVES),
+        ("gather: float64", ("np.empty((comm.size, *x.shape), x.dtype)", "np.empty((comm.size, *x.shape))"), MOVES),
+        ("gather: flat rows", ("(comm.size, *x.shape)", "(comm.size, x.size)"), MOVES),
+        ("gather: no return", ("    return rows\n", "    rows\n"), MOVES),
+        ("star: not in place", ("scatter(comm, total, x)", "scatter(comm, total, x.copy())"), MOVES),
+        ("star: mean", ("rows.sum(axis=0, dtype=x.dtype)", "rows.mean(axis=0).astype(x.dtype)"), MOVES),
+        ("star: no sum", ("rows.sum(axis=0, dtype=x.dtype)", "rows[0]"), MOVES),
+        ("star: the library's", ("    rows = gather(comm, x)\n", "    rows = comm.all_reduce(x); return\n"), MOVES),
+    ],
+    "tree": [
+        ("one after another", (DOWN, TO_ALL), TREE),
+        ("the root is rank 0", ("(r - root) % p", "r"), TREE),
+        ("powers of two only", (" and v + d < p", ""), TREE),
+        ("near ones first", ("for k in reversed(range(", "for k in (range("), TREE),
+        ("ranks do not wrap", ("comm.send(x, (r + d) % p)", "comm.send(x, min(r + d, p - 1))"), TREE),
+        (
+            "one round too few",
+            ("in reversed(range((p - 1).bit_length()))", "in reversed(range(p.bit_length() - 1))"),
+            TREE,
+        ),
+        ("never down", ("    broadcast(comm, x)", "    pass"), TREE),
+        ("replaces", ("x += received", "x[...] = received"), TREE),
+        ("not in place", ("x += received", "x = x + received"), TREE),
+        ("up: powers of two only", ("if r % (2 * d) == 0 and r + d < p:", "if r % (2 * d) == 0:"), TREE),
+        (
+            "far ones first",
+            ("for k in range((p - 1).bit_length())", "for k in reversed(range((p - 1).bit_length()))"),
+            TREE,
+        ),
+        ("half the way up", ("for k in range((p - 1).bit_length())", "for k in range((p - 1).bit_length() - 1)"), TREE),
+        ("float64", ("received = np.empty_like(x)", "received = np.empty(x.shape)"), TREE),
+        ("eight ranks", ("    v = (r - root) % p\n", "    p = 8\n    v = (r - root) % p\n"), TREE),
+    ],
+    "ring": [
+        ("sends first", (ADDING, "        comm.send(parts[(r - step) % p], right); comm.recv(received, left)\n"), RING),
+        ("whole arrays", WHOLE_RING, RING),
+        ("adds only", ("        " + PASSING, "        pass"), RING),
+        (
+            "one step too few",
+            ("    for step in range(p - 1):\n        mine", "    for step in range(p - 2):\n        mine"),
+            RING,
+        ),
+        (
+            "one step too many",
+            ("    for step in range(p - 1):\n        " + PASSING, "    for step in range(p):\n        " + PASSING),
+            RING,
+        ),
+        ("replaces", ("mine += received", "mine[...] = received"), RING),
+        ("not in place", ("mine += received", "mine = mine + received"), RING),
+        ("parts of a copy", ("x.reshape(-1), p)", "x.reshape(-1).copy(), p)"), RING),
+        (
+            "passes on what is not complete",
+            (
+                PASSING,
+                PASSING.replace("r + 1 - step", "r - step").replace(
+                    "parts[(r - step) % p], left", "parts[(r - step - 1) % p], left"
+                ),
+            ),
+            RING,
+        ),
+        (
+            "the wrong way round",
+            ("right, left = (r + 1) % p, (r - 1) % p", "left, right = (r + 1) % p, (r - 1) % p"),
+            RING,
+        ),
+        ("rows, not elements", ("np.array_split(x.reshape(-1), p)", "np.array_split(x, p)[:p]"), RING),
+        ("equal parts only", ("np.array_split(x.reshape(-1), p)", "np.split(x.reshape(-1), p)"), RING),
+        ("four parts", ("np.array_split(x.reshape(-1), p)", "np.array_split(x.reshape(-1), max(4, p))"), RING),
+        ("float64", ("np.empty_like(mine)", "np.empty(mine.shape)"), RING),
+    ],
+    "halving": [
+        ("powers of two only", ("    if r >= q:\n", "    if False:\n"), HALVING),
+        ("never doubles", (BACK, ""), HALVING),
+        ("doubles in the same order", ("reversed(done)", "done"), HALVING),
+        ("always the first half", ("halves[::-1] if r & d else halves", "halves"), HALVING),
+        ("replaces", ("keep += comm.send_recv(", "keep[...] = comm.send_recv("), HALVING),
+        ("whole arrays", ("halves = mine[:len(mine) // 2], mine[len(mine) // 2:]", "halves = mine, mine"), HALVING),
+        (
+            "the rest gets nothing",
+            ("    if r + q < p:\n        comm.send(flat, r + q)", "    if False:\n        pass"),
+            HALVING,
+        ),
+        (
+            "the rest is not added",
+            ("flat += comm.recv(np.empty_like(flat), r + q)", "comm.recv(np.empty_like(flat), r + q)"),
+            HALVING,
+        ),
+        ("a copy", ("x.reshape(-1)\n", "x.reshape(-1).copy()\n"), HALVING),
+        ("four ranks", ("mine, done, d = flat, [], q // 2", "mine, done, d = flat, [], min(q // 2, 2)"), HALVING),
+        ("float64", ("np.empty_like(keep)", "np.empty(keep.shape)"), HALVING),
+        ("the next power of two", ("q = 1 << (p.bit_length() - 1)", "q = 1 << (p - 1).bit_length()"), HALVING),
+        ("the ring", ("    p, r, flat", "    return ring_all_reduce(comm, x)\n    p, r, flat"), HALVING),
+    ],
+    "network": [
+        ("breaks the ledger", ('"ledger": None', '"ledger": ["2->0"]'), NETWORK),
+        ("gives up", ('"relay": ["buffer 2", "2->0"]', '"relay": None'), NETWORK),
+        ("nothing buffered", ('"relay": ["buffer 2", "2->0"]', '"relay": ["2->0"]'), NETWORK),
+        ("the usual order", ('"collect": ["2->0"]', '"collect": ["1->0"]'), NETWORK),
+        ("no choice made", ('"epochs": ["1->0", "1->0"]', '"epochs": []'), NETWORK),
+        ("alternating", ('"epochs": ["1->0", "1->0"]', '"epochs": ["1->0", "2->0"]'), NETWORK),
+        ("one answer missing", ('{"collect": ["2->0"], ', "{"), NETWORK),
+        ("mended: from anyone", (SUM, SUM.replace("recv_obj(rank)", "recv_obj()")), NETWORK),
+        ("mended: three ranks", (SUM, SUM.replace("range(1, comm.size)", "(1, 2)")), NETWORK),
+        ("mended: one sum", (SUM, SUM.replace(" for _ in range(2)]", "]")), NETWORK),
+        (
+            "mended: a rank's losses at once",
+            ("        for loss in losses:\n            comm.send_obj(loss, 0)", "        comm.send_obj(losses[0], 0)"),
+            NETWORK,
+        ),
+        ("mended: no return", ("    return " + SUM, "    " + SUM), NETWORK),
+        (
+            "mended: by rank, not by epoch",
+            (SUM, "[sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)][:2]"),
+            NETWORK,
+        ),
+    ],
+    "seconds": [
+        (
+            "absolute errors",
+            (
+                LEAST_SQUARES,
+                "    per_byte, alpha = np.polyfit(nbytes, times, 1)\n",
+            ),
+            SECONDS,
+        ),
+        ("slope for beta", ("return alpha, 1 / per_byte", "return alpha, per_byte"), SECONDS),
+        ("swapped", ("return alpha, 1 / per_byte", "return 1 / per_byte, alpha"), SECONDS),
+        (
+            "star: 2 (p - 1) latencies",
+            ("return alpha + (p - 1) * n / beta + (p - 1) * whole", "return 2 * (p - 1) * whole"),
+            SECONDS,
+        ),
+        (
+            "star: one way",
+            ("return alpha + (p - 1) * n / beta + (p - 1) * whole", "return alpha + (p - 1) * n / beta"),
+            SECONDS,
+        ),
+        ("tree: one way", ("2 * (p - 1).bit_length() * whole", "(p - 1).bit_length() * whole"), SECONDS),
+        ("tree: not whole", ("2 * (p - 1).bit_length() * whole", "2 * np.log2(p) * whole"), SECONDS),
+        ("tree: rounded down", ("2 * (p - 1).bit_length() * whole", "2 * (p.bit_length() - 1) * whole"), SECONDS),
+        ("ring: whole messages", ("(alpha + n / p / beta)", "whole"), SECONDS),
+        ("ring: p steps", ("2 * (p - 1) * (alpha + n / p / beta)", "2 * p * (alpha + n / p / beta)"), SECONDS),
+        ("ring: one phase", ("2 * (p - 1) * (alpha + n / p / beta)", "(p - 1) * (alpha + n / p / beta)"), SECONDS),
+        (
+            "halving: whole messages",
+            ("2 * (q.bit_length() - 1) * alpha + 2 * (q - 1) / q * n / beta", "2 * (q.bit_length() - 1) * whole"),
+            SECONDS,
+        ),
+        (
+            "halving: one phase",
+            (
+                "2 * (q.bit_length() - 1) * alpha + 2 * (q - 1) / q * n / beta",
+                "(q.bit_length() - 1) * alpha + (q - 1) / q * n / beta",
+            ),
+            SECONDS,
+        ),
+        ("halving: no rest", (" if q < p else 0", " * 0"), SECONDS),
+        ("halving: always a rest", ("2 * whole if q < p else 0", "2 * whole"), SECONDS),
+        ("one rank sends", ("    if p == 1:\n        return 0.0\n", ""), SECONDS),
+        ("times beta", ("whole = alpha + n / beta", "whole = alpha + n * beta"), SECONDS),
+        ("no return", ("    return 2 * (q.bit_length()", "    2 * (q.bit_length()"), SECONDS),
+    ],
+}

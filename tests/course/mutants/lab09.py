@@ -1,0 +1,123 @@
+"""Wrong answers to lab 09, and what each must cost."""
+
+TYPES, MOVE, TYPED = {"check_product_type"}, {"check_move"}, {"check_typed"}
+LAYERS, ASSIGN, RULE = {"check_layers"}, {"check_assign"}, {"check_rule"}
+
+GAIN = "return (dy * x_hat).sum(0).all_reduce().whole()"
+INPUT = "return (dy @ W.T).all_reduce().whole()"
+SQUARES = "squares += (g * g).sum().all_reduce().whole()"
+COLUMN = "    dx = comm.all_reduce(dy @ W.T)\n    return dx, x.T @ dy, dy.sum(axis=0)"
+ROW = "    y = comm.all_reduce(x @ W)\n    return y + b"
+ROW_DOC = '"""dy : (n, m), the same everywhere; return dx : (n, k of this rank), dW and db."""\n'
+TRICK = "before + 2 * q * facts.boundary + facts.tensor_dense"
+FEWEST = "    found = sent(facts)\n    return min(found, key=found.get)"
+
+MUTANTS = {
+    "product_type": [
+        ("a sum is whole", ("return Partial()", "return Replicate()"), TYPES),
+        ("columns by W's axis", ("return Shard(last)", "return Shard(1)"), TYPES),
+        ("rows are lost", ("        return x\n", "        return Replicate()\n"), TYPES),
+        ("partials multiply", ("    return None", "    return Partial() if x == w == Partial() else None"), TYPES),
+        ("a partial is not linear", ("w == Replicate() and x", "w == Replicate() and x != Partial() and x"), TYPES),
+        ("only the first factor", ("if x == Replicate() and w == Partial()", "if False"), TYPES),
+        ("columns alone", ("w == Replicate() and x != Shard(last)", "w == Replicate()"), TYPES),
+        ("rows of W alone", ("x == Shard(last) and w == Shard(0)", "w == Shard(0)"), TYPES),
+        ("two axes only", ("last = ndim - 1", "last = 1"), TYPES),
+        ("three axes at most", ("last = ndim - 1", "last = min(ndim, 3) - 1"), TYPES),
+    ],
+    "move": [
+        ("half an all-reduce", ('"all_reduce", 2 * others', '"all_reduce", others'), MOVE),
+        ("sends to itself", ("(p - 1) / p * nbytes", "nbytes"), MOVE),
+        ("all ranks together", ("(p - 1) / p * nbytes", "(p - 1) * nbytes"), MOVE),
+        ("its own part once", ("(p - 1) / p * nbytes", "nbytes / p"), MOVE),
+        ("an all-to-all is a gather", ("others / p", "others"), MOVE),
+        ("moves where it lies", ("isinstance(new, Shard) and old != new", "isinstance(new, Shard)"), MOVE),
+        ("names swapped", ('return "reduce_scatter"', 'return "all_gather"'), MOVE),
+        ("gathers by a sum", ('return "all_gather", others', 'return "all_reduce", 2 * others'), MOVE),
+        ("a name only", ('return "", 0.0', 'return ""'), MOVE),
+        ("four ranks", ("others = (p - 1)", "p = min(p, 4)\n    others = (p - 1)"), MOVE),
+    ],
+    "typed": [
+        ("missing", (GAIN, "return (dy * x_hat).sum(0).whole()"), TYPED),
+        ("missing, by .local", (GAIN, "return (dy * x_hat).sum(0).local"), TYPED),
+        ("doubled", (INPUT, "return (dy @ W.T).all_reduce().all_reduce().whole()"), TYPED),
+        ("doubled by hand", (INPUT, "return comm.all_reduce((dy @ W.T).all_reduce().whole())"), TYPED),
+        ("not transposed", (INPUT, "return (dy @ W).all_reduce().whole()"), TYPED),
+        (
+            "rows for columns",
+            ("squares = Mesh(comm), 0.0", "squares = Mesh(comm), 0.0\n    Shard = lambda _: Partial()"),
+            TYPED,
+        ),
+        ("norm over shards", (SQUARES, "squares += (g * g).sum().local"), TYPED),
+        ("p times", ("        squares += (g * g).sum()\n", "        squares += comm.size * (g * g).sum()\n"), TYPED),
+        ("shards only", ("    for g in replicated:\n        squares += (g * g).sum()\n", ""), TYPED),
+        ("no root", ("float(np.sqrt(squares))", "float(squares)"), TYPED),
+        ("a sum of norms", (SQUARES, "squares += np.sqrt((g * g).sum().all_reduce().whole())"), TYPED),
+    ],
+    "layers": [
+        ("dx missing", (COLUMN, COLUMN.replace("comm.all_reduce(dy @ W.T)", "dy @ W.T")), LAYERS),
+        ("dx twice", (COLUMN, COLUMN.replace("    return", "    comm.all_reduce(dx)\n    return")), LAYERS),
+        ("dW summed", (COLUMN, COLUMN.replace("x.T @ dy", "comm.all_reduce(x.T @ dy)")), LAYERS),
+        ("dx a mean", (COLUMN, COLUMN.replace("W.T)", "W.T) / comm.size")), LAYERS),
+        ("y missing", (ROW, "    return x @ W + b"), LAYERS),
+        ("bias in the sum", (ROW, "    return comm.all_reduce(x @ W + b)"), LAYERS),
+        ("no bias", (ROW, "    return comm.all_reduce(x @ W)"), LAYERS),
+        ("column's y summed", ("    return x @ W + b", "    return comm.all_reduce(x @ W + b)"), LAYERS),
+        (
+            "row's db summed",
+            (ROW_DOC, '"""x"""\n    return dy @ W.T, x.T @ dy, comm.all_reduce(dy.sum(axis=0))\n'),
+            LAYERS,
+        ),
+        (
+            "row's dx summed",
+            (ROW_DOC, '"""x"""\n    return comm.all_reduce(dy @ W.T), x.T @ dy, dy.sum(axis=0)\n'),
+            LAYERS,
+        ),
+        (
+            "two ranks",
+            (COLUMN, COLUMN.replace("comm.all_reduce(dy @ W.T)", "comm.all_reduce(dy @ W.T) * (comm.size < 3)")),
+            LAYERS,
+        ),
+    ],
+    "assign": [
+        ("in order of numbers", ("sorted(range(len(costs)), key=lambda k: -costs[k])", "range(len(costs))"), ASSIGN),
+        ("cheapest first", ("-costs[k]", "costs[k]"), ASSIGN),
+        ("dealt in turn", ("loads.index(min(loads))", "path % p"), ASSIGN),
+        ("fewest paths", ("loads[rank] += costs[path]", "loads[rank] += 1"), ASSIGN),
+        ("the busiest", ("min(loads)", "max(loads)"), ASSIGN),
+        ("costs, not numbers", ("paths[rank].append(path)", "paths[rank].append(costs[path])"), ASSIGN),
+        ("one list for all", ("[[] for _ in range(p)]", "[[]] * p"), ASSIGN),
+        ("a path per rank", ("    return paths", "    return [own[:1] for own in paths]"), ASSIGN),
+        (
+            "two ranks",
+            ("loads = [[] for _ in range(p)], [0.0] * p", "loads = [[] for _ in range(p)], [0.0] * min(p, 2)"),
+            ASSIGN,
+        ),
+    ],
+    "rule": [
+        ("gradients once", ("2 * q * facts.weights, ", "q * facts.weights, "), RULE),
+        ("sends to itself", ("(facts.ranks - 1) / facts.ranks", "1"), RULE),
+        ("all weights in the trick", ("facts.weights - facts.weights_dense", "facts.weights"), RULE),
+        ("the boundary once", (TRICK, "before + q * facts.boundary + facts.tensor_dense"), RULE),
+        ("no boundary", (TRICK, "before + facts.tensor_dense"), RULE),
+        ("dense layers free", (TRICK, "before + 2 * q * facts.boundary"), RULE),
+        (
+            "the trick everywhere",
+            (
+                "    if facts.boundary is not None:\n",
+                "    if facts.boundary is not None or not found.update({'one weird trick': 0}):\n",
+            ),
+            RULE,
+        ),
+        ("always data", (FEWEST, '    return "data"'), RULE),
+        ("always tensor", (FEWEST, '    return "tensor"'), RULE),
+        ("most bytes", ("min(found, key=found.get)", "max(found, key=found.get)"), RULE),
+        ("no trick", (FEWEST, '    return "data" if facts.weights < facts.tensor else "tensor"'), RULE),
+        (
+            "the trick if there is one",
+            (FEWEST, '    return "data" if facts.boundary is None else "one weird trick"'),
+            RULE,
+        ),
+        ("four ranks", ("q = (facts.ranks - 1)", "facts = facts._replace(ranks=4)\n    q = (facts.ranks - 1)"), RULE),
+    ],
+}
