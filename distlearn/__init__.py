@@ -55,6 +55,7 @@ _NAMES = {
     "ring_all_reduce": "comm",
     "Lab": "lab",
     "EngineWorld": "world",
+    "LimitedWorld": "world",
     "LocalWorld": "world",
     "MPIWorld": "world",
     "train_through_failures": "world",

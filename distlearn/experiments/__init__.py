@@ -5,6 +5,7 @@
 - `pipelining`: puzzles about schedules, schedules on real engines, PipeDream with and without weight stashing
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
 - `roofline`: how fast a layer or a step can be on this machine and on a named card, beside measured times
+- `network_bound`: what limits a step by ranks and bandwidth, simulated and behind a limited link; ways to send less
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 
 ::

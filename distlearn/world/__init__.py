@@ -1,7 +1,8 @@
 """Worlds: where ranks run. The same function runs in all of them.
 
 `SimWorld` (in `distlearn.sim`) simulates ranks in this process, `LocalWorld` is this process alone, `EngineWorld`
-starts ipyparallel engines under MPI from a notebook, `MPIWorld` is for a script that `mpiexec` starts.
+starts ipyparallel engines under MPI from a notebook, `LimitedWorld` does so behind a slow link, `MPIWorld` is for a
+script that `mpiexec` starts.
 
 Names are loaded when they are first used: only `EngineWorld` needs ipyparallel, only `MPIWorld` needs mpi4py.
 """
@@ -16,6 +17,7 @@ _NAMES = {
     "ElasticRun": "elastic",
     "EngineWorld": "engines",
     "Hosts": "cluster",
+    "LimitedWorld": "limited",
     "RankDeadlockError": "outcome",
     "RankTimeoutError": "outcome",
     "MPIWorld": "mpi",
@@ -27,6 +29,7 @@ __all__ = [
     "ElasticRun",
     "EngineWorld",
     "Hosts",
+    "LimitedWorld",
     "LocalWorld",
     "MPIWorld",
     "RankDeadlockError",

@@ -26,6 +26,7 @@ STRICT = [
     "lab05_roofline",
     "lab06_messages",
     "lab07_data_parallel",
+    "lab08_communication_bound",
     "lab09_model_parallel",
     "lab10_pipeline",
     "lab11_staleness",

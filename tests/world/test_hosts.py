@@ -13,12 +13,11 @@ from distlearn.comm import RankError
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 from distlearn.train import train
-from distlearn.world import EngineWorld, Hosts, reaper
+from distlearn.world import EngineWorld, Hosts, namespaces, reaper
 from distlearn.world.launching import find_mpiexec, is_hydra
+from distlearn.world.namespaces import Net
 
-from . import namespaces
 from .conftest import living
-from .namespaces import Net
 from .test_same_training import FAST
 
 REASON = namespaces.why_not()
@@ -181,7 +180,7 @@ except OSError:
 @needs_namespaces
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_however_the_owner_ends(how):
-    program = "from tests.world.namespaces import Net\nimport time\nwith Net(1) as net:\n"
+    program = "from distlearn.world.namespaces import Net\nimport time\nwith Net(1) as net:\n"
     program += "    print(net.name, flush=True)\n    time.sleep(60)"
     owner = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -200,7 +199,7 @@ def test_nothing_stays_however_the_owner_ends(how):
 @needs_namespaces
 def test_the_command_line():
     def call(*words):
-        command = [sys.executable, "-m", "tests.world.namespaces", *words]
+        command = [sys.executable, "-m", "distlearn.world.namespaces", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     up = call("up", "2")

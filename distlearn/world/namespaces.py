@@ -1,13 +1,13 @@
-"""Several hosts on one machine: network namespaces with addresses of their own, joined by a bridge.
+r"""Several hosts on one machine: network namespaces with addresses of their own, joined by a bridge.
 
-    sudo python -m tests.world.namespaces up 2            # prints the name of the net, its hosts and their addresses
-    sudo python -m tests.world.namespaces exec dl0-h1 ping -c 1 10.213.0.3
-    sudo python -m tests.world.namespaces link dl0-h2 down
-    sudo python -m tests.world.namespaces shape dl0-h2 200mbit [2ms]
-    sudo python -m tests.world.namespaces down            # all of them; does no harm the second time
+    sudo python -m distlearn.world.namespaces up 2            # prints the net's name, its hosts and their addresses
+    sudo python -m distlearn.world.namespaces exec dl0-h1 ping -c 1 10.213.0.3
+    sudo python -m distlearn.world.namespaces link dl0-h2 down
+    sudo python -m distlearn.world.namespaces shape dl0-h2 200mbit [2ms]
+    sudo python -m distlearn.world.namespaces down            # all of them; does no harm the second time
 
                  bridge dl0-br, 10.213.0.1        (this machine)
-                 /                       \\
+                 /                       \
         veth dl0-v1                    veth dl0-v2
              |                              |
     eth0 of dl0-h1, 10.213.0.2     eth0 of dl0-h2, 10.213.0.3
@@ -31,7 +31,7 @@ from pathlib import Path
 
 import psutil
 
-from distlearn.world import Hosts
+from .cluster import Hosts
 
 STATE = Path(tempfile.gettempdir()) / "distlearn-nets"
 RSH = """#!/bin/sh
@@ -177,7 +177,7 @@ class Net:
 
     # -- links ---------------------------------------------------------------------------------------------------------
     def _veth(self, host: str) -> str:
-        """This machine's end of a host's cable."""
+        """The end of a host's cable on this machine."""
         if host not in self.hosts:
             raise ValueError(f"there is no host {host!r}, expected one of {', '.join(self.hosts)}")
         return f"{self.name}-v{self.hosts.index(host) + 1}"
@@ -199,15 +199,15 @@ class Net:
         folder = Path("/sys/class/net") / self._veth(host) / "statistics"
         return sum(int((folder / f"{way}_bytes").read_text(encoding="ascii")) for way in ("rx", "tx"))
 
-    def shape(self, host: str, rate: str | None, delay: str | None = None) -> None:
+    def shape(self, host: str, rate: str | None, delay: str | None = None, burst: str = "256kb") -> None:
         """Slow down what a host receives: a rate such as "200mbit", a delay such as "2ms" (if the kernel has netem).
 
-        A rate of None lets the cable be as fast as it can.
+        A rate of None lets the cable be as fast as it can. So many bytes (`burst`) may go at once after a pause.
         """
         veth = self._veth(host)
         subprocess.run(["tc", "qdisc", "del", "dev", veth, "root"], capture_output=True, check=False)
         if rate is not None:
-            words = f"netem delay {delay} rate {rate}" if delay else f"tbf rate {rate} burst 256kb latency 100ms"
+            words = f"netem delay {delay} rate {rate}" if delay else f"tbf rate {rate} burst {burst} latency 100ms"
             _run(f"tc qdisc add dev {veth} root {words}")
 
     def run(self, host: str, command, **options) -> subprocess.CompletedProcess:

@@ -1,0 +1,30 @@
+"""What limits a data-parallel step, what moves the border: phase diagrams, limited links, messages of fewer bytes."""
+
+from .judge import judge_all_reduce, judge_codec, judge_round
+from .layers import LayerShape, layer_shapes
+from .links import machine_diagram, measure_points
+from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, point_table, simulate_points
+from .recipes import Recipe, Run, bytes_sent, compare_recipes, run_recipe, seconds_to, tune_recipe
+
+__all__ = [
+    "PARTS",
+    "LayerShape",
+    "PhaseDiagram",
+    "PhasePoint",
+    "Recipe",
+    "Run",
+    "bytes_sent",
+    "compare_recipes",
+    "judge_all_reduce",
+    "judge_codec",
+    "judge_round",
+    "layer_shapes",
+    "machine_diagram",
+    "measure_points",
+    "phase_diagram",
+    "point_table",
+    "run_recipe",
+    "seconds_to",
+    "simulate_points",
+    "tune_recipe",
+]
