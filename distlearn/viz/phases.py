@@ -181,8 +181,8 @@ def plot_messages(points, *, ax=None, title=None):
             ax.plot([kilobytes] * 2, [np.min(found), np.max(found)], color=MUTED, linewidth=1.2, linestyle="-")
             look = {"color": fill, "markeredgecolor": COLORS[0], "markersize": 7, "linestyle": ""}
             ax.plot([kilobytes], [mean], marker=marker, zorder=3, **look)
-            place = (0, 9) if feedback else (0, -16)
-            ax.annotate(name, (kilobytes, mean), place, textcoords="offset points", fontsize=9, ha="center")
+            place, side = ((0, 9), "center") if feedback else ((7, -12), "left")
+            ax.annotate(name, (kilobytes, mean), place, textcoords="offset points", fontsize=9, ha=side)
         look = {"marker": marker, "color": fill, "markeredgecolor": COLORS[0], "linestyle": ""}
         ax.plot([], [], label="with error feedback" if feedback else "without", **look)
     ax.set(xscale="log", xlabel="sent by each rank in a step [kB]", ylabel="test accuracy [%]")
