@@ -1,17 +1,23 @@
-"""Real graphics cards: how fast they compute and how fast they read memory.
+"""Real graphics cards: how fast they compute, how fast they read memory, and what it costs to reach them.
 
-The two numbers bound every kernel from above (the roofline; Williams, Waterman and Patterson, "Roofline: an insightful
-visual performance model for multicore architectures", CACM 52(4), 2009): a kernel that does I operations per byte moved
-runs at no more than min(peak, I * bandwidth).
+Peak and bandwidth bound every kernel from above (the roofline; Williams, Waterman and Patterson, "Roofline: an
+insightful visual performance model for multicore architectures", CACM 52(4), 2009): a kernel that does I operations per
+byte moved runs at no more than min(peak, I * bandwidth).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+LAUNCH = 5e-6
+"""Seconds from one launch of a kernel to the next when kernels are shorter than that; from Python rather more.
+
+A. Gray (2019), Getting started with CUDA graphs, NVIDIA technical blog, measures 3.8 microseconds from C on a V100.
+"""
+
 
 class Card(NamedTuple):
-    """A graphics card.
+    """A graphics card, or another processor described by the same numbers (`experiments.measure_cpu`).
 
     Attributes
     ----------
@@ -31,6 +37,11 @@ class Card(NamedTuple):
         Bytes per second that the second-level cache can deliver; None where NVIDIA does not state it.
     l2_source : str
         Where it does.
+    link : float or None
+        Bytes per second from the host's memory to the card, one way; None where the generation of the bus is not
+        known, infinite for a processor that works in the host's memory.
+    overhead : float
+        Seconds that starting an operation costs, however small it is.
     """
 
     name: str
@@ -41,6 +52,8 @@ class Card(NamedTuple):
     source: str
     l2_bandwidth: float | None = None
     l2_source: str = ""
+    link: float | None = None
+    overhead: float = LAUNCH
 
     @property
     def ridge(self) -> float:
@@ -63,22 +76,47 @@ class Card(NamedTuple):
         """Return the fewest seconds in which a kernel can do its operations and move its bytes."""
         return max(flops / self.peak, nbytes / self.bandwidth)
 
+    def seconds(self, flops: float, nbytes: float, calls: int = 1, copied: float = 0.0) -> float:
+        """Return the time of some operations: starting them, copying to or from the host, working.
+
+        Parameters
+        ----------
+        flops, nbytes : float
+            Operations, and bytes of the card's memory moved.
+        calls : int
+            Launches of kernels and copies.
+        copied : float
+            Bytes between host and card, both ways.
+
+        Raises
+        ------
+        ValueError
+            If something is copied and the card's `link` is not known.
+        """
+        if copied and self.link is None:
+            raise ValueError(f"{self.name}: cannot time copies, as the speed of its link to the host is not known")
+        copying = copied / self.link if copied else 0.0
+        return calls * self.overhead + copying + self.least_time(flops, nbytes)
+
 
 _L2_SOURCE = "NVIDIA A100 architecture whitepaper: bytes that L2 delivers in a clock, times the boost clock"
 _V100_L2, _A100_L2 = (2048 * 1.53e9, _L2_SOURCE), (5120 * 1.41e9, _L2_SOURCE)
 
+# PCI Express, 16 lanes, one way: transfers per second and lane, 128 of 130 bits payload (PCI-SIG, generations 3 to 5)
+_PCIE3, _PCIE4, _PCIE5 = (16 * rate * 128 / 130 / 8 for rate in (8e9, 16e9, 32e9))
+
 CARDS = {
     card.name: card
     for card in (
-        Card("T4", 75, 2018, 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256"),
-        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", *_V100_L2),
-        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", *_A100_L2),
-        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", *_A100_L2),
-        Card("RTX 3090", 86, 2020, 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper"),
-        Card("RTX 4090", 89, 2022, 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper"),
-        Card("L4", 89, 2023, 30.3e12, 300e9, "NVIDIA L4 datasheet"),
-        Card("H100", 90, 2022, 67e12, 3350e9, "NVIDIA H100 datasheet, SXM5"),
-        Card("H200", 90, 2023, 67e12, 4800e9, "NVIDIA H200 datasheet, SXM"),
+        Card("T4", 75, 2018, 8.1e12, 320e9, "NVIDIA T4 product brief, PB-09256", link=_PCIE3),
+        Card("V100", 70, 2017, 15.7e12, 900e9, "NVIDIA V100 datasheet, SXM2", *_V100_L2, link=_PCIE3),
+        Card("A100", 80, 2020, 19.5e12, 1555e9, "NVIDIA A100 datasheet, SXM4 40 GB", *_A100_L2, link=_PCIE4),
+        Card("A100 80GB", 80, 2020, 19.5e12, 2039e9, "NVIDIA A100 datasheet, SXM4 80 GB", *_A100_L2, link=_PCIE4),
+        Card("RTX 3090", 86, 2020, 35.6e12, 936e9, "NVIDIA Ampere GA102 architecture whitepaper", link=_PCIE4),
+        Card("RTX 4090", 89, 2022, 82.6e12, 1008e9, "NVIDIA Ada architecture whitepaper", link=_PCIE4),
+        Card("L4", 89, 2023, 30.3e12, 300e9, "NVIDIA L4 datasheet", link=_PCIE4),
+        Card("H100", 90, 2022, 67e12, 3350e9, "NVIDIA H100 datasheet, SXM5", link=_PCIE5),
+        Card("H200", 90, 2023, 67e12, 4800e9, "NVIDIA H200 datasheet, SXM", link=_PCIE5),
         Card("B200", 100, 2024, 80e12, 8000e9, "NVIDIA Blackwell architecture technical brief, HGX B200"),
     )
 }

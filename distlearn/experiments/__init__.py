@@ -4,6 +4,7 @@
 - `convolving`: four ways to convolve, what they cost, what they lose to rounding
 - `pipelining`: puzzles about schedules, schedules on real engines, PipeDream with and without weight stashing
 - `optimizing`: what update rules and batch sizes buy, each at its own best learning rate
+- `roofline`: how fast a layer or a step can be on this machine and on a named card, beside measured times
 - `network_bound`: what limits a step by ranks and bandwidth, simulated and behind a limited link; ways to send less
 - `scaling`: where scaling stalls, what helps, which layout of ranks is the fastest
 
@@ -87,6 +88,17 @@ from .optimizing import (
     target_task,
     tune,
 )
+from .roofline import (
+    StepWork,
+    counted,
+    judge_shape,
+    least_bytes,
+    measure_cpu,
+    measure_gpu,
+    step_times,
+    step_work,
+    tiled_report,
+)
 from .scaling import (
     LECTURE,
     Curve,
@@ -121,6 +133,7 @@ __all__ = [
     "Race",
     "RuleRun",
     "Step",
+    "StepWork",
     "Sweep",
     "TargetTask",
     "Task",
@@ -137,6 +150,7 @@ __all__ = [
     "check_plan",
     "compare_policies",
     "compare_rules",
+    "counted",
     "deep_network",
     "descend",
     "digits_accuracy",
@@ -149,11 +163,15 @@ __all__ = [
     "hidden_mixes",
     "judge_rule",
     "judge_server",
+    "judge_shape",
+    "least_bytes",
     "loss_by_rate",
     "loss_of_points",
     "lr_limits",
     "make_entry",
     "make_rule",
+    "measure_cpu",
+    "measure_gpu",
     "mnist_task",
     "noise_run",
     "practice_mixes",
@@ -174,11 +192,14 @@ __all__ = [
     "simulate_step",
     "stall_study",
     "step_seconds",
+    "step_times",
+    "step_work",
     "steps_to_target",
     "sweep_batches",
     "target_task",
     "theory",
     "throughputs",
+    "tiled_report",
     "time_to_loss",
     "time_ways",
     "train_digits",

@@ -33,6 +33,7 @@ _NAMES = {
     "plot_bubble": "bubble",
     "plot_schedule": "pipeline",
     "plot_crossover": "crossover",
+    "plot_devices": "devices",
     "plot_fastest": "crossover",
     "plot_checkpoint_intervals": "failures",
     "plot_recoveries": "failures",

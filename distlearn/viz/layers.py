@@ -106,13 +106,15 @@ def plot_batching(sweeps, *, ax=None, title=None):
 
 
 @styled
-def plot_products(products, *, ax=None, title=None):
+def plot_products(products, *, card=None, ax=None, title=None):
     """Draw the speed of a matrix product against the batch size: skinny ones wait for memory.
 
     Parameters
     ----------
     products : list of Product
         What `nn.skinny_products` returned.
+    card : Card, optional
+        Of the machine: its roofline is drawn as the upper bound.
     ax : Axes, optional
     title : str, optional
         By default the finding.
@@ -125,14 +127,17 @@ def plot_products(products, *, ax=None, title=None):
         raise ValueError("plot_products: no products, expected at least one")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     speed = [p.flop_rate / 1e9 for p in products]
-    ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0])
+    ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0], label="measured")
+    if card is not None:
+        bound = [card.attainable(p.intensity) / 1e9 for p in products]
+        ax.plot([p.batch for p in products], bound, color=COLORS[1], linestyle=LINES[1], label="bound")
+        ax.legend(loc="lower right")
     for i, (p, s) in enumerate(zip(products, speed, strict=True)):
         side = "right" if i else "left"  # above the rising curve, and inside the axes
-        ax.annotate(
-            format_time(p.seconds), (p.batch, s), xytext=(0, 8), textcoords="offset points", ha=side, fontsize=9
-        )
+        look = {"xytext": (0, 8), "ha": side} if card is None else {"xytext": (5, -13), "ha": "left"}  # below the bound
+        ax.annotate(format_time(p.seconds), (p.batch, s), textcoords="offset points", fontsize=9, **look)
     _batch_axis(ax, [p.batch for p in products])
-    ax.set_ylim(0, max(speed) * 1.15)
+    ax.set_ylim(0, max([*speed, card.peak / 1e9 if card else 0]) * 1.15)
     ax.set_ylabel("speed [Gflop/s]")
     finding = f"{products[-1].batch / products[0].batch:,.0f} times the work takes "
     finding += f"{products[-1].seconds / products[0].seconds:,.0f} times as long"

@@ -13,7 +13,7 @@ from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 
 @styled
-def plot_roofline(kernels, card="A100", *, ax=None, title=None):
+def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     """Draw the roofline of a card, and where kernels are on it.
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
@@ -27,7 +27,9 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
     kernels : Report, number, or dict
         A checked launch (of `RawKernel.check`), an arithmetic intensity [flop/byte], or several of them by name.
     card : str or Card
-        One of `distlearn.cuda.CARDS`.
+        One of `distlearn.cuda.CARDS`, or `experiments.measure_cpu()`.
+    speeds : dict of str to float, optional
+        Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
     ax : Axes, optional
     title : str, optional
         By default the finding.
@@ -47,7 +49,9 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
     CACM 52(4), 2009.
     """
     card = find_card(card)
-    points = intensities(kernels)
+    points, speeds = intensities(kernels), dict(speeds or {})
+    if unknown := sorted(set(speeds) - set(points)):
+        raise ValueError(f"plot_roofline: speeds has {unknown[0]!r}, expected names of kernels: {', '.join(points)}")
     ax = new_axes(figsize=(7.2, 4.2))[0] if ax is None else ax
     lowest, highest = min([*points.values(), card.ridge / 30]), max([*points.values(), card.ridge * 30])
     x = np.geomspace(lowest / 2, highest * 2, 200)
@@ -58,12 +62,16 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
     for i, (name, intensity) in enumerate(points.items()):
         speed = card.attainable(intensity)
         look = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
-        ax.plot([intensity], [speed], linestyle="", markersize=9, zorder=3, label=_label(name, intensity, card), **look)
+        label = _label(name, intensity, card) + (f", measured {rate(speeds[name])}" if name in speeds else "")
+        face = "white" if name in speeds else look["color"]
+        ax.plot([intensity], [speed], linestyle="", markersize=9, zorder=3, label=label, mfc=face, **look)
+        if name in speeds:
+            ax.plot([intensity], [speeds[name]], linestyle="", markersize=9, zorder=4, **look)
         ax.plot([intensity, intensity], [1, speed], color=look["color"], linewidth=1, linestyle=(0, (1, 2)), zorder=1)
     ax.set(xscale="log", yscale="log", xlim=(x[0], x[-1]))
-    ax.set_ylim(card.attainable(x[0]) / 2, card.peak * 4)
+    ax.set_ylim(min([card.attainable(x[0]), *speeds.values()]) / 2, card.peak * 4)
     ax.set_xlabel("arithmetic intensity [flop/byte]")
-    ax.set_ylabel("attainable [flop/s]")
+    ax.set_ylabel("speed [flop/s]" if speeds else "attainable [flop/s]")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: rate(v)))
     ax.text(x[-1], card.peak * 1.15, f"peak {rate(card.peak)}", ha="right", color=MUTED, fontsize=9)
@@ -78,7 +86,8 @@ def plot_roofline(kernels, card="A100", *, ax=None, title=None):
                 textcoords="offset points", ha=side, color=MUTED, fontsize=9,
             )  # fmt: skip
     caption = "fastest without caches" + (" (with every byte from L2)" if card.l2_bandwidth else "")
-    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.16), borderaxespad=0, title=caption, alignment="left")
+    caption = "hollow: at most; filled: measured" if speeds else caption
+    ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), borderaxespad=0, title=caption, alignment="left")
     write_title(ax, _finding(points, card), title)
     return ax
 
@@ -117,7 +126,8 @@ def rate(value: float) -> str:
 def _label(name, intensity, card) -> str:
     most, from_l2 = card.attainable(intensity), card.attainable_from_l2(intensity)
     cached = f" ({rate(from_l2)})" if from_l2 and from_l2 > most else ""
-    return f"{name}: {intensity:.2g} flop/byte, {rate(most)}{cached}"
+    operations = f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.2g}"  # not 1e+02
+    return f"{name}: {operations} flop/byte, {rate(most)}{cached}"
 
 
 def _finding(points: dict[str, float], card: Card) -> str:

@@ -23,6 +23,7 @@ STRICT = [
     "lab02_optimizers",
     "lab03_convolution",
     "lab04_kernels",
+    "lab05_roofline",
     "lab06_messages",
     "lab07_data_parallel",
     "lab08_communication_bound",

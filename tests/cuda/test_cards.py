@@ -37,3 +37,18 @@ def test_roofline():
             ValueError, match=rf"card is {re.escape(repr(unknown))}, expected a Card or one of T4, V100"
         ):
             card(unknown)
+
+
+def test_time_is_starting_copying_and_working():
+    a100 = card("A100")
+    assert a100.seconds(0, 0, calls=3) == pytest.approx(3 * a100.overhead)
+    assert a100.seconds(a100.peak, 0, calls=0, copied=a100.link) == pytest.approx(2)
+    assert a100.seconds(1e9, 1e9, calls=0) == a100.least_time(1e9, 1e9)
+    assert CARDS["B200"].seconds(0, 0, calls=0) == 0
+    with pytest.raises(ValueError, match="B200: cannot time copies"):
+        CARDS["B200"].seconds(0, 0, copied=1)
+
+
+def test_the_link_is_that_of_sixteen_lanes():
+    # what PCI-SIG and NVIDIA round to 16, 32 and 64 GB/s each way
+    assert [round(CARDS[name].link / 1e9) for name in ("T4", "A100", "H100")] == [16, 32, 63]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn import viz
+from distlearn.cuda import CARDS
 from distlearn.nn.costs.profile import LayerTime, Profile
 from distlearn.nn.costs.skinny import Product
 
@@ -56,3 +57,10 @@ def test_products():
     assert ax.get_title("left") == "64 times the work takes 4 times as long"
     with pytest.raises(ValueError, match="no products"):
         viz.plot_products([])
+
+
+def test_products_below_their_bound():
+    card = CARDS["T4"]
+    ax = viz.plot_products([Product(1, 1.0, 1e9, 0.5), Product(64, 4.0, 16e9, 30)], card=card)
+    np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), [0.5 * card.bandwidth / 1e9, card.peak / 1e9])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["measured", "bound"]

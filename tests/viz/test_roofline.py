@@ -43,7 +43,17 @@ def test_what_caches_can_add_is_drawn_where_it_is_known():
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == [
         "naive: 0.1 flop/byte, 156 Gflop/s (722 Gflop/s)",
-        "tiled: 1e+03 flop/byte, 19.5 Tflop/s",
+        "tiled: 1,000 flop/byte, 19.5 Tflop/s",
     ]
     assert "L2 7,219 GB/s" in [text.get_text() for text in ax.texts]
     assert "L2" not in " ".join(text.get_text() for text in viz.plot_roofline({"naive": 0.1}, "T4").texts)
+
+
+def test_measured_speeds_lie_below_the_roof():
+    ax = viz.plot_roofline({"dot": 0.25, "square": 100.0}, "T4", speeds={"dot": 1e9})
+    at = [tuple(line.get_xydata()[0]) for line in ax.lines if line.get_marker() == "o"]
+    assert at == [(0.25, 0.25 * CARDS["T4"].bandwidth), (0.25, 1e9)]
+    assert ax.get_ylim()[0] < 1e9
+    assert ax.get_legend().get_texts()[0].get_text() == "dot: 0.25 flop/byte, 80 Gflop/s, measured 1 Gflop/s"
+    with pytest.raises(ValueError, match="speeds has 'sum', expected names of kernels: dot"):
+        viz.plot_roofline({"dot": 0.25}, "T4", speeds={"sum": 1e9})

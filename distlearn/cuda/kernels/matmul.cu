@@ -24,6 +24,22 @@ extern "C" __global__ void matmul_tiled(const float* A, const float* B, float* C
     if (row < m && col < n) C[row * n + col] = sum;
 }
 
+// The same with tiles of any width up to 32, that of the block: 2 * width * width floats of dynamic shared memory.
+extern "C" __global__ void matmul_any_tile(const float* A, const float* B, float* C, int m, int n, int k) {
+    extern __shared__ float tiles[];
+    int width = blockDim.x, tx = threadIdx.x, ty = threadIdx.y;
+    int col = blockIdx.x * width + tx, row = blockIdx.y * width + ty;
+    float *a = tiles, *b = tiles + width * width, sum = 0.0f;
+    for (int first = 0; first < k; first += width) {
+        a[ty * width + tx] = row < m && first + tx < k ? A[row * k + first + tx] : 0.0f;
+        b[ty * width + tx] = col < n && first + ty < k ? B[(first + ty) * n + col] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < width && first + i < k; i++) sum += a[ty * width + i] * b[i * width + tx];
+        __syncthreads();
+    }
+    if (row < m && col < n) C[row * n + col] = sum;
+}
+
 // Each of 16 x 16 threads computes 4 x 4 elements: 8 words from shared memory feed 16 multiply-adds instead of 2 one.
 // a is stored turned, with rows of 66 words, so that neither writing nor reading it collides in a bank.
 extern "C" __global__ void matmul_blocked(const float* A, const float* B, float* C, int m, int n, int k) {

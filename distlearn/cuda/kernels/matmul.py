@@ -12,12 +12,12 @@ def matmul_reference(a, b, c):
     np.matmul(a, b, out=c)
 
 
-def _launch(columns, rows, block):
+def _launch(columns, rows, block, shared_mem=0):
     def launch(a, b, c):
         (m, k), n = a.shape, b.shape[1]
         if b.shape[0] != k or c.shape != (m, n):
             raise ValueError(f"matmul: shapes {a.shape} x {b.shape} -> {c.shape} do not fit")
-        return Launch((-(-n // columns), -(-m // rows)), block, (a, b, c, i32(m), i32(n), i32(k)))
+        return Launch((-(-n // columns), -(-m // rows)), block, (a, b, c, i32(m), i32(n), i32(k)), shared_mem)
 
     return launch
 
@@ -34,6 +34,7 @@ SHARED = {("a", "read"): 1, ("a", "write"): 1, ("b", "read"): 1, ("b", "write"):
 GLOBAL = {("A", "read"): 4, ("B", "read"): 4, ("C", "write"): 4}
 NAIVE = _variant("matmul_naive", _launch(32, 8, (32, 8)), GLOBAL | {("A", "read"): 1})
 TILED = _variant("matmul_tiled", _launch(16, 16, (16, 16)), GLOBAL | SHARED)
+ANY_TILE = _variant("matmul_any_tile", _launch(32, 32, (32, 32), 8 * 32 * 32), GLOBAL)
 BLOCKED = _variant("matmul_blocked", _launch(64, 64, (16, 16)), GLOBAL | SHARED)
 
-VARIANTS = [NAIVE, TILED, BLOCKED]
+VARIANTS = [NAIVE, TILED, ANY_TILE, BLOCKED]

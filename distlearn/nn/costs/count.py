@@ -48,8 +48,29 @@ _MOVES = {
 """Functions that move values without computing."""
 
 
+_VIEWS = {
+    *("reshape", "transpose", "swapaxes", "ravel", "broadcast_to", "expand_dims", "squeeze", "view", "split"),
+    *(
+        "sliding_window_view",
+        "moveaxis",
+        "flip",
+        "as_strided",
+        "empty",
+        "empty_like",
+        "asarray",
+        "array",
+        "default_rng",
+        "may_share_memory",
+    ),
+}
+"""Those that start nothing on a device: the values stay where they are."""
+
+
 def record(name, inputs, result, options):
-    """Count an operation's work, given its keyword arguments; return its depth."""
+    """Count an operation's work, given its keyword arguments, and that it was started ("calls"); return its depth."""
+    if name not in _VIEWS:
+        for counter in _counters:
+            counter["calls"] += 1
     if name in _MOVES:
         return 0
     size = getattr(result, "size", 1)
