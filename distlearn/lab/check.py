@@ -25,6 +25,7 @@ from .show import BAD, GOOD, NOTE, Card, Line
 
 CHECK_FILE = "<check>"
 """What the file of a check is called while it is graded."""
+_GENERATOR = "`yield` makes one: collect the values, and `return` them"
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
@@ -96,8 +97,6 @@ class Check:
                 plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
                 advice = f"compute a new array instead of writing into {name} ({plain})"
                 self._add(BAD, name, f"{label} changed its input {name} in place", advice)
-        if inspect.isgenerator(result):
-            self._add(BAD, label, "returns a generator", "`yield` makes one: collect the values, and `return` them")
         if not (inplace and result is None):
             self._gave |= {label} if result is not None else set()
             self._returned = (label, result)
@@ -108,6 +107,8 @@ class Check:
 
         Lists, tuples and dicts of arrays are compared tensor by tensor (then suspects are containers too).
         """
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
         if isinstance(want, dict):
             keys, sizes = list(want), (set(got) if isinstance(got, dict) else None, set(want))
         elif isinstance(want, (list, tuple)) and any(np.ndim(w) for w in want):
@@ -126,6 +127,8 @@ class Check:
 
     def equal(self, name, got, want, *, suspects=None) -> None:
         """Check for exact equality: integers, strings, shapes, lists of them."""
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
         if _equal(got, want):
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
@@ -203,6 +206,8 @@ class Check:
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
             return f"{rank}{label} returned None", "did you forget `return`?", ""
+        if inspect.isgenerator(result) and not _in_call(error):  # some checks take one, others stumble over it
+            return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
         if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""

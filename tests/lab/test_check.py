@@ -114,8 +114,26 @@ def test_a_generator_is_told_as_one():
     def values(n):
         yield from range(n)
 
-    text, _ = failing(lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]))
-    assert "`yield` makes one: collect the values, and `return` them" in text
+    def take_apart(c):
+        a, b = c.call(values, 3)
+
+    for body in (
+        lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.close("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.true("positive", c.call(values, 3) > 0),
+        take_apart,
+    ):
+        text, _ = failing(body)
+        assert "`yield` makes one: collect the values, and `return` them" in text
+
+
+def test_a_generator_is_right_where_one_is_asked_for():
+    def values(n):
+        yield from range(n)
+
+    with Check("a generator") as check:
+        check.equal("values", list(check.call(values, 3)), [0, 1, 2])
+    assert check.ok
 
 
 @pytest.mark.parametrize(
