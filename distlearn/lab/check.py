@@ -67,6 +67,7 @@ class Check:
         self.lines: list[Line] = []
         self._returned = ("", None)  # by which function, and what
         self._gave: set[str] = set()  # functions that have returned something
+        self._failures = 0
         self._stack = contextlib.ExitStack()
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
@@ -157,6 +158,24 @@ class Check:
         else:
             self._add(BAD, name, f"wanted {error.__name__}, but it returned {_short(result)}")
 
+    @contextlib.contextmanager
+    def group(self, name: str, most: int = 2):
+        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong.
+
+        Parameters
+        ----------
+        name : str
+            Of that line.
+        most : int
+        """
+        start, failures = len(self.lines), self._failures
+        yield
+        mine, failures = self.lines[start:], self._failures - failures
+        wrong = [line for line in mine if line.tone == BAD]
+        right = [] if failures else [Line(GOOD, name, f"{len(mine)} checks")]
+        more = [Line(NOTE, name, f"{len(wrong) - most} more like these")] if len(wrong) > most else []
+        self.lines[start:] = [line for line in mine if line.tone == NOTE] + right + wrong[:most] + more
+
     @property
     def ok(self) -> bool:
         """Whether nothing has failed so far."""
@@ -227,6 +246,7 @@ class Check:
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)
+        self._failures += tone == BAD
         if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
             self.lines.append(line)
 

@@ -110,6 +110,27 @@ def test_a_return_that_is_not_always_reached_is_not_called_forgotten():
     assert "forget" not in text
 
 
+def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhere():
+    with Check("groups") as check:
+        with check.group("sums"):
+            for k in range(5):
+                check.equal(f"sum {k}", k, k)
+    assert [(line.tone, line.name, line.text) for line in check.lines] == [("good", "sums", "5 checks")]
+
+    def body(c):
+        with c.group("sums"):
+            for k in range(5):
+                c.equal(f"sum {k}", k, 1)
+        with c.group("the same mistake again"):
+            c.equal("sum 0", 0, 1)
+        with c.group("others"):
+            c.equal("other", 1, 1)
+
+    text, _ = failing(body)
+    assert "1 of 3 checks passed" in text and "wanted 1, got 2" in text and "wanted 1, got 3" not in text
+    assert "2 more like these" in text and "the same mistake again" not in text
+
+
 def test_a_generator_is_told_as_one():
     def values(n):
         yield from range(n)
