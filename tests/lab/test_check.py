@@ -111,10 +111,9 @@ def test_a_return_that_is_not_always_reached_is_not_called_forgotten():
 
 
 def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhere():
-    with Check("groups") as check:
-        with check.group("sums"):
-            for k in range(5):
-                check.equal(f"sum {k}", k, k)
+    with Check("groups") as check, check.group("sums"):
+        for k in range(5):
+            check.equal(f"sum {k}", k, k)
     assert [(line.tone, line.name, line.text) for line in check.lines] == [("good", "sums", "5 checks")]
 
     def body(c):
@@ -127,8 +126,10 @@ def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhe
             c.equal("other", 1, 1)
 
     text, _ = failing(body)
-    assert "1 of 3 checks passed" in text and "wanted 1, got 2" in text and "wanted 1, got 3" not in text
-    assert "2 more like these" in text and "the same mistake again" not in text
+    for words in ("1 of 3 checks passed", "wanted 1, got 2", "2 more like these"):
+        assert words in text
+    for words in ("wanted 1, got 3", "the same mistake again"):
+        assert words not in text
 
 
 def test_a_generator_is_told_as_one():
@@ -136,7 +137,7 @@ def test_a_generator_is_told_as_one():
         yield from range(n)
 
     def take_apart(c):
-        a, b = c.call(values, 3)
+        _, _ = c.call(values, 3)
 
     for body in (
         lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]),

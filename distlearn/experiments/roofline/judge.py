@@ -92,7 +92,7 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
         moved["counted by the emulator"] = counted(*sizes).bytes_moved
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes / ridge)
-        told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g} flop/byte"
+        told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g}"
         good = share < low if low is not None else share > high
         check.true(f"{label}, {how}", good, told)
     return None
