@@ -27,11 +27,12 @@ def _judge_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds:
     """Compare messages, bytes and rounds of a world's last run with the formulas."""
     got, p = Counted.of(world), world.size
     want = cost.messages(algorithm, n, p)
-    check.equal(f"messages, {of}", got.messages, want, suspects=mistakes)
-    check.equal(f"bytes, {of}", got.nbytes, round(cost.nbytes(algorithm, n, p)))
-    if rounds is not None:
-        told = f"{got.rounds:g} messages wait for each other, {rounds} suffice: who could send at the same time?"
-        check.true(f"rounds, {of}", got.rounds <= rounds, told)
+    with check.group(f"what is sent, {of}", most=3):
+        check.equal(f"messages, {of}", got.messages, want, suspects=mistakes)
+        check.equal(f"bytes, {of}", got.nbytes, round(cost.nbytes(algorithm, n, p)))
+        if rounds is not None:
+            told = f"{got.rounds:g} messages wait for each other, {rounds} suffice: who could send at the same time?"
+            check.true(f"rounds, {of}", got.rounds <= rounds, told)
 
 
 def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape=(3,), dtype="float64", seed=1) -> None:
@@ -58,13 +59,14 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
         return out
 
     got = world.run(scattered)
-    for rank, out in enumerate(got):
-        wrong = {
-            "nothing was written into out": np.full(shape, 91, dtype),
-            "this is row 0: rank r gets row r": rows[0],
-            "this is the root's row": rows[root],
-        }
-        check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
+    with check.group(f"scatter: out on all ranks, {of}"):
+        for rank, out in enumerate(got):
+            wrong = {
+                "nothing was written into out": np.full(shape, 91, dtype),
+                "this is row 0: rank r gets row r": rows[0],
+                "this is the root's row": rows[root],
+            }
+            check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
     whole = {"the root keeps its own row: copy it, without a message": size}
     _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
 
@@ -72,16 +74,17 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
         return check.call(gather, comm, rows[comm.rank].copy(), root)
 
     got = world.run(gathered)
-    for rank, result in enumerate(got):
-        if rank == root:
-            wrong = {"the rows are not in the order of ranks": rows[::-1], "the root's own row is missing": 0}
-            others = rows.copy()
-            others[root] = 0
-            wrong["the root's own row is not filled in"] = others
-            check.close(f"gather: result on the root, {of}", result, rows, dtype=dtype, suspects=wrong)
-        else:
-            told = "only the root returns the rows, all other ranks None"
-            check.true(f"gather: result on rank {rank}, {of}", result is None, told)
+    with check.group(f"gather: results of all ranks, {of}"):
+        for rank, result in enumerate(got):
+            if rank == root:
+                wrong = {"the rows are not in the order of ranks": rows[::-1], "the root's own row is missing": 0}
+                others = rows.copy()
+                others[root] = 0
+                wrong["the root's own row is not filled in"] = others
+                check.close(f"gather: result on the root, {of}", result, rows, dtype=dtype, suspects=wrong)
+            else:
+                told = "only the root returns the rows, all other ranks None"
+                check.true(f"gather: result on rank {rank}, {of}", result is None, told)
     _judge_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
 
 
@@ -106,9 +109,10 @@ def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtyp
         check.call(broadcast, comm, x, root, inplace=True)
         return x
 
-    for rank, x in enumerate(world.run(run)):
-        wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
-        check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
+    with check.group(f"broadcast: x on all ranks, {of}"):
+        for rank, x in enumerate(world.run(run)):
+            wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
+            check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
     rounds = (size - 1).bit_length()
     _judge_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
 
@@ -137,17 +141,18 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         check.call(all_reduce, comm, x, inplace=True)
         return x
 
-    for rank, x in enumerate(world.run(run)):
-        wrong = {}
-        if size > 1:
-            wrong = {
-                "this is the rank's own array: nothing was changed": arrays[rank],
-                "this is the sum of all other ranks: its own array is missing": want - arrays[rank],
-                "its own array is counted twice": want + arrays[rank],
-            }
-            others = {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
-            wrong |= others
-        check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
+    with check.group(f"x on all ranks, {of}"):
+        for rank, x in enumerate(world.run(run)):
+            wrong = {}
+            if size > 1:
+                wrong = {
+                    "this is the rank's own array: nothing was changed": arrays[rank],
+                    "this is the sum of all other ranks: its own array is missing": want - arrays[rank],
+                    "its own array is counted twice": want + arrays[rank],
+                }
+                others = {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
+                wrong |= others
+            check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
     p, q = size, 1 << (size.bit_length() - 1)
     log = q.bit_length() - 1
     rounds = {
