@@ -59,7 +59,7 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
         return out
 
     got = world.run(scattered)
-    with check.group(f"scatter: out on all ranks, {of}"):
+    with check.group(f"scatter, {of}", most=3):
         for rank, out in enumerate(got):
             wrong = {
                 "nothing was written into out": np.full(shape, 91, dtype),
@@ -67,14 +67,14 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
                 "this is the root's row": rows[root],
             }
             check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
-    whole = {"the root keeps its own row: copy it, without a message": size}
-    _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
+        whole = {"the root keeps its own row: copy it, without a message": size}
+        _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
 
     def gathered(comm):
         return check.call(gather, comm, rows[comm.rank].copy(), root)
 
     got = world.run(gathered)
-    with check.group(f"gather: results of all ranks, {of}"):
+    with check.group(f"gather, {of}", most=3):
         for rank, result in enumerate(got):
             if rank == root:
                 wrong = {"the rows are not in the order of ranks": rows[::-1], "the root's own row is missing": 0}
@@ -85,7 +85,7 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
             else:
                 told = "only the root returns the rows, all other ranks None"
                 check.true(f"gather: result on rank {rank}, {of}", result is None, told)
-    _judge_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
+        _judge_sent(check, f"gather, {of}", world, "flat_gather", n, None, whole)
 
 
 def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtype="float64", seed=1) -> None:
@@ -109,12 +109,12 @@ def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtyp
         check.call(broadcast, comm, x, root, inplace=True)
         return x
 
-    with check.group(f"broadcast: x on all ranks, {of}"):
+    with check.group(f"broadcast, {of}", most=3):
         for rank, x in enumerate(world.run(run)):
             wrong = {"this is the rank's own array: nothing was received": arrays[rank]} if rank != root else {}
             check.close(f"broadcast: x on rank {rank}, {of}", x, arrays[root], dtype=dtype, suspects=wrong)
-    rounds = (size - 1).bit_length()
-    _judge_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
+        rounds = (size - 1).bit_length()
+        _judge_sent(check, f"broadcast, {of}", world, "tree_broadcast", arrays[0].nbytes, rounds, {})
 
 
 def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype="float64", seed=1) -> None:
