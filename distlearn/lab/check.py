@@ -70,7 +70,7 @@ class Check:
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
 
-    def call(self, fn, /, *args, inplace: bool = False, **kwargs):
+    def call(self, fn, /, *args, inplace: bool = False, generator: bool = False, **kwargs):
         """Call the student's function and report arguments that it changed.
 
         Parameters
@@ -80,6 +80,8 @@ class Check:
             What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
         inplace : bool
             Allow changed arguments and no result.
+        generator : bool
+            Allow a generator as the result.
 
         Returns
         -------
@@ -96,7 +98,7 @@ class Check:
                 plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
                 advice = f"compute a new array instead of writing into {name} ({plain})"
                 self._add(BAD, name, f"{label} changed its input {name} in place", advice)
-        if inspect.isgenerator(result):
+        if inspect.isgenerator(result) and not generator:
             self._add(BAD, label, "returns a generator", "`yield` makes one: collect the values, and `return` them")
         if not (inplace and result is None):
             self._gave |= {label} if result is not None else set()

@@ -43,7 +43,7 @@ def judge_orders(check, function, known, n_ranks: int, n_microbatches: int, mist
     wrong = {text: rows(mistaken) for text, mistaken in (mistakes or {}).items()}
     got = []
     for rank in range(n_ranks):
-        given = check.call(function, rank, n_ranks, n_microbatches, **options)
+        given = check.call(function, rank, n_ranks, n_microbatches, generator=True, **options)
         given = [] if given is None else given.split() if isinstance(given, str) else [str(a) for a in given]
         got.append(format(parse(" ".join(given))))
         suspects = {text: mistaken[rank] for text, mistaken in wrong.items()}
