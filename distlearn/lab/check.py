@@ -25,6 +25,7 @@ from .show import BAD, GOOD, NOTE, Card, Line
 
 CHECK_FILE = "<check>"
 """What the file of a check is called while it is graded."""
+_GENERATOR = "`yield` makes one: collect the values, and `return` them"
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
 
@@ -66,11 +67,12 @@ class Check:
         self.lines: list[Line] = []
         self._returned = ("", None)  # by which function, and what
         self._gave: set[str] = set()  # functions that have returned something
+        self._failures = 0
         self._stack = contextlib.ExitStack()
 
     # -- what a lab calls -------------------------------------------------------------------------------------------
 
-    def call(self, fn, /, *args, inplace: bool = False, generator: bool = False, **kwargs):
+    def call(self, fn, /, *args, inplace: bool = False, **kwargs):
         """Call the student's function and report arguments that it changed.
 
         Parameters
@@ -80,8 +82,6 @@ class Check:
             What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
         inplace : bool
             Allow changed arguments and no result.
-        generator : bool
-            Allow a generator as the result.
 
         Returns
         -------
@@ -98,8 +98,6 @@ class Check:
                 plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
                 advice = f"compute a new array instead of writing into {name} ({plain})"
                 self._add(BAD, name, f"{label} changed its input {name} in place", advice)
-        if inspect.isgenerator(result) and not generator:
-            self._add(BAD, label, "returns a generator", "`yield` makes one: collect the values, and `return` them")
         if not (inplace and result is None):
             self._gave |= {label} if result is not None else set()
             self._returned = (label, result)
@@ -110,6 +108,8 @@ class Check:
 
         Lists, tuples and dicts of arrays are compared tensor by tensor (then suspects are containers too).
         """
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
         if isinstance(want, dict):
             keys, sizes = list(want), (set(got) if isinstance(got, dict) else None, set(want))
         elif isinstance(want, (list, tuple)) and any(np.ndim(w) for w in want):
@@ -128,6 +128,8 @@ class Check:
 
     def equal(self, name, got, want, *, suspects=None) -> None:
         """Check for exact equality: integers, strings, shapes, lists of them."""
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
         if _equal(got, want):
             return self._add(GOOD, name, _short(got))
         mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
@@ -155,6 +157,24 @@ class Check:
                 self._add(GOOD, name, f"refuses with {type(caught).__name__}")
         else:
             self._add(BAD, name, f"wanted {error.__name__}, but it returned {_short(result)}")
+
+    @contextlib.contextmanager
+    def group(self, name: str, most: int = 2):
+        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong.
+
+        Parameters
+        ----------
+        name : str
+            Of that line.
+        most : int
+        """
+        start, failures = len(self.lines), self._failures
+        yield
+        mine, failures = self.lines[start:], self._failures - failures
+        wrong = [line for line in mine if line.tone == BAD]
+        right = [] if failures else [Line(GOOD, name, f"{len(mine)} checks")]
+        more = [Line(NOTE, name, f"{len(wrong) - most} more like these")] if len(wrong) > most else []
+        self.lines[start:] = [line for line in mine if line.tone == NOTE] + right + wrong[:most] + more
 
     @property
     def ok(self) -> bool:
@@ -205,6 +225,8 @@ class Check:
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
             return f"{rank}{label} returned None", "did you forget `return`?", ""
+        if inspect.isgenerator(result) and not _in_call(error):  # some checks take one, others stumble over it
+            return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
         if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
@@ -224,6 +246,7 @@ class Check:
 
     def _add(self, tone, name, text="", advice="") -> None:
         line = Line(tone, name, text, advice)
+        self._failures += tone == BAD
         if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
             self.lines.append(line)
 

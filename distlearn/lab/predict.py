@@ -151,18 +151,26 @@ class Prediction:
         guess, actual = float(self.guess), float(actual)
         if guess == actual:
             return "exactly", True
+        side = "high" if abs(guess) > abs(actual) else "low"
         if not math.isfinite(actual) or actual == 0 or guess == 0 or (guess < 0) != (actual < 0):
+            if self.unit == "%" and math.isfinite(actual) and guess * actual == 0:
+                return _by_points(guess, actual, side), False
             return f"you were {self.shown(abs(guess - actual))} away", False
-        miss, side = guess / actual - 1, "high" if abs(guess) > abs(actual) else "low"
+        miss = guess / actual - 1
         ratio = max(guess / actual, actual / guess)
         if abs(miss) < 0.005:
             return "as good as exactly", True
         if ratio >= 2:
             return f"you were a factor of {_two_digits(ratio)} too {side}", False
-        if self.unit == "%":  # a percentage of percentages would be misread
-            points = _two_digits(abs(guess - actual))
-            return f"you were {points} point{'s' * (points != '1')} too {side}", abs(miss) <= 0.1
+        if self.unit == "%":
+            return _by_points(guess, actual, side), abs(miss) <= 0.1
         return f"you were {abs(miss):.0%} too {side}".replace("%", " %"), abs(miss) <= 0.1
+
+
+def _by_points(guess: float, actual: float, side: str) -> str:
+    """Tell how far off a percentage is; a percentage of percentages would be misread."""
+    points = _two_digits(abs(guess - actual))
+    return f"you were {points} point{'s' * (points != '1')} too {side}"
 
 
 def _two_digits(x: float) -> str:

@@ -228,7 +228,7 @@ def _number(ax, shown: Content, length: float, shades) -> None:
             face = shades[a.rank, a.action.stage, a.action.kind]
             color = "white" if lightness(face) < 60 else INK
             place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
-            halo = [withStroke(linewidth=3, foreground=face)] if a.action.kind in HATCHES else None
+            halo = [withStroke(linewidth=5, foreground=face)] if a.action.kind in HATCHES else None
             ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 

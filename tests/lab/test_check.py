@@ -110,12 +110,52 @@ def test_a_return_that_is_not_always_reached_is_not_called_forgotten():
     assert "forget" not in text
 
 
+def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhere():
+    with Check("groups") as check, check.group("sums"):
+        for k in range(5):
+            check.equal(f"sum {k}", k, k)
+    assert [(line.tone, line.name, line.text) for line in check.lines] == [("good", "sums", "5 checks")]
+
+    def body(c):
+        with c.group("sums"):
+            for k in range(5):
+                c.equal(f"sum {k}", k, 1)
+        with c.group("the same mistake again"):
+            c.equal("sum 0", 0, 1)
+        with c.group("others"):
+            c.equal("other", 1, 1)
+
+    text, _ = failing(body)
+    for words in ("1 of 3 checks passed", "wanted 1, got 2", "2 more like these"):
+        assert words in text
+    for words in ("wanted 1, got 3", "the same mistake again"):
+        assert words not in text
+
+
 def test_a_generator_is_told_as_one():
     def values(n):
         yield from range(n)
 
-    text, _ = failing(lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]))
-    assert "`yield` makes one: collect the values, and `return` them" in text
+    def take_apart(c):
+        _, _ = c.call(values, 3)
+
+    for body in (
+        lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.close("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.true("positive", c.call(values, 3) > 0),
+        take_apart,
+    ):
+        text, _ = failing(body)
+        assert "`yield` makes one: collect the values, and `return` them" in text
+
+
+def test_a_generator_is_right_where_one_is_asked_for():
+    def values(n):
+        yield from range(n)
+
+    with Check("a generator") as check:
+        check.equal("values", list(check.call(values, 3)), [0, 1, 2])
+    assert check.ok
 
 
 @pytest.mark.parametrize(

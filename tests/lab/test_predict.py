@@ -85,7 +85,12 @@ def test_verdicts(lab, capsys, guess, actual, words):
 
 
 @pytest.mark.parametrize(
-    ("guess", "actual", "words"), [(40, 39, "you were 1 point too high"), (80, 82, "you were 2 points too low")]
+    ("guess", "actual", "words"),
+    [
+        (40, 39, "you were 1 point too high"),
+        (80, 82, "you were 2 points too low"),
+        (80, 0, "you were 80 points too high"),
+    ],
 )
 def test_per_cents_are_off_by_points(lab, capsys, guess, actual, words):
     lab.predict("v", "?", unit="%", answer=guess)

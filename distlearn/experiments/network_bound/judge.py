@@ -86,8 +86,8 @@ def _away_from_halves(x):
     return np.where(between, np.trunc(scaled) * level, x).astype(x.dtype)
 
 
-def judge_codec(check, kind: str, encode, decode, x, *k) -> None:
-    """Compare a codec with the one of the lab's text, on one array.
+def judge_codec(check, kind: str, encode, decode, x, *k, what: str = "") -> None:
+    """Compare a codec with the one of the lab's text, on one array, in one line.
 
     Parameters
     ----------
@@ -100,12 +100,19 @@ def judge_codec(check, kind: str, encode, decode, x, *k) -> None:
     x : (n,) array of float32
     *k : int
         For "top k": how many values are sent.
+    what : str
+        Of what kind the array is.
     """
+    of = ", ".join(filter(None, [kind, what, f"n = {len(x)}", *(f"k = {count}" for count in k)]))
+    with check.group(of):
+        _judge_codec(check, kind, encode, decode, x, *k, of=of)
+
+
+def _judge_codec(check, kind, encode, decode, x, *k, of) -> None:
     right_encode, right_decode = CODECS[kind]
     if kind == "8 bit":
         x = _away_from_halves(x)
     n, want = len(x), right_encode(x, *k)
-    of = f"{kind}, n = {n}" + "".join(f", k = {count}" for count in k)
     code = check.call(encode, x, *k)
     pair = isinstance(code, (tuple, list)) and len(code) == 2 and all(isinstance(a, np.ndarray) for a in code)
     check.true(f"encode returns two arrays ({of})", pair, f"it returned {type(code).__name__}, wanted a pair of arrays")
@@ -137,7 +144,16 @@ def right_all_reduce(comm, x, error, encode, decode):
 
 
 def _forgetful(comm, x, error, encode, decode):
-    return right_all_reduce(comm, x, np.zeros_like(error), encode, decode)
+    """The error is kept and not used."""
+    kept = np.zeros_like(error)
+    total = right_all_reduce(comm, x, kept, encode, decode)
+    error[...] = kept
+    return total
+
+
+def _renaming(comm, x, error, encode, decode):
+    """The new error is in another array, which the caller never sees."""
+    return right_all_reduce(comm, x, error.copy(), encode, decode)
 
 
 def _overwriting(comm, x, error, encode, decode):
@@ -154,6 +170,7 @@ def _averaging(comm, x, error, encode, decode):
 
 MISTAKES = {
     "the error of the last call is not added": _forgetful,
+    "error = ... makes a new array: write into this one, error[...] = ...": _renaming,
     "the new error is that of x + error, not that of x": _overwriting,
     "a sum over ranks, not a mean": _averaging,
 }
@@ -203,13 +220,13 @@ def judge_all_reduce(
     if got is None:
         return
     found, bytes_sent = got
-    for rank in sorted({0, ranks - 1}):
-        for step in range(steps):
+    calls = [(step, rank) for step in range(steps) for rank in sorted({0, ranks - 1})]
+    with check.group(f"sum and error in {steps} calls ({of})"):
+        for step, rank in calls:
             where = f"({of}, rank {rank}, call {step + 1})"
             suspects = {text: result[rank][0][step][0] for text, result in wrong.items()}
             check.close(f"sum {where}", found[rank][0][step][0], want[rank][0][step][0], rtol=1e-5, suspects=suspects)
             suspects = {text: result[rank][0][step][1] for text, result in wrong.items()}
-            suspects["error = ... makes a new array: write into this one, error[...] = ..."] = np.zeros(n)
             check.close(f"error {where}", found[rank][0][step][1], want[rank][0][step][1], atol=1e-6, suspects=suspects)
     check.true(f"x is left alone ({of})", all(same for _, same in found), "x changed: x = x + error makes a new array")
     check.equal(f"bytes sent by all ranks ({of})", int(bytes_sent), int(sent))
@@ -233,7 +250,15 @@ def _with(step):
     return round_
 
 
+def _turned(comm, start, end, velocity, lr=0.7, mu=0.9):
+    """Delta from the start to the mean, in velocity and step."""
+    delta = comm.all_reduce(end.copy()) / comm.size - start
+    velocity[...] = mu * velocity + delta
+    return start - lr * (delta + mu * velocity)
+
+
 ROUND_MISTAKES = {
+    "delta points from the mean back to the start: start - mean": _turned,
     "this is momentum: Nesterov moves by delta + mu v": _with(lambda w, d, v, lr, mu: w - lr * v),
     "delta points from the mean back to the start, and is subtracted": _with(
         lambda w, d, v, lr, mu: w + lr * (d + mu * v)
@@ -276,12 +301,14 @@ def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) ->
     found = check.call(lambda: SimWorld(ranks).run(program, function))
     if found is None:
         return
-    for step in range(steps):
-        where = f"({of}, round {step + 1})"
-        suspects = {text: result[0][0][step][0] for text, result in wrong.items()}
-        check.close(f"parameters {where}", found[0][0][step][0], want[0][0][step][0], suspects=suspects)
-        stayed = {"velocity = ... makes a new array: change this one in place": first}
-        check.close(f"velocity {where}", found[0][0][step][1], want[0][0][step][1], suspects=stayed)
+    with check.group(f"parameters and velocity in {steps} rounds ({of})"):
+        for step in range(steps):
+            where = f"({of}, round {step + 1})"
+            suspects = {text: result[0][0][step][0] for text, result in wrong.items()}
+            check.close(f"parameters {where}", found[0][0][step][0], want[0][0][step][0], suspects=suspects)
+            suspects = {"velocity = ... makes a new array: change this one in place": first}
+            suspects |= {text: result[0][0][step][1] for text, result in wrong.items()}
+            check.close(f"velocity {where}", found[0][0][step][1], want[0][0][step][1], suspects=suspects)
     last = [result[0][-1][0] for result in found]
     check.true(f"all ranks go on alike ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")
     check.true(f"start and end are left alone ({of})", all(same for _, same in found), "all_reduce sums in place: copy")

@@ -107,7 +107,7 @@ class Score:
         held = ", ".join(f"{n} of {room}" for n, room in zip(self.memory, p.room, strict=True))
         return (
             f"{p.title}: time {self.run.makespan:g} (target {p.target:g}, best known {p.best:g}), bubble "
-            f"{self.run.bubble:.0%}, activations {held}: {self.points:.0f} points of 100"
+            f"{self.run.bubble:.0%}, held {held}: {self.points:.0f} points"
         )
 
     __repr__ = __str__  # shown in a notebook

@@ -86,12 +86,13 @@ def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | N
         "these are operations: a multiply-add is two": n // 2})  # fmt: skip
     if math.prod(sizes) != n:
         return None
+    wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
     moved = {"at best": least_bytes(*sizes)}
     if high is not None and n <= COUNTED:
         moved["counted by the emulator"] = counted(*sizes).bytes_moved
     for how, nbytes in moved.items():
         share = min(1.0, 2 * n / nbytes / ridge)
-        told = f"{share:.1%} of the peak: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g} flop/byte"
+        told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g}"
         good = share < low if low is not None else share > high
         check.true(f"{label}, {how}", good, told)
     return None
