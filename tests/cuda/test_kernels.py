@@ -140,7 +140,7 @@ def test_traffic_of_the_three_matrix_products():
     rng = np.random.default_rng(0)
     a, b = (rng.random((128, 128), dtype=np.float32) for _ in range(2))
     moved = []
-    for variant in kernels.matmul.VARIANTS:
+    for variant in (kernels.matmul.NAIVE, kernels.matmul.TILED, kernels.matmul.BLOCKED):
         report = variant.check(a, b, np.zeros((128, 128), np.float32))
         assert report.flops >= 2 * 128**3
         assert report.flops < 2.01 * 128**3

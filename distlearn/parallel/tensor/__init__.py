@@ -4,6 +4,7 @@
 - layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
   `paths` (of a block such as Inception's), `experts` (of a mixture), `siamese`, `stack` (of GRUs)
 - from a serial model to these: `rewrite` (`parallelize`); what it costs: `account`
+- norms, sums and dropout between them on 1 / p of the positions: `positions`
 - training: `strategy` (`TensorParallel`), `one_weird_trick`
 """
 
@@ -12,6 +13,7 @@ from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupPa
 from .experts import ExpertParallel
 from .layer import AxisSharding, TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
 from .paths import PathParallel
+from .positions import CutPositions, GatherPositions, cut_positions, partial_params
 from .rewrite import parallelize
 from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
 from .siamese import SiameseParallel
@@ -22,9 +24,11 @@ __all__ = [
     "Account",
     "AxisSharding",
     "ColumnParallelLinear",
+    "CutPositions",
     "ExpertParallel",
     "FilterParallelConv2d",
     "Gather",
+    "GatherPositions",
     "GroupParallelConv2d",
     "PathParallel",
     "RowParallelLinear",
@@ -38,8 +42,10 @@ __all__ = [
     "Traffic",
     "account",
     "check_whole",
+    "cut_positions",
     "gather_params",
     "parallelize",
+    "partial_params",
     "shard_specs",
     "sub_optimizer",
 ]

@@ -27,6 +27,11 @@ class HeadParallelAttention(TensorLayer):
     layer : MultiHeadAttention
         The serial one; every rank gets some of its heads of keys and values, with the queries' heads that use them.
 
+    Attributes
+    ----------
+    sum_output, sum_input_gradient : bool
+        Sum the output and the gradient of the input over ranks. False where `CutPositions` and `GatherPositions` do so.
+
     Notes
     -----
     Shapes: (batch, length, width) to the same, on every rank. One all-reduce of batch length width values forward, one
@@ -42,6 +47,7 @@ class HeadParallelAttention(TensorLayer):
 
     def __init__(self, comm, layer):
         super().__init__(comm)
+        self.sum_output = self.sum_input_gradient = comm.size > 1
         self.name, self.width = layer.name, layer.width
         shared = AxisSharding.even(layer.kv_heads, comm.size)
         group = layer.heads // layer.kv_heads
@@ -71,8 +77,10 @@ class HeadParallelAttention(TensorLayer):
         like = x.shape, x.dtype.itemsize
         with layer_span(self.comm.clock, self.local, "forward", *like):
             y, saved = self.local.forward(x)
-        y = self._summed(y)
-        y += self.b.data
+        if self.sum_output:
+            y = self._summed(y)
+        if self.sum_output or self.comm.rank == 0:  # of summands one has the bias
+            y += self.b.data
         return y, (saved, like)
 
     def backward(self, dy, saved):
@@ -80,10 +88,10 @@ class HeadParallelAttention(TensorLayer):
         self.b.add(column_sums(dy))
         with layer_span(self.comm.clock, self.local, "backward", *like):
             dx = self.local.backward(dy, saved)
-        return self._summed(dx)
+        return self._summed(dx) if self.sum_input_gradient else dx
 
     def _summed(self, x):
-        return self.comm.all_reduce(get_xp(x).ascontiguousarray(x)) if self.comm.size > 1 else x
+        return self.comm.all_reduce(get_xp(x).ascontiguousarray(x))
 
     def output_shape(self, shape):
         return self.local.output_shape(shape)
@@ -98,8 +106,8 @@ class HeadParallelAttention(TensorLayer):
         return self.local.bytes_moved(shape, itemsize)
 
     def traffic(self, shape, itemsize=4):
-        sums = [Traffic("all_reduce", itemsize * math.prod(shape))] if self.comm.size > 1 else []
-        return sums, sums
+        sums = [Traffic("all_reduce", itemsize * math.prod(shape))]
+        return sums * self.sum_output, sums * self.sum_input_gradient
 
     def __repr__(self):
         return f"HeadParallelAttention({self.local.heads} heads)"

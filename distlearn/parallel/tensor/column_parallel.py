@@ -27,8 +27,8 @@ class ColumnParallel(TensorLayer):
     local : Layer
         Computes this rank's outputs.
     sum_input_gradient : bool
-        Sum the gradient of the input over ranks. False on a single rank, and where a `Gather` before this layer does
-        that and returns only the part that each rank needs: half the bytes.
+        Sum the gradient of the input over ranks. False on a single rank, and where a `Gather` (or `GatherPositions`)
+        before this layer does that and returns only the part that each rank needs: half the bytes.
     """
 
     def __init__(self, comm, sharding: AxisSharding, gather_output: bool = False):

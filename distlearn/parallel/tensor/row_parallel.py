@@ -22,6 +22,11 @@ class RowParallelLinear(TensorLayer):
     Made by `RowParallelLinear.of`. Its input is what a `ColumnParallelLinear` or a `FilterParallelConv2d` leaves on the
     rank, so no gather is needed. The bias is on every rank and added once, after the sum.
 
+    Attributes
+    ----------
+    sum_output : bool
+        Sum the output over ranks. False where `CutPositions` does so: then the first rank's summand has the bias.
+
     Notes
     -----
     Shapes: (batch, ..., width), this rank's inputs, to (batch, ..., d_out), the same on every rank. With n = batch ...
@@ -37,6 +42,7 @@ class RowParallelLinear(TensorLayer):
 
     def __init__(self, comm, linear, sharding: AxisSharding):
         super().__init__(comm)
+        self.sum_output = comm.size > 1
         self.sharding, self.name, self.d_out = sharding, linear.name, linear.d_out
         self.d_in = sharding.widths[comm.rank]
         self.input_gradient = linear.input_gradient
@@ -69,9 +75,10 @@ class RowParallelLinear(TensorLayer):
         check_dtype(self, x)
         with layer_span(self.comm.clock, self, "forward", x.shape, x.dtype.itemsize):
             y = matmul(x.reshape(-1, self.d_in), self.W.data)
-        if self.comm.size > 1:
+        if self.sum_output:
             self.comm.all_reduce(y)
-        y += self.b.data
+        if self.sum_output or self.comm.rank == 0:
+            y += self.b.data
         return y.reshape(*x.shape[:-1], self.d_out), x
 
     def backward(self, dy, saved):
@@ -92,7 +99,7 @@ class RowParallelLinear(TensorLayer):
         return self.flops(shape) * (2 if self.input_gradient else 1)
 
     def traffic(self, shape, itemsize=4):
-        if self.comm.size == 1:
+        if not self.sum_output:
             return [], []
         return [Traffic("all_reduce", itemsize * math.prod(shape[:-1]) * self.d_out)], []
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...nn.fused import unfuse
 from ...optim import Optimizer
 from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays, param_name
+from ..data.bucket import make_buckets
 from ..sharding import Sharded, ShardSpec
 from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
 from .layer import shard_specs
+from .positions import check_positions, cut_positions, partial_params
 from .rewrite import parallelize
 
 
@@ -31,6 +34,10 @@ class TensorParallel(Strategy):
         `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
     optimizer : Optimizer
         Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
+    sequence : bool
+        Sequence parallelism of what is not sharded: norms, residual sums and dropout work on 1 / p of the positions
+        of (batch, length, width) activations, whose length is a multiple of the ranks. For models of attention, dense
+        layers, an embedding and layers that treat every position by itself.
 
     Notes
     -----
@@ -38,28 +45,49 @@ class TensorParallel(Strategy):
     wide and the network is fast; saves memory, 1 / p of the parameters, gradients and optimizer state of sharded
     layers.
 
+    With `sequence`, an all-reduce becomes a reduce-scatter and an all-gather: as many bytes in a ring. Sent besides:
+    one all-reduce of the norms' gradients, of which each rank has those of its positions, and one all-gather of the
+    gradient of the embedding's output, as the embedding is on every rank. Activations between the sharded layers take
+    1 / p of the memory; the inputs of column-parallel layers are saved whole. (Korthikanti et al. save a part of these,
+    too, and gather it once more in backward.)
+
     References
     ----------
     M. Shoeybi et al. (2019), Megatron-LM: training multi-billion parameter language models using model parallelism,
-    section 3.
+    section 3. V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models,
+    arXiv:2205.05198, section 4.2.2 (`sequence`).
     """
 
-    def __init__(self, comm, model, loss, optimizer: Optimizer):
+    def __init__(self, comm, model, loss, optimizer: Optimizer, *, sequence: bool = False):
+        if sequence:
+            check_positions(unfuse(model))
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
-        self.comm = comm
+        self.comm, self.partial_buckets = comm, []
         self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
+        if sequence and comm.size > 1:
+            self.model = cut_positions(self.model, comm)
+            self.partial_buckets = make_buckets(partial_params(self.model))
         self.optimizer = sub_optimizer("TensorParallel", optimizer, self.model, comm)
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch)
         self.optimizer.zero_grad()
+        for bucket in self.partial_buckets:
+            bucket.clear()
         y, saved = self.model.forward(batch.x, clock=self.clock)
         loss, dy = self.loss(y, batch.y, batch.n)
         self.model.backward(dy, saved, clock=self.clock)
+        self.sum_partial_gradients()
         update(self.optimizer, self.clock)
         return loss
+
+    def sum_partial_gradients(self) -> None:
+        """Sum the gradients of which every rank has a summand, those of norms on its positions, over the ranks."""
+        for bucket in self.partial_buckets:
+            bucket.settle()
+            self.comm.all_reduce(bucket.flat)
 
     def state_dict(self):
         return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
