@@ -20,7 +20,7 @@ from .submissions import Student, checks, graded_id, sliced, solved, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 
-WRONG = 2
+WRONG = 1
 """So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
 AT_ONCE = 2
 """Students that are graded at the same time, each half of them in a process and a course of its own."""
