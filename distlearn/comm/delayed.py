@@ -15,6 +15,9 @@ _TAG = 1 << 12
 class DelayedComm(DelegatingComm):
     """Sends through `host`, after a wait of alpha + n / beta seconds for a message of n bytes.
 
+    With a network whose contention is "ports" a rank also receives one message at a time: those that arrive together
+    are taken one after another, n / beta seconds each.
+
     Collectives are those of `comm.collectives`, message by message, so that each of their messages is delayed.
 
     Parameters
@@ -25,7 +28,8 @@ class DelayedComm(DelegatingComm):
     Notes
     -----
     A rank sends one message at a time, also with `isend` and `iall_reduce`, which return when it has been sent: what
-    overlaps with computing on a real network does not here. Pickled objects and barriers are not delayed.
+    overlaps with computing on a real network does not here. Pickled objects and barriers are not delayed. "ports" holds
+    up `recv` alone, not `irecv` and `send_recv`.
     """
 
     n_tags = _TAG
@@ -33,6 +37,7 @@ class DelayedComm(DelegatingComm):
     def __init__(self, host, network):
         super().__init__(host)
         self.network = network
+        self._free = [0.0]  # when this rank has received its last message; in a list, which the copy below shares
         self._unrestricted = copy.copy(self)
         self._unrestricted.n_tags = _TAG + 1
 
@@ -42,6 +47,13 @@ class DelayedComm(DelegatingComm):
     def _send(self, x, dest, tag):
         self._delay(x)
         super()._send(x, dest, tag)
+
+    def _recv(self, out, source, tag):
+        got = super()._recv(out, source, tag)
+        if self.network.contention == "ports":
+            self._free[0] = max(self.clock.now(), self._free[0] + out.nbytes / self.network.beta)
+            self.clock.sleep(max(0.0, self._free[0] - self.clock.now()))
+        return got
 
     def _isend(self, x, dest, tag):
         self._delay(x)

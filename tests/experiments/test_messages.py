@@ -105,7 +105,7 @@ def test_a_slow_link_has_the_times_of_the_formulas():
         expected = [cost.seconds(NAMES[name], n, 4, Network(*link)) for n in sizes]
         np.testing.assert_allclose(times, expected, rtol=1e-9, err_msg=name)
     with pytest.raises(ValueError, match="above 0 bytes/s"):
-        messages.SlowLink(None, 1e-3, 0)
+        messages.measure(None, {}, sizes, 2, (1e-3, 0))
 
 
 def test_measured_bare_the_simulator_gives_its_own_network():

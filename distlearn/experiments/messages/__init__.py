@@ -5,13 +5,12 @@ The network's part, orders of messages, is in `distlearn.sim` (`explore`, `repla
 
 from .count import ROUNDS, Counted, counted
 from .judge import NAMES, judge_all_reduce, judge_broadcast, judge_order, judge_scatter_gather, judge_seconds
-from .measure import SlowLink, WithCollectives, measure, thread_seconds
+from .measure import WithCollectives, measure, thread_seconds
 
 __all__ = [
     "NAMES",
     "ROUNDS",
     "Counted",
-    "SlowLink",
     "WithCollectives",
     "counted",
     "judge_all_reduce",

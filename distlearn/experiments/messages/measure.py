@@ -8,6 +8,8 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from ...comm.delayed import DelayedComm
+from ...comm.network import Network
 from ...comm.network.measure import all_reduce_sweep, fastest, ping_pong
 from ...comm.protocol import DoneWork
 
@@ -66,58 +68,6 @@ class WithCollectives:
         return self._given.get("gather", type(self.host).gather)(self.host, x, root)
 
 
-class SlowLink:
-    """A communicator between whose ranks a message of n bytes takes alpha + n / beta longer, on the ranks' clock.
-
-    A rank sends one message at a time and receives one at a time, as `Network(alpha, beta, contention="ports")` has it.
-    Collectives are the host's, at its speed.
-
-    Parameters
-    ----------
-    host : Communicator
-    alpha : float
-        [s]
-    beta : float
-        [bytes/s]
-    """
-
-    def __init__(self, host, alpha: float, beta: float):
-        if not (alpha >= 0 and beta > 0):
-            raise ValueError(
-                f"SlowLink: alpha is {alpha!r}, beta {beta!r}, expected 0 seconds or more, above 0 bytes/s"
-            )
-        self.host, self.alpha, self.beta = host, alpha, beta
-        self._free = 0.0  # when this rank has received the last message
-
-    def __getattr__(self, name):
-        if name == "host":  # as in `WithCollectives`
-            raise AttributeError(name)
-        return getattr(self.host, name)
-
-    def send(self, x, dest, tag=0):
-        """Send, after the time that the message takes."""
-        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
-        self.host.send(x, dest, tag)
-
-    def recv(self, out, source, tag=0):
-        """Receive; messages that arrive together are taken one after another."""
-        clock = self.host.clock
-        self.host.recv(out, source, tag)
-        self._free = max(clock.now(), self._free + out.nbytes / self.beta)
-        clock.sleep(max(0.0, self._free - clock.now()))
-        return out
-
-    def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once."""
-        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
-        return self.host.send_recv(x, dest, out, source, tag)
-
-    def isend(self, x, dest, tag=0):
-        """Start a send, after the time that the message takes."""
-        self.host.clock.sleep(self.alpha + x.nbytes / self.beta)
-        return self.host.isend(x, dest, tag)
-
-
 def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tuple:
     """Time messages between two ranks, and given all-reduces on all of them.
 
@@ -131,7 +81,7 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
     repeats : int
         Of each all-reduce, and of each message over a slow link; four times as many of bare messages.
     link : (alpha, beta), optional
-        Of a `SlowLink`; the ranks' own connection by default.
+        Of a slow link between the ranks (`DelayedComm`); their own connection by default.
 
     Returns
     -------
@@ -140,7 +90,7 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
     found : dict of str to (sizes,) array
         Shortest seconds until the last rank was done, by all-reduce.
     """
-    comm = comm if link is None else SlowLink(comm, *link)
+    comm = comm if link is None else DelayedComm(comm, Network(*link, contention="ports"))
     messages = ping_pong(comm, sizes, repeats if link else 4 * repeats)
     sweep = all_reduce_sweep(comm, all_reduces, sizes, repeats)
     return fastest(messages), {name: fastest(times) for name, times in sweep.items()}
