@@ -75,6 +75,10 @@ class MockDeviceArray:
         self._array[_bare_index(index)] = _bare(value)
         _lengthen(self, [value], 0)
 
+    def _operand(self, x):
+        """What an operator takes for x: here x itself."""
+        return x
+
     def __len__(self):
         return len(self._array)
 
@@ -198,6 +202,7 @@ def _operator(ufunc, name, reverse=False, inplace=False):
     call = _wrap(ufunc, name)
 
     def method(self, *other):
+        other = map(self._operand, other)
         args = (*other, self) if reverse else (self, *other)
         return call(*args, out=self) if inplace else call(*args)
 
@@ -229,14 +234,16 @@ for _symbol, _ufunc in {
     "ge": np.greater_equal,
     "eq": np.equal,
     "ne": np.not_equal,
+    "divmod": np.divmod,
     "neg": np.negative,
+    "pos": np.positive,
     "abs": np.absolute,
     "invert": np.invert,
 }.items():
     setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
 
 
-class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
+class CountedArray(MockDeviceArray):
     """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted.
 
     NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
@@ -248,7 +255,8 @@ class CountedArray(np.lib.mixins.NDArrayOperatorsMixin, MockDeviceArray):
     CountedArray(array([2., 2., 1.]))
     """
 
-    __hash__ = None
+    def _operand(self, x):
+        return _counted(x)
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         plain = method == "__call__"
