@@ -7,9 +7,6 @@ from matplotlib.patches import Patch
 
 from .look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
 
-SIGNIFICANT = {"float32": 24, "float16": 11}
-"""Significant bits, the implicit one included."""
-
 
 @styled
 def plot_bits(losses, *, axes=None, title=None):
@@ -29,15 +26,17 @@ def plot_bits(losses, *, axes=None, title=None):
     """
     if not losses:
         raise ValueError("plot_bits: no losses, expected at least one set of points")
-    kinds = sorted({kind for bits in losses.values() for kind, _ in bits}, key=SIGNIFICANT.get, reverse=True)
+    kinds = {kind for bits in losses.values() for kind, _ in bits}
+    bits_of = {kind: np.finfo(kind).nmant + 1 for kind in kinds}  # significant bits, the implicit one included
+    kinds = sorted(kinds, key=bits_of.get, reverse=True)
     tiles = sorted({m for bits in losses.values() for _, m in bits})
     axes = new_axes(len(kinds), figsize=(4.7 * len(kinds), 3.7)) if axes is None else axes
     finite = [b for bits in losses.values() for b in bits.values() if np.isfinite(b)]
-    top = 1.12 * max([*finite, *(SIGNIFICANT[kind] for kind in kinds)])
+    top = 1.12 * max([*finite, *bits_of.values()])
     for ax, kind in zip(np.atleast_1d(axes), kinds, strict=True):
-        ax.axhspan(SIGNIFICANT[kind], 2 * top, color=TRACK, zorder=0)
-        ax.axhline(SIGNIFICANT[kind], color=INK, linewidth=1)
-        ax.text(0.02, SIGNIFICANT[kind] + 0.01 * top, f"all {SIGNIFICANT[kind]} lost", fontsize=9, color=INK,
+        ax.axhspan(bits_of[kind], 2 * top, color=TRACK, zorder=0)
+        ax.axhline(bits_of[kind], color=INK, linewidth=1)
+        ax.text(0.02, bits_of[kind] + 0.01 * top, f"all {bits_of[kind]} lost", fontsize=9, color=INK,
                 transform=ax.get_yaxis_transform(), va="bottom")  # fmt: skip
         for i, (name, bits) in enumerate(losses.items()):
             values = np.array([bits.get((kind, m), np.nan) for m in tiles])

@@ -14,7 +14,6 @@ from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_ti
 REGIONS = ("#fbe9a9", "#8fb8d8", "#a5658f")
 """Backgrounds of computing, bandwidth, latency: light, medium, dark."""
 _MARKS = {"simulated": "o", "measured": "s"}
-_NAMES = ("computing", "bandwidth", "latency")
 
 
 @styled
@@ -64,7 +63,7 @@ def plot_phases(diagrams, *, borders=None, axes=None, title=None):
         for point in diagram.points:
             x, y = point.ranks, 8 * point.bandwidth
             look = {"marker": _MARKS[point.kind], "markersize": 9, "markeredgecolor": INK, "linestyle": ""}
-            ax.plot([x], [y], color=REGIONS[_NAMES.index(point.limit)], zorder=4, **look)
+            ax.plot([x], [y], color=REGIONS[diagram.parts.index(point.limit)], zorder=4, **look)
             if diagram.predicted(point) != point.limit:
                 ax.plot([x], [y], marker="x", color=INK, markersize=6, zorder=5)
         _finish(ax, diagram)
@@ -72,7 +71,7 @@ def plot_phases(diagrams, *, borders=None, axes=None, title=None):
         write_title(ax, told, title if ax is axes[0] else None)
     axes[0].set_ylabel("bandwidth")
     handles = [Patch(facecolor=colour, edgecolor=MUTED) for colour in REGIONS]
-    labels = [f"limited by {name}" for name in _NAMES]
+    labels = [f"limited by {part}" for part in diagram.parts]
     for kind in sorted({point.kind for diagram in diagrams.values() for point in diagram.points}, reverse=True):
         handles.append(Line2D([], [], marker=_MARKS[kind], color="white", markeredgecolor=INK, linestyle=""))
         labels.append(kind)
@@ -146,14 +145,9 @@ def _first(runs, target) -> str:
     """Which recipe is first at the target."""
     if target is None:
         return f"{len(runs)} recipes, by time"
-    times = {name: np.median([_seconds_to(run, target) for run in seeds]) for name, seeds in runs.items()}
+    times = {name: np.median([run.seconds_to(target) for run in seeds]) for name, seeds in runs.items()}
     best = min(times, key=times.get)
     return f"First at a loss of {target:g}: {best}" if np.isfinite(times[best]) else f"None reaches {target:g}"
-
-
-def _seconds_to(run, target) -> float:
-    there = np.flatnonzero(run.losses <= target)
-    return run.seconds[there[0]] if len(there) else np.inf
 
 
 @styled

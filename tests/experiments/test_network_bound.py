@@ -109,8 +109,8 @@ def test_recipes_are_compared_each_at_its_own_rate():
     assert done == [(1, 2), (2, 2)]
     assert [len(found) for found in runs.values()] == [2, 2]
     run = runs["local"][0]
-    assert math.isinf(network_bound.seconds_to(run, -1.0))
-    assert network_bound.seconds_to(run, 100.0) == run.seconds[0]
+    assert math.isinf(run.seconds_to(-1.0))
+    assert run.seconds_to(100.0) == run.seconds[0]
     left, _ = viz.plot_recipes(runs, target=100.0)
     assert left.get_title(loc="left") == "First at a loss of 100: all-reduce"  # which is looked at earlier
     ax = viz.plot_messages({("8 bit", True): (3.0, [90.0, 92.0]), ("8 bit", False): (3.0, [80.0])})

@@ -1,5 +1,6 @@
 """Four ways to convolve: what they cost, and what they lose to rounding."""
 
+from ...nn.costs.profile import fewest_seconds
 from .precision import (
     bits_lost,
     deep_network,
@@ -9,7 +10,7 @@ from .precision import (
     sample_layer,
     use_convolution,
 )
-from .ways import Way, fewest_seconds, time_ways
+from .ways import Way, time_ways
 
 __all__ = [
     "Way",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ...nn import ALGORITHMS, Conv2d, conv_cost, fuse
+from ...nn.costs.profile import fewest_seconds
 
 
 class Way(NamedTuple):
@@ -20,25 +18,6 @@ class Way(NamedTuple):
     """Multiply-adds of the forward pass; 0 for the fused layer, which chooses for itself."""
     seconds: float
     """Of one forward pass on one thread: the fastest of some."""
-
-
-def fewest_seconds(function, *args, repeats: int = 5) -> float:
-    """Time some calls on one thread, after one to warm up; return the processor time of the fastest.
-
-    Parameters
-    ----------
-    function : callable
-    *args
-    repeats : int
-    """
-    fewest = math.inf
-    with threadpool_limits(1):
-        function(*args)
-        for _ in range(repeats):
-            began = time.process_time()
-            function(*args)
-            fewest = min(fewest, time.process_time() - began)
-    return fewest
 
 
 def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0) -> list[Way]:

@@ -4,7 +4,7 @@ from .judge import judge_all_reduce, judge_codec, judge_round
 from .layers import LayerShape, layer_shapes
 from .links import machine_diagram, measure_points
 from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, point_table, simulate_points
-from .recipes import Recipe, Run, bytes_sent, compare_recipes, run_recipe, seconds_to, tune_recipe
+from .recipes import Recipe, Run, bytes_sent, compare_recipes, run_recipe, tune_recipe
 
 __all__ = [
     "PARTS",
@@ -24,7 +24,6 @@ __all__ = [
     "phase_diagram",
     "point_table",
     "run_recipe",
-    "seconds_to",
     "simulate_points",
     "tune_recipe",
 ]

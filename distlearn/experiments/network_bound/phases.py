@@ -57,6 +57,11 @@ class PhaseDiagram:
     formula: object
     points: tuple[PhasePoint, ...] = ()
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What a step can be limited by, in the order of `limits`."""
+        return PARTS
+
     def predicted(self, point: PhasePoint) -> str:
         """Return what limits a point by the formula."""
         return PARTS[int(np.argmax(self.formula(point.ranks, point.bandwidth)))]

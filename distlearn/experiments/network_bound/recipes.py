@@ -77,6 +77,11 @@ class Run(NamedTuple):
     megabytes: float
     """Sent by rank 0."""
 
+    def seconds_to(self, target: float) -> float:
+        """Return the seconds after which the loss is first at most `target`; infinite if it never is."""
+        there = np.flatnonzero(self.losses <= target)
+        return float(self.seconds[there[0]]) if len(there) else math.inf
+
 
 def mean_of_ranks(comm, start, end, velocity):
     """Go on with the mean of the ranks' parameters: local SGD."""
@@ -208,12 +213,6 @@ def compare_recipes(recipes: dict, seeds=(0, 1, 2), *, report=None, tuned: bool 
         if report is not None:
             report(i + 1, len(recipes))
     return runs
-
-
-def seconds_to(run: Run, target: float) -> float:
-    """Return the seconds after which a run's loss is first at most `target`; infinite if it never is."""
-    there = np.flatnonzero(run.losses <= target)
-    return float(run.seconds[there[0]]) if len(there) else math.inf
 
 
 def _flat(params, what: str = "data") -> np.ndarray:

@@ -13,6 +13,7 @@ from ...nn.layer import Layer, Param
 from ...optim import SGD, Optimizer
 from ...parallel import Pipeline
 from ...parallel.pipeline.schedule import Simulated, make_schedule, measured_bubble, simulate
+from ...parallel.pipeline.schedule.timing import stage_costs
 from ...trace import Trace
 
 
@@ -119,9 +120,8 @@ def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0
     """
     made = make_schedule(schedule)
     simulated = simulate(made, transfer=transfer, **costs)
-    share = costs.get("weight_share", 0.5)
-    per_stage = [_per_stage(made, costs.get(name, default)) for name, default in (("forward", 1.0), ("backward", 2.0))]
-    seconds = [(unit * f, unit * (1 - share) * b, unit * share * b) for f, b in zip(*per_stage, strict=True)]
+    by_kind = stage_costs(made, **costs)
+    seconds = [tuple(unit * t for t in three) for three in zip(*(by_kind[kind] for kind in "FIW"), strict=True)]
     found = world.run(_first_ranks, made.n_ranks, made.csv, seconds)[: made.n_ranks]
     start = min(begin for begin, _ in found)
     spans = [s for s in world.trace.select(lane="stage") if s.start >= start]
@@ -131,10 +131,3 @@ def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0
 def _first_ranks(comm, n_ranks: int, *args):
     part = comm.split(0 if comm.rank < n_ranks else None)
     return None if part is None else run_stand_ins(part, *args)
-
-
-def _per_stage(made, cost) -> list[float]:
-    """Seconds of every stage: what `simulate` makes of one number."""
-    if not isinstance(cost, (int, float)):
-        return list(cost)
-    return [cost / len(made.stages_of(made.rank_of(stage))) for stage in range(made.n_stages)]

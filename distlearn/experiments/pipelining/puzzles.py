@@ -8,10 +8,8 @@ solution has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ...parallel.pipeline.schedule import Report, Schedule, Simulated, check_schedule, make_schedule, simulate
-from ...parallel.pipeline.schedule.schedule import HELD
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def score(puzzle: Puzzle, schedule) -> Score:
     made = make_schedule(schedule, puzzle.n_ranks, puzzle.n_microbatches)
     report = check_schedule(made)
     problems = [str(f) for f in report.findings] or _breaks(puzzle, made)
-    memory = [_held(made, rank) for rank in range(made.n_ranks)]
+    memory = report.in_flight
     if not report.findings:
         problems += [
             f"rank {rank} holds {n} activations, there is room for {room}"
@@ -164,8 +162,3 @@ def _breaks(puzzle: Puzzle, made: Schedule) -> list[str]:
     if not puzzle.halves and any(a.kind in "IW" for order in made.orders for a in order):
         problems.append("here backward comes in one, as B")
     return problems
-
-
-def _held(made: Schedule, rank: int) -> int:
-    """The most activations that a rank holds at one time."""
-    return max(accumulate((HELD[a.kind] for a in made.orders[rank]), initial=0))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ...backend import get_xp, to_device
 from ...cuda.cards import Card
-from ...nn.costs.profile import clock_of
+from ...nn.costs.profile import fewest_seconds
 from .steps import step_times, step_work
 
 
@@ -31,15 +33,12 @@ def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) 
     card : Card
         With an infinite `link`: nothing needs to be copied.
     """
-    from threadpoolctl import threadpool_limits
-
     a, b = np.ones((2, width, width), np.float32)
     out = np.empty_like(a)
     x, y = np.ones((2, elements), np.float32)
-    with threadpool_limits(1, user_api="blas"):
-        seconds = _best(lambda: np.matmul(a, b, out=out), np, repeats)
-        reading = _best(lambda: x.dot(y), np, repeats)
-        small = step_times([1], batch=1, sizes=(1, 1), repeats=50)[0] / step_work(1, 1, sizes=(1, 1)).calls
+    seconds = fewest_seconds(lambda: np.matmul(a, b, out=out), repeats=repeats)
+    reading = fewest_seconds(lambda: x.dot(y), repeats=repeats)
+    small = step_times([1], batch=1, sizes=(1, 1), repeats=50)[0] / step_work(1, 1, sizes=(1, 1)).calls
     return Card(
         "this CPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / reading, "measured, one core",
         link=float("inf"), overhead=small,
@@ -72,22 +71,10 @@ def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: i
         for _ in range(1000):
             xp.add(tiny, 1, out=tiny)
 
-    seconds = _best(lambda: xp.matmul(a, a, out=out), xp, repeats)
-    moving = _best(lambda: xp.add(x, 1, out=y), xp, repeats)
-    copying = _best(lambda: xp.asarray(host.copy()), xp, repeats) - _best(host.copy, xp, repeats)
-    launching = _best(many, xp, repeats) / 1000
+    timed = functools.partial(fewest_seconds, repeats=repeats, xp=xp)
+    seconds, moving = timed(lambda: xp.matmul(a, a, out=out)), timed(lambda: xp.add(x, 1, out=y))
+    copying, launching = timed(lambda: xp.asarray(host.copy())) - timed(host.copy), timed(many) / 1000
     return Card(
         "this GPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / moving, "measured",
         link=host.nbytes / max(copying, 1e-9), overhead=launching,
     )  # fmt: skip
-
-
-def _best(function, xp, repeats: int) -> float:
-    """Return the seconds of the fastest of several calls, after one to warm up."""
-    clock, times = clock_of(xp, 1), []
-    function()
-    for _ in range(repeats):
-        began = clock()
-        function()
-        times.append(clock() - began)
-    return min(times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -179,6 +180,29 @@ def now(xp) -> float:
     if xp.__name__ == "cupy":
         xp.cuda.get_current_stream().synchronize()
     return time.perf_counter()
+
+
+def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
+    """Time some calls on one thread, after one to warm up; return the seconds of the fastest.
+
+    Parameters
+    ----------
+    function : callable
+    *args
+    repeats : int
+    xp : module
+        numpy, whose seconds are processor time, or cupy.
+    """
+    from threadpoolctl import threadpool_limits
+
+    clock, fewest = clock_of(xp, 1), math.inf
+    with threadpool_limits(1):
+        function(*args)
+        for _ in range(repeats):
+            began = clock()
+            function(*args)
+            fewest = min(fewest, clock() - began)
+    return fewest
 
 
 def clock_of(xp, threads: int | None):

@@ -146,11 +146,7 @@ def simulate(
     report = check_schedule(schedule, n_ranks, n_microbatches, **options)
     stuck = allow_deadlock and {f.problem for f in report.findings} <= {"deadlock", "order"}
     made = report.schedule if stuck else report.require()
-    if not 0 <= weight_share <= 1:
-        raise ValueError(f"simulate: weight_share is {weight_share!r}, expected a share from 0 to 1")
-    costs = {"F": _per_stage(made, "forward", forward), "B": _per_stage(made, "backward", backward)}
-    costs["I"] = [(1 - weight_share) * seconds for seconds in costs["B"]]
-    costs["W"] = [weight_share * seconds for seconds in costs["B"]]
+    costs = stage_costs(made, forward, backward, weight_share)
     if not transfer >= 0:
         raise ValueError(f"simulate: transfer is {transfer!r}, expected 0 seconds or more")
 
@@ -165,6 +161,16 @@ def simulate(
     spans.sort(key=lambda s: (s.end, s.rank))
     makespan = max((s.end for s in spans), default=0.0)
     return Simulated(made, Trace(spans, messages), makespan, busy, report.in_flight, played.deadlock)
+
+
+def stage_costs(schedule: Schedule, forward=1.0, backward=2.0, weight_share: float = 0.5) -> dict[str, list[float]]:
+    """Return the seconds of every stage by kind of action, from the arguments of `simulate`."""
+    if not 0 <= weight_share <= 1:
+        raise ValueError(f"simulate: weight_share is {weight_share!r}, expected a share from 0 to 1")
+    costs = {"F": _per_stage(schedule, "forward", forward), "B": _per_stage(schedule, "backward", backward)}
+    costs["I"] = [(1 - weight_share) * seconds for seconds in costs["B"]]
+    costs["W"] = [weight_share * seconds for seconds in costs["B"]]
+    return costs
 
 
 def _per_stage(schedule: Schedule, name: str, cost) -> list[float]:
