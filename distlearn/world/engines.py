@@ -204,19 +204,22 @@ class EngineWorld:
         payload = _pack(fn, args, kwargs)
         timeout = self.timeout if timeout is None else timeout
         bar = Bar(getattr(fn, "__name__", "run")) if self.progress is True else None
-        with defer_interrupts():  # what is started here is ended, or marked for a restart
-            self._ensure_engines()
-            self._restart_reason = "the last run was interrupted"
-            calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
-            watch = Watch(self._ranks, calls, bar or self.progress or None)
-            try:
-                error = self._watch(watch, timeout, progress_timeout)
-            finally:
-                if bar is not None:
-                    bar.close()
-            if error is not None:
-                raise error
-            self._ranks.mark_completed()
+        try:
+            with defer_interrupts():  # what is started here is ended, or marked for a restart
+                self._ensure_engines()
+                self._restart_reason = "the last run was interrupted"
+                calls = self._ranks.submit(payload, strict=self.strict, patience=self.patience)
+                watch = Watch(self._ranks, calls, bar or self.progress or None)
+                try:
+                    error = self._watch(watch, timeout, progress_timeout)
+                finally:
+                    if bar is not None:
+                        bar.close()
+                if error is not None:
+                    raise error
+                self._ranks.mark_completed()
+        except KeyboardInterrupt as interrupt:
+            raise interrupt.with_traceback(None) from None  # its text names the lines of the ranks
         return [unpack(rank, watch.values[rank]) for rank in range(self.size)]
 
     def _watch(self, watch: Watch, timeout: float | None, progress_timeout: float | None) -> Exception | None:

@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -314,9 +315,11 @@ def test_launch_that_some_ranks_never_began(world):
 def test_notebook_interrupt_interrupts_the_ranks(world):
     when_reported(world, threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start)
     start = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt, match=r"rank 0 waited for recv\(source=1, tag=4\)"):
+    with pytest.raises(KeyboardInterrupt, match=r"rank 0 waited for recv\(source=1, tag=4\)") as caught:
         world.run(wait_for_message)
     assert time.perf_counter() - start < SOON
+    entries = [f for f, _ in traceback.walk_tb(caught.value.__traceback__) if not f.f_locals.get("__tracebackhide__")]
+    assert [f.f_code.co_name for f in entries] == ["test_notebook_interrupt_interrupts_the_ranks"]
 
 
 def test_an_engine_that_is_interrupted_twice_in_a_row_answers(world):
