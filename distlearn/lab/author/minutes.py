@@ -16,7 +16,7 @@ LINE, TRIES, TRY = 1.0, 2, 2.0
 PREDICTION, ANSWER, FIGURE, RUN = 1.0, 3.0, 0.5, 0.05
 """Minutes for a guess, an answer in words, a figure, and for a code cell to run."""
 TOLERANCE, PAUSE = 0.15, 150
-"""By how much the stated minutes may miss the rule's; a lab of more than `PAUSE` minutes names a place to pause."""
+"""By how much the stated minutes may miss the rule's; a lab of more than `PAUSE` minutes names a place for a break."""
 
 
 def estimate(lab: Source) -> dict[str, float]:
@@ -60,7 +60,6 @@ def agree(lab: Source):
     if abs(stated - ruled) > TOLERANCE * ruled:
         parts = ", ".join(f"{title} {minutes:.0f}" for title, minutes in estimate(lab).items())
         yield Problem(None, f"{stated} minutes are stated, the rule of AUTHORING.md gives {ruled:.0f} ({parts})")
-    numbers = [str(s.number) for s in lab.sections[:-1] if s.number is not None]
-    pause = re.search(r"\*\*Time\.\*\* \d+ minutes; pause after section (\d)", lab.cells[0].source if lab.cells else "")
-    if stated > PAUSE and (pause is None or pause[1] not in numbers):
-        yield Problem(None, f"{stated} minutes: **Time.** must read '**Time.** N minutes; pause after section K ...'")
+    time = re.search(r"^\*\*Time\.\*\*.*", lab.cells[0].source if lab.cells else "", re.MULTILINE)
+    if stated > PAUSE and not (time and re.search(r"\bsections? \d", time[0])):
+        yield Problem(lab.cells[0], f"{stated} minutes, and **Time.** names no section after which to take a break")
