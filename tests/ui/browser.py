@@ -39,12 +39,28 @@ SEEN = """() => ({
   executed: [...document.querySelectorAll('.jp-CodeCell')]
     .filter(c => /\\[\\d+\\]/.test(c.querySelector('.jp-InputPrompt').textContent)).length,
   figures: [...document.querySelectorAll('.jp-OutputArea img')]
-    .map(i => ({width: i.naturalWidth, alt: i.alt, shown: i.getBoundingClientRect().width})),
+    .map(i => ({width: i.naturalWidth, alt: i.alt, asked: i.width, shown: i.getBoundingClientRect().width,
+                 attribute: Number(i.getAttribute('width'))})),
   bars: [...document.querySelectorAll('.jp-OutputArea .progress-bar, .jp-OutputArea progress')]
     .map(e => e.style.width || e.value),
   errors: [...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]')].map(e => e.innerText),
   missing: [...document.querySelectorAll('.jp-OutputArea-output')]
     .map(e => e.innerText).filter(t => /Error displaying widget|widget model not found/i.test(t)),
+  sideways: [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-output *, .jp-RenderedMarkdown *')]
+    .filter(e => e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1 && !e.closest('math, mjx-container, input'))
+    .map(e => `${e.scrollWidth} px in ${e.clientWidth}: <${e.tagName.toLowerCase()}> ${e.innerText.slice(0, 80)}`),
+  wrapped: [...document.querySelectorAll('.jp-OutputArea-output pre, .jp-RenderedMarkdown pre')]
+    .filter(e => !e.closest('[data-mime-type="application/vnd.jupyter.error"]'))
+    .filter(e => e.getBoundingClientRect().height / parseFloat(getComputedStyle(e).lineHeight) >
+                 e.innerText.replace(/\\n$/, '').split('\\n').length + 0.9)
+    .map(e => e.innerText.slice(0, 200)),
+  small: [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-output *')]
+    .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+    .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11)
+    .map(e => `${getComputedStyle(e).fontSize}: ${e.innerText.slice(0, 80)}`),
+  code: [...document.querySelectorAll('.jp-CodeCell .cm-scroller')]
+    .filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => `${e.scrollWidth} px in ${e.clientWidth}: ${e.innerText.slice(0, 200)}`),
   height: document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollHeight,
 })"""
 SCROLL = "(y) => { document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollTop = y; }"
