@@ -12,10 +12,12 @@ import io
 import sys
 from typing import NamedTuple
 
+from ..tables import CSS_GREEN, CSS_GREY, CSS_PURPLE, CSS_RED
+
 GOOD, BAD, ASK, NOTE = "good", "bad", "ask", "note"
 
 _SYMBOL = {GOOD: "✓", BAD: "✗", ASK: "?", NOTE: "•"}
-_COLOUR = {GOOD: "#1a7f37", BAD: "#cf222e", ASK: "#8250df", NOTE: "#57606a"}
+_COLOUR = {GOOD: CSS_GREEN, BAD: CSS_RED, ASK: CSS_PURPLE, NOTE: CSS_GREY}
 _ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
 
 

@@ -9,11 +9,11 @@ from matplotlib.collections import PathCollection
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.ticker import FixedLocator, FuncFormatter, PercentFormatter
 
-from ..tables import Table, table
+from ..tables import LONG, Table, table
 from .files import figure_of
 
-MOST = 24
-"""A table has so many rows at most, spread evenly over a longer curve."""
+MOST = LONG
+"""A table has so many rows at most, spread evenly over a longer curve; half of it for each curve where they differ."""
 
 
 class _Series(NamedTuple):
