@@ -150,8 +150,8 @@ BROKEN = {
     "strange section": (text("same", "`engines", "## Extra (1 min)\n\n`engines"), "unnumbered sections are"),
     "too short": (few_cells, "20 cells, expected 30 to 70"),
     "too long": (many_cells, "82 cells, expected 30 to 70"),
-    "long cell": (long_cell, "21 lines of code, 20 at the most"),
-    "wide cell": (text("who", "# the results", "# the results" + 100 * "!"), "characters, 100 at the most"),
+    "long cell": (long_cell, "21 lines of code: the limit is 20"),
+    "wide cell": (text("who", "# the results", "# the results" + 100 * "!"), "characters: the limit is 100"),
     "wide drawing": (text("s2", "Everything in", f"```\n{'─' * 81}\n```\nEverything in"), "a drawing 81 characters"),
     "unseen table": (text("who", "dl.SimWorld", "dl.viz.table([])\ndl.SimWorld"), "makes a table that is not shown"),
     "no Python": (text("who", "def who", "df who"), "is not valid Python: line 1, invalid syntax"),
@@ -194,7 +194,7 @@ BROKEN = {
     "lead-in's points": (text("exercise-2", "2 points", "3 points"), "2 points in the metadata, 3 in the lead-in"),
     "no check": (drop(CHECK), "must be its check, with grade id 'check_share'"),
     "check's id": (grader(CHECK, grade_id="test_share"), "checks no exercise"),
-    "no hints": (drop(HINTS), "are to stand right under its check"),
+    "no hints": (drop(HINTS), "must stand right below its check"),
     "two hints": (text(HINTS, "Hint 3", "Hint 4"), "expected three folded hints"),
     "no solution": (text(SOLVE, "### BEGIN", "# BEGIN"), "no solution between"),
     "library solution": (text(SOLVE, "return n", "dl.comm.shares; return n"), "the solution calls the library"),
@@ -212,11 +212,11 @@ BROKEN = {
     ),
     "solution in prose": (
         text("exercise-2", "### Exercise 2", "`return n // size + (1 if rank < n % size else 0)`\n\n### Exercise 2"),
-        "tells a line of the solution of share",
+        "gives away a line of the solution of share",
     ),
     "solution in prose, other spaces": (
         text("exercise-2", "### Exercise 2", "`return n//size + (1 if rank<n%size else 0)`\n\n### Exercise 2"),
-        "tells a line of the solution of share",
+        "gives away a line of the solution of share",
     ),
     "syntax error further down": (
         text(SOLVE, "return n // size", "x = 1\n    return n // // size"),

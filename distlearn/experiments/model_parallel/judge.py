@@ -137,7 +137,7 @@ def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
     gain, dx, norm = zip(*SimWorld(p).run(program), strict=True)
     for name, got, want, wrong in (
         ("gain_gradient", gain, (a * b).sum(axis=0), {"of this rank's rows only: all_reduce": parts}),
-        ("input_gradient", dx, a @ w.T, {"a summand: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
+        ("input_gradient", dx, a @ w.T, {"a partial sum: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
         ("grad_norm", norm, np.sqrt(own + whole), norms),
     ):
         r = next((r for r in ranks if _differs(got[r], want)), 0)  # one line for all ranks: a wrong one, if any is
@@ -237,7 +237,7 @@ def judge_assign(check, assign, costs, p: int) -> None:
     wrong = {
         "in the order of their numbers: take the costliest first": in_order(costs),
         "the cheapest first: the costliest then comes on top": in_order(sorted(costs)),
-        "dealt in turn: look at what a rank has to do": max(sum(costs[r::p]) for r in range(p)),
+        "dealt in turn: look at how much each rank has to do already": max(sum(costs[r::p]) for r in range(p)),
     }
     busiest = max(sum(costs[k] for k in own) for own in got)
     check.close("operations of the busiest" + where, busiest, in_order(sorted(costs, reverse=True)), suspects=wrong)

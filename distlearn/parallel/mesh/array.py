@@ -1,4 +1,4 @@
-"""An array that lies on a mesh, and the rules of what may be computed with it.
+"""An array that is laid out on a mesh, and the rules of what may be computed with it.
 
 ============== ============== ============== ===============================================================
 x (n, k)       W (k, m)       x @ W          because
@@ -36,7 +36,7 @@ class LayoutError(ValueError):
 
 
 class MeshArray:
-    """What this rank has of an array, and how the array lies on the mesh.
+    """What this rank has of an array, and how the array is laid out on the mesh.
 
     Made by `Mesh.distribute` and `Mesh.from_local`.
 
