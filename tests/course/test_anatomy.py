@@ -155,7 +155,7 @@ BROKEN = {
     "wide drawing": (text("s2", "Everything in", f"```\n{'─' * 81}\n```\nEverything in"), "a drawing 81 characters"),
     "unseen table": (text("who", "dl.SimWorld", "dl.viz.table([])\ndl.SimWorld"), "makes a table that is not shown"),
     "no Python": (text("who", "def who", "df who"), "is not valid Python: line 1, invalid syntax"),
-    "no tag": (tag("predict-sum"), "tagged `predict`, or neither"),
+    "no tag": (tag("predict-sum"), "tagged `predict`, or do neither"),
     "no guess": (text("predict-sum", "answer=6", "answer=..."), "prediction 'sum' has no sample answer="),
     "hidden guess": (text("predict-sum", ",\n            answer=6", ", answer=6"), "must begin a line"),
     "asked twice": (text("predict-arrived", '"arrived"', '"sum"'), "prediction 'sum' is asked for twice"),

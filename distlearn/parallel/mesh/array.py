@@ -224,7 +224,7 @@ class MeshArray:
             sums = isinstance(a, Partial) + isinstance(b, Partial)
             partial, full = (self, other) if isinstance(a, Partial) else (other, self)
             if sums == 2 and sign == "*":
-                raise LayoutError(f"{self} * {other}: a product of sums is no sum of products; all_reduce one of them")
+                raise LayoutError(f"{self} * {other}: a product of sums is not a sum of products; all_reduce one")
             if sums == 1 and sign != "*":
                 raise LayoutError(
                     f"{self} {sign} {other}: {full} would be added once on each of the {self.mesh.shape[dim]} ranks; "
