@@ -112,6 +112,7 @@ def name_of(cell) -> str:
     """How the instructor finds a cell: by nbgrader's name, or by its first line."""
     grade_id = grade_id_of(cell)
     first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    first = "".join(ch for ch in first if ch.isprintable())  # it is shown in terminals
     return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
 
 
