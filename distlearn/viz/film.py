@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 
 from ..cuda.report import SECTOR
 from .accesses import WARP, clashing_elements, elements_of, recorded_accesses, requests_of_warp
-from .look import AMBER, INK, MUTED, NAVY, SKY, VERMILION, WIDEST, style
+from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
 
-SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", NAVY)}
+SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", TEAL)}
 LINE_HEIGHT = 0.19  # inches of a line of source
 
 
