@@ -152,7 +152,7 @@ def only_up(comm, x):
 
 RING = {
     "": {},
-    "begins with the part that is complete here": {"first": 0},
+    "the first phase adds": {"first": 0},
     "it replaces the part, and is not added": {"add": True},
     "puts a new array into the list": {"new": True},
     "half of the steps": {"passes": False},
@@ -175,6 +175,27 @@ def test_what_sends_whole_arrays_has_not_forgotten_half():
         assert "every message is a whole array" in found
     assert "exchange halves of what is left" in judged(messages.judge_all_reduce, whole_arrays, "halving", 8)
     assert "must come down again" in judged(messages.judge_all_reduce, only_up, "tree", 6)
+
+
+def test_a_fit_is_of_relative_errors_with_alpha_first():
+    def right(nbytes, times):
+        a = np.stack([1 / times, nbytes / times], axis=1)
+        alpha, slope = np.linalg.lstsq(a, np.ones(len(times)), rcond=None)[0]
+        return alpha, 1 / slope
+
+    def absolute(nbytes, times):
+        slope, alpha = np.polyfit(nbytes, times, 1)
+        return alpha, 1 / slope
+
+    def judge(fit, noise=0.1):
+        return judged(messages.judge_fit, fit, 2e-5, 1e9, noise)
+
+    assert "✗" not in judge(right)
+    assert "divide each equation by its t" in judge(absolute)
+    assert "alpha comes first" in judge(lambda n, t: right(n, t)[::-1])
+    slope = judge(lambda n, t: (right(n, t)[0], 1 / right(n, t)[1]))
+    assert "the slope is seconds per byte" in slope
+    assert "alpha comes first" not in slope
 
 
 def test_formulas_of_one_rank_and_of_whole_arrays_beyond():

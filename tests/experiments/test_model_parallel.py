@@ -193,7 +193,7 @@ def dealt(costs, p):
         (lambda costs, p: [costs[r::p] for r in range(p)], "not their costs"),
         (lambda costs, p: [[k + 1 for k in own] for own in dealt(costs, p)], "numbered from 0"),
         (dealt, "the costliest first, but dealt in turn"),
-        (lambda costs, p: [list(range(len(costs))), []], "does its load grow?"),
+        (lambda costs, p: [list(range(len(costs))), []], "let its load grow"),
     ],
 )
 def test_who_gets_which_path(assign, told):

@@ -141,7 +141,7 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
     want, world = arrays.sum(axis=0, dtype=dtype), SimWorld(size, ROUNDS)
 
     rings = {
-        "passing on begins with the part that is complete here: r + 1": _ring(arrays, first=0),
+        "each part is one rank's: the first phase adds, and passing on begins with part r + 1": _ring(arrays, first=0),
         "what is passed on is complete: it replaces the part, and is not added": _ring(arrays, add=True),
         "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": _ring(arrays, new=True),
     } if name == "ring" else {}  # fmt: skip
@@ -221,6 +221,33 @@ def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[
             else:
                 parts[r][k][...] = sent[r - 1]
     return xs
+
+
+def judge_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0) -> None:
+    """Compare a given fit of a network's two numbers with least squares of relative errors.
+
+    Parameters
+    ----------
+    check : Check
+    fit : callable
+        `fit(nbytes, times)` returns alpha and beta.
+    alpha, beta : float
+        Of the times that are made up.
+    noise : float
+        Standard deviation of the logarithm of the times.
+    seed : int
+    """
+    sizes = 4.0 ** np.arange(2, 12)
+    times = (alpha + sizes / beta) * np.exp(noise * np.random.default_rng(seed).normal(size=len(sizes)))
+    slope, start = np.polyfit(sizes, times, 1)
+    (a, b), *_ = np.linalg.lstsq(np.stack([1 / times, sizes / times], axis=1), np.ones(len(times)), rcond=None)
+    got, told = check.call(fit, sizes, times), "absolute errors: divide each equation by its t"
+    if got[0] > 1:  # no network needs a second for an empty message
+        check.true(f"fit, noise {noise:g}", False, "alpha comes first, then beta")
+        return
+    check.close(f"alpha, noise {noise:g}", got[0], a, rtol=1e-6, suspects={told: start})
+    wrong = {told: 1 / slope, "beta is bytes per second, the slope is seconds per byte": b}
+    check.close(f"beta, noise {noise:g}", got[1], 1 / b, rtol=1e-6, suspects=wrong)
 
 
 def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, beta: float) -> None:

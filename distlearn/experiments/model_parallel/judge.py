@@ -288,7 +288,7 @@ def judge_assign(check, assign, costs, p: int) -> None:
         "the cheapest first: the costliest then comes on top": by_load(costliest_first[::-1]),
         "dealt in turn: look at what a rank has to do": dealt(numbers),
         "the costliest first, but dealt in turn: look at what a rank has to do": dealt(costliest_first),
-        "one rank has all of them: does its load grow?": [numbers],
+        "one rank has all of them: take the one with the least to do, and let its load grow": [numbers],
     }
     mine = sorted(sorted(int(k) for k in own) for own in got if len(own))  # which rank is which does not matter
     fitting = [told for told, paths in rules.items() if mine == sorted(sorted(own) for own in paths if own)]
