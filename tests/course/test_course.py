@@ -54,7 +54,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     status, said = run("collect", small.LAB, tmp_path / "all.zip")
     assert status == 0
     assert "3 students have handed in lab00_small: anna-one-11, ben-two-12, cem-13" in said
-    assert "Skipped, as its name tells neither student nor lab" in said
+    assert "Skipped, because its name gives neither student nor lab" in said
 
     unsafe = ["--unsafe"] if sandbox.available() else []
     status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
