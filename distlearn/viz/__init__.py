@@ -18,6 +18,7 @@ _NAMES = {
     "LINES": "look",
     "MARKERS": "look",
     "lightness": "look",
+    "same_in_grey": "grey",
     "style": "look",
     "use_style": "look",
     "describe": "files",

@@ -18,6 +18,7 @@ from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import RULES, Optimizer
 from ...sim import Roofline, SimWorld
 from ...train.fit import DivergedError
+from ..flat import flat
 from ..optimizing import tune
 
 SAMPLES, EPOCHS, RANKS = 1280, 8, 4
@@ -103,8 +104,8 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
     params = model.params
     optimizer = Optimizer(params, RULES[recipe.rule](), recipe.lr)
     rng, rows, looked = np.random.default_rng(seed + 100), [], 0.0
-    error, velocity = np.zeros_like(_flat(params)), np.zeros_like(_flat(params))
-    start, steps = _flat(params), samples // recipe.batch
+    error, velocity = np.zeros_like(flat(params)), np.zeros_like(flat(params))
+    start, steps = flat(params), samples // recipe.batch
     alone, pause = recipe.every > 0, max(recipe.every, steps // looks, 1)
     comm.barrier()
     with threadpool_limits(1), np.errstate(all="ignore"):
@@ -116,12 +117,12 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
             dy = loss(logits, y[mine], len(mine) if alone else recipe.batch)[1]
             model.backward(dy * np.float32(recipe.scale), saved, clock=comm.clock)
             if not alone:
-                gradient = _flat(params, "grad")
+                gradient = flat(params, "grad")
                 exchange = recipe.exchange or (lambda comm, g, error: comm.all_reduce(g))
                 _write(params, exchange(comm, gradient, error) / recipe.scale, "grad")
             optimizer.step()
             if alone and (step % recipe.every == 0 or step == steps):
-                start = (recipe.outer or mean_of_ranks)(comm, start, _flat(params), velocity)
+                start = (recipe.outer or mean_of_ranks)(comm, start, flat(params), velocity)
                 _write(params, start)
             if step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0)):
                 began = comm.clock.now()
@@ -213,10 +214,6 @@ def compare_recipes(recipes: dict, seeds=(0, 1, 2), *, report=None, tuned: bool 
         if report is not None:
             report(i + 1, len(recipes))
     return runs
-
-
-def _flat(params, what: str = "data") -> np.ndarray:
-    return np.concatenate([getattr(p, what).ravel() for p in params])
 
 
 def _write(params, flat, what: str = "data") -> None:
