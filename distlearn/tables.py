@@ -97,11 +97,14 @@ class Table:
     title : str
     right : list of bool, optional
         Which columns are aligned to the right; by default all but the first.
+    folded : bool
+        A notebook shows the title alone until the reader clicks on it: for the numbers behind a figure.
     """
 
-    def __init__(self, header, rows, title: str = "", right=None):
+    def __init__(self, header, rows, title: str = "", right=None, folded: bool = False):
         self.header, self.rows, self.title = list(header), [list(row) for row in rows], title
         self.right = [i > 0 for i in range(len(self.header))] if right is None else list(right)
+        self.folded = folded
 
     def __str__(self):
         lines = [self.header, *self.rows]
@@ -127,9 +130,11 @@ class Table:
             )
             return f"<tr>{''.join(made)}</tr>"
 
-        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        title = html.escape(self.title)
+        caption = f"<caption>{title}</caption>" if title and not self.folded else ""
         body = "".join(row(cells, "td") for cells in self.rows)
-        return f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        table = f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        return f"<details><summary>{title or 'The numbers'}</summary>{table}</details>" if self.folded else table
 
 
 class Tabular:
@@ -142,7 +147,7 @@ class Tabular:
         return self.table()._repr_html_()
 
 
-def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
+def table(rows: Iterable[Mapping[str, object]], *, title: str = "", folded: bool = False) -> Table:
     """Make a table of records; a notebook shows it as HTML, `print` as text.
 
     Parameters
@@ -151,6 +156,8 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
         A column for every key, in the order in which keys first appear. Numbers are aligned to the right, with four
         digits; what is missing, None or NaN is a dash.
     title : str
+    folded : bool
+        Of a `Table`: a notebook shows the title alone at first.
 
     Returns
     -------
@@ -174,9 +181,8 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
     if not columns:
         raise ValueError("table: there are no rows, or only empty ones")
     right = [all(row.get(key) is None or _is_number(row[key]) for row in rows) for key in columns]
-    return Table(
-        [str(key) for key in columns], [[_cell(row.get(key)) for key in columns] for row in rows], title, right
-    )
+    cells = [[_cell(row.get(key)) for key in columns] for row in rows]
+    return Table([str(key) for key in columns], cells, title, right, folded)
 
 
 def _is_number(value) -> bool:

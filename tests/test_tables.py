@@ -49,6 +49,14 @@ def test_a_notebook_gets_html():
     assert '<td style="text-align:right">&lt;</td>' in Table(["x", "y"], [["", "<"]])._repr_html_()
 
 
+def test_a_folded_table_shows_its_title_first():
+    folded = viz.table([{"a": 1}], title="x < y", folded=True)
+    got = folded._repr_html_()
+    assert got.startswith("<details><summary>x &lt; y</summary><table><thead>")
+    assert got.endswith("</table></details>")
+    assert str(folded) == str(viz.table([{"a": 1}], title="x < y")), "a terminal shows all of it"
+
+
 def test_numbers_are_written_with_units():
     assert [quantity(v) for v in (0, 999, 1000, 60_965_224, 2.5e15)] == ["0", "999", "1 k", "61 M", "2.5 P"]
     assert quantity(60_965_224 * 4, "B", 1024) == "233 MiB"

@@ -17,6 +17,7 @@ from ...data import load
 from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import RULES, Optimizer
 from ...sim import Roofline, SimWorld
+from ...tables import Table, table
 from ...train.fit import DivergedError
 from ..flat import flat
 from ..optimizing import tune
@@ -221,6 +222,89 @@ def _write(params, flat, what: str = "data") -> None:
     for p in params:
         getattr(p, what)[...] = flat[offset : offset + p.size].reshape(p.data.shape)
         offset += p.size
+
+
+def recipe_table(runs: dict, target: float, *, title: str = "") -> Table:
+    """Return what `compare_recipes` found as a table, with the seconds to a target loss: medians over the seeds."""
+    rows = [
+        {
+            "": name,
+            f"seconds to {target:g}": np.median([run.seconds_to(target) for run in some]),
+            "seconds in all": some[0].seconds[-1],
+            "MB": some[0].megabytes,
+            "final loss": np.median([run.losses[-1] for run in some]),
+            "accuracy [%]": np.mean([run.accuracy for run in some]),
+        }
+        for name, some in runs.items()
+    ]
+    return table(rows, title=title, folded=True)
+
+
+class CodeResult(NamedTuple):
+    """What training with one code for the messages gave."""
+
+    kilobytes: float
+    """That a rank sends in a step."""
+    accuracies: list[float]
+    """Of every seed [%]."""
+    lr: float
+
+
+def compare_codes(
+    recipes: dict, rates=(0.3, 0.6), seeds=(0, 1, 2), *, tuning: int = 99, report=None, **options
+) -> dict:
+    """Run recipes whose messages are coded, each at the better of some learning rates, from several seeds.
+
+    Parameters
+    ----------
+    recipes : dict of (str, bool or None) to Recipe
+        By the name of the code, and whether errors are fed back; None where nothing is lost.
+    rates : sequence of float
+    seeds : sequence of int
+    tuning : int
+        Seed of the runs by which the rate is chosen.
+    report : callable, optional
+        Gets `report(done, total)`.
+    **options
+        Of `run_recipe`.
+
+    Returns
+    -------
+    results : dict of (str, bool or None) to CodeResult
+    """
+
+    def final(recipe):
+        try:
+            return run_recipe(recipe, tuning, **options).losses[-1]
+        except DivergedError:
+            return math.inf
+
+    results = {}
+    for key, recipe in recipes.items():
+        best = min((recipe.but(lr=lr) for lr in rates), key=final)
+        runs = [run_recipe(best, seed, **options) for seed in seeds]
+        steps = runs[0].samples[-1] / best.batch
+        results[key] = CodeResult(1e3 * runs[0].megabytes / steps, [run.accuracy for run in runs], best.lr)
+        if report is not None:
+            report(len(results), len(recipes))
+    return results
+
+
+def code_table(results: dict, *, title: str = "") -> Table:
+    """Return what `compare_codes` found as a table."""
+    rows = [
+        {
+            "code": name,
+            "kB per step": result.kilobytes,
+            "feedback": {None: "not needed", True: "yes", False: "no"}[fed],
+            "rate": result.lr,
+            "accuracy [%]": np.mean(result.accuracies),
+            "lowest": min(result.accuracies),
+            "highest": max(result.accuracies),
+        }
+        for (name, fed), result in results.items()
+    ]
+    return table(rows, title=title, folded=True)
 
 
 def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:
