@@ -64,6 +64,7 @@ _NAMES = {
     "plot_messages": "phases",
     "plot_phases": "phases",
     "plot_recipes": "phases",
+    "plot_sent": "phases",
     "plot_bits": "convolving",
     "plot_ways": "convolving",
     "plot_first_steps": "optimizing",

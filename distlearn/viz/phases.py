@@ -189,3 +189,31 @@ def plot_messages(results, *, ax=None, title=None):
     ax.legend(loc="lower right")
     write_title(ax, f"{len(results)} ways to send a gradient", title)
     return ax
+
+
+@styled
+def plot_sent(ranks, sent, *, ax=None, title=None):
+    """Draw the bytes that each rank sends by the number of ranks.
+
+    Parameters
+    ----------
+    ranks : (n,) array of int
+    sent : dict of str to (n,) array
+        Bytes, by the name of the way.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    ax = new_axes()[0] if ax is None else ax
+    for i, (name, nbytes) in enumerate(sent.items()):
+        look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
+        ax.plot(ranks, np.asarray(nbytes) / 1024, label=name, **look)
+    ax.set(xlabel="ranks", ylabel="sent by each rank [KiB]", yscale="log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=2.8)
+    least = min(sent, key=lambda name: sent[name][-1])
+    write_title(ax, f"Fewest bytes on {ranks[-1]} ranks: {least}", title)
+    return ax

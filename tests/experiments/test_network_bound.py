@@ -54,6 +54,22 @@ def test_simulated_points_are_limited_by_what_was_made_slow():
         viz.plot_phases({})
 
 
+def test_a_cluster_is_told_to_the_formula():
+    told = network_bound.cluster("lenet", 60 << 20, batch=64, alpha=1e-4)
+    assert (told["nbytes"], told["alpha"], told["buckets"]) == (60 << 20, 1e-4, 3)
+    assert told["seconds"] > 0
+    several = lambda p, beta, seconds, nbytes, alpha, buckets: parts(p, beta, seconds, nbytes, alpha * buckets)  # noqa: E731
+    (diagram,) = network_bound.cluster_diagrams(several, {"lenet": told}, batch=64, ranks=(2,), gbits=(1, 8)).values()
+    assert [8 * point.bandwidth for point in diagram.points] == [1e9, 8e9]
+    assert diagram.formula(2.0, 1e9) == pytest.approx(parts(2, 1e9, told["seconds"], 60 << 20, 3e-4))
+
+
+def test_bytes_by_ranks_are_drawn():
+    ax = viz.plot_sent([2, 4], {"ring": [2048, 3072], "codes": [1024, 4096]})
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[2, 3], [1, 4]]
+    assert ax.get_title("left") == "Fewest bytes on 4 ranks: ring"
+
+
 def test_steps_of_ranks_are_timed_part_by_part():
     world = dl.SimWorld(3, dl.Network(1e-3, 1e6))
     found = world.run(network_bound.links.timed_steps, 2, (4, 3), 8, 2)

@@ -3,7 +3,16 @@
 from .judge import judge_all_reduce, judge_codec, judge_round
 from .layers import LayerShape, layer_shapes
 from .links import machine_diagram, measure_points
-from .phases import PARTS, PhaseDiagram, PhasePoint, phase_diagram, point_table, simulate_points
+from .phases import (
+    PARTS,
+    PhaseDiagram,
+    PhasePoint,
+    cluster,
+    cluster_diagrams,
+    phase_diagram,
+    point_table,
+    simulate_points,
+)
 from .recipes import (
     CodeResult,
     Recipe,
@@ -26,6 +35,8 @@ __all__ = [
     "Recipe",
     "Run",
     "bytes_sent",
+    "cluster",
+    "cluster_diagrams",
     "code_table",
     "compare_codes",
     "compare_recipes",
