@@ -87,8 +87,19 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3e}"
 
 
+CSS_GREEN, CSS_RED, CSS_AMBER, CSS_PURPLE, CSS_GREY = (
+    f"color-mix(in srgb, {colour} 55%, currentcolor)"
+    for colour in ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
+)
+"""Colours of HTML text: each mixed with the page's own text colour, so that it reads on light and on dark pages."""
+
+
+LONG = 15
+"""A notebook folds tables of more rows: half a screen."""
+
+
 class Table:
-    """Rows of text below a header.
+    """Rows of text below a header; a notebook folds a long one.
 
     Parameters
     ----------
@@ -97,14 +108,11 @@ class Table:
     title : str
     right : list of bool, optional
         Which columns are aligned to the right; by default all but the first.
-    folded : bool
-        A notebook shows the title alone until the reader clicks on it: for the numbers behind a figure.
     """
 
-    def __init__(self, header, rows, title: str = "", right=None, folded: bool = False):
+    def __init__(self, header, rows, title: str = "", right=None):
         self.header, self.rows, self.title = list(header), [list(row) for row in rows], title
         self.right = [i > 0 for i in range(len(self.header))] if right is None else list(right)
-        self.folded = folded
 
     def __str__(self):
         lines = [self.header, *self.rows]
@@ -130,11 +138,12 @@ class Table:
             )
             return f"<tr>{''.join(made)}</tr>"
 
-        title = html.escape(self.title)
-        caption = f"<caption>{title}</caption>" if title and not self.folded else ""
+        long, title = len(self.rows) > LONG, html.escape(self.title)
+        caption = f"<caption>{title}</caption>" if title and not long else ""
         body = "".join(row(cells, "td") for cells in self.rows)
-        table = f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
-        return f"<details><summary>{title or 'The numbers'}</summary>{table}</details>" if self.folded else table
+        made = f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        told = f"{title or 'Table'} ({len(self.rows)} rows)"
+        return f"<details><summary>{told}</summary>{made}</details>" if long else made
 
 
 class Tabular:
@@ -147,7 +156,7 @@ class Tabular:
         return self.table()._repr_html_()
 
 
-def table(rows: Iterable[Mapping[str, object]], *, title: str = "", folded: bool = False) -> Table:
+def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
     """Make a table of records; a notebook shows it as HTML, `print` as text.
 
     Parameters
@@ -156,8 +165,6 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "", folded: bool
         A column for every key, in the order in which keys first appear. Numbers are aligned to the right, with four
         digits; what is missing, None or NaN is a dash.
     title : str
-    folded : bool
-        Of a `Table`: a notebook shows the title alone at first.
 
     Returns
     -------
@@ -181,8 +188,9 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "", folded: bool
     if not columns:
         raise ValueError("table: there are no rows, or only empty ones")
     right = [all(row.get(key) is None or _is_number(row[key]) for row in rows) for key in columns]
-    cells = [[_cell(row.get(key)) for key in columns] for row in rows]
-    return Table([str(key) for key in columns], cells, title, right, folded)
+    return Table(
+        [str(key) for key in columns], [[_cell(row.get(key)) for key in columns] for row in rows], title, right
+    )
 
 
 def _is_number(value) -> bool:

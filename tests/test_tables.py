@@ -49,12 +49,13 @@ def test_a_notebook_gets_html():
     assert '<td style="text-align:right">&lt;</td>' in Table(["x", "y"], [["", "<"]])._repr_html_()
 
 
-def test_a_folded_table_shows_its_title_first():
-    folded = viz.table([{"a": 1}], title="x < y", folded=True)
-    got = folded._repr_html_()
-    assert got.startswith("<details><summary>x &lt; y</summary><table><thead>")
-    assert got.endswith("</table></details>")
-    assert str(folded) == str(viz.table([{"a": 1}], title="x < y")), "a terminal shows all of it"
+def test_a_notebook_folds_a_long_table():
+    def shown(n, **kwargs):
+        return viz.table([{"n": i} for i in range(n)], **kwargs)._repr_html_()
+
+    assert "<details>" not in shown(15, title="T")
+    assert shown(16, title="A < B").startswith("<details><summary>A &lt; B (16 rows)</summary><table><thead>")
+    assert "<summary>Table (16 rows)</summary>" in shown(16)
 
 
 def test_numbers_are_written_with_units():

@@ -161,12 +161,17 @@ def grades(lab, target, form, course):
 @_lab
 @_course
 def mistakes(lab, course):
-    """Show for each exercise of LAB which mistakes its check named, and how often."""
+    """Show which mistakes the checks of LAB named, and how often; then the submissions that are worth a look."""
     with _told():
         from ..lab.author import find_course
+        from ..lab.author.export import looks
         from ..lab.author.export import mistakes as find
 
-        print_table(f"Mistakes in {lab}", ["check", "it said", "students>"], find(find_course(course), lab))
+        here = find_course(course)
+        print_table(f"Mistakes in {lab}", ["check", "it said", "students>"], find(here, lab))
+        seen = looks(here, lab)
+        if seen:
+            print_table("Graded, but worth a look", ["student", "what"], seen)
 
 
 NOISE = ("Directory not found. Creating", "Config option `display_data_priority`", "Removing existing assignment")

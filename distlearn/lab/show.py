@@ -12,10 +12,12 @@ import io
 import sys
 from typing import NamedTuple
 
+from ..tables import CSS_GREEN, CSS_GREY, CSS_PURPLE, CSS_RED
+
 GOOD, BAD, ASK, NOTE = "good", "bad", "ask", "note"
 
 _SYMBOL = {GOOD: "✓", BAD: "✗", ASK: "?", NOTE: "•"}
-_COLOUR = {GOOD: "#1a7f37", BAD: "#cf222e", ASK: "#8250df", NOTE: "#57606a"}
+_COLOUR = {GOOD: CSS_GREEN, BAD: CSS_RED, ASK: CSS_PURPLE, NOTE: CSS_GREY}
 _ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
 
 
@@ -108,12 +110,20 @@ class Picture:
     """A figure as an image that carries its alternative text.
 
     JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML.
+
+    Parameters
+    ----------
+    figure : Figure
+    alt : str
+    dpi : int
+    tables : list of Table
+        The plotted numbers: folded below the image.
     """
 
-    def __init__(self, figure, alt: str, dpi: int = 160):
+    def __init__(self, figure, alt: str, dpi: int = 160, tables=()):
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
-        self.png, self.alt = buffer.getvalue(), alt
+        self.png, self.alt, self.tables = buffer.getvalue(), alt, list(tables)
         width_px = int.from_bytes(self.png[16:20], "big")  # from the PNG's header
         self.width = round(width_px * 96 / dpi)
 
@@ -131,7 +141,9 @@ class Picture:
         data = base64.b64encode(self.png).decode("ascii")
         alt = html.escape(self.alt, quote=True)
         style = "max-width:100%;height:auto;background:white"
-        return f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'
+        image = f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'
+        numbers = "".join(table._repr_html_() for table in self.tables)
+        return image + f"<details><summary>The plotted numbers</summary>{numbers}</details>" * bool(numbers)
 
 
 class Film:

@@ -23,6 +23,7 @@ _NAMES = {
     "use_style": "look",
     "describe": "files",
     "save": "files",
+    "plotted_tables": "plotted",
     "plot_history": "curves",
     "plot_timeline": "timeline",
     "plot_speedup": "scaling",

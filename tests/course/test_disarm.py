@@ -7,6 +7,7 @@ from traitlets.config import Config
 
 from distlearn.lab.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
 from distlearn.lab.show import Card, Line
+from distlearn.tables import CSS_RED
 
 ACTIVE = [
     "<script>f()</script>",
@@ -55,7 +56,7 @@ def test_plain_markdown_stays(text):
 def test_cards_keep_their_look():
     card = Card("a <b>", [Line("bad", "x < y", "was 3", "use 4")], "bad", "foot")._repr_html_()
     made = harmless_html(card)
-    for part in ("border-left:4px solid #cf222e", "white-space:pre-wrap", "✗", "a &lt;b&gt;", "x &lt; y", "→ use 4"):
+    for part in (f"border-left:4px solid {CSS_RED}", "white-space:pre-wrap", "✗", "a &lt;b&gt;", "x &lt; y", "→ use 4"):
         assert part in made
 
 

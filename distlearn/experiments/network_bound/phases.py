@@ -207,4 +207,4 @@ def cluster_diagrams(formula, clusters: dict, *, batch: int, ranks=(2, 8, 32, 12
 def point_table(diagrams: dict) -> Table:
     """Return the points of several diagrams, by name, as one table."""
     rows = [[name, *row] for name, diagram in diagrams.items() for row in diagram.table().rows]
-    return Table(["network", "", *HEADER[1:]], rows, "The points of the map", folded=True)
+    return Table(["network", "", *HEADER[1:]], rows, "The points of the map")

@@ -237,7 +237,7 @@ def recipe_table(runs: dict, target: float, *, title: str = "") -> Table:
         }
         for name, some in runs.items()
     ]
-    return table(rows, title=title, folded=True)
+    return table(rows, title=title)
 
 
 class CodeResult(NamedTuple):
@@ -304,7 +304,7 @@ def code_table(results: dict, *, title: str = "") -> Table:
         }
         for (name, fed), result in results.items()
     ]
-    return table(rows, title=title, folded=True)
+    return table(rows, title=title)
 
 
 def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:

@@ -322,4 +322,4 @@ def stall_table(curves: list[Curve], *, title: str = "") -> Table:
         for curve in curves
         for point in curve.points
     ]
-    return table(rows, title=title, folded=True)
+    return table(rows, title=title)

@@ -40,15 +40,14 @@ from .stage import (
     course_of,
     definitions,
     grade_id_of,
-    library_calls,
     name_of,
     names_of_answers,
-    odd_words,
     skeleton,
     source_of,
     users_of,
 )
 from .summary import tell
+from .suspicions import suspicions
 
 MARK = "DISTLEARN_GRADING"
 """Environment variable of all processes of a submission, by which they are found after its kernel has died."""
@@ -347,13 +346,10 @@ class ExecuteAll(Execute):
                 self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
             if bent:
                 looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
-        looks += [f"the cell {name} says {words}" for name, words in odd_words(nb.cells, self._lab_source)]
-        calls = library_calls(nb.cells, self._lab_source)
-        looks += [f"the answer {name} uses the library's {names}" for name, names in calls]
-        for line in lines:
+        looks += suspicions(nb.cells, self._lab_source)
+        told["looks"] = [*lines, *(f"possible cheating: {line}" for line in looks)]
+        for line in told["looks"]:
             tell(self.log, told, line)
-        for line in looks:
-            tell(self.log, told, f"possible cheating: {line}")
         if lines:
             text = "\n".join(f"- {line}" for line in lines)
             nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"

@@ -49,7 +49,8 @@ Submissions are programs of strangers, so grading runs them in a sandbox, and th
   macOS, Windows:  grade in a Linux virtual machine, or in WSL 2
 Without bubblewrap a sandbox of our own is used, where users may make namespaces. Where they may not (Ubuntu 24.04,
 most containers), see GRADING.md beside nbgrader_config.py.
-To run submissions without a sandbox, with your own rights, say so: --ExecuteAll.unsafe=True"""
+To run submissions without a sandbox, with your own rights, say so: `distlearn course grade --unsafe`, or
+`nbgrader autograde --ExecuteAll.unsafe=True`"""
 
 
 class NoSandbox(RuntimeError):
