@@ -25,8 +25,8 @@ def found(draw, **kw):
 
 def two_lines(first, second):
     def draw(ax):
-        ax.plot(CURVE, color=RED, label="a", **first)
-        ax.plot(CURVE[::-1], **{"color": GREEN, "label": "b"} | second)
+        ax.plot(CURVE, **{"linestyle": "-", "color": RED, "label": "a"} | first)
+        ax.plot(CURVE[::-1], **{"linestyle": "-", "color": GREEN, "label": "b"} | second)
 
     return found(draw)
 
@@ -73,7 +73,7 @@ def test_a_filled_marker_and_an_open_one_differ():
 def test_names_at_the_ends_of_lines_are_enough():
     def draw(ax, name_both=True):
         for color, curve, name in ((RED, CURVE, "a"), (GREEN, CURVE[::-1], "b")):
-            ax.plot(curve, color=color, label=name)
+            ax.plot(curve, "-", color=color, label=name)
             if name_both or name == "a":
                 ax.annotate(name, (2, curve[-1]), xytext=(5, 0), textcoords="offset points")
 
