@@ -178,12 +178,15 @@ class MeshArray:
         Raises
         ------
         LayoutError
-            If it is not a Partial in any: it has been reduced already, and would be multiplied.
+            If it is not a Partial in any: it has been reduced already, or its parts are not summands.
         """
         if not any(isinstance(p, Partial) for p in self.placements):
-            raise LayoutError(
-                f"all_reduce of {self}: nothing is left to be summed; it would be multiplied by the number of ranks"
+            cut = any(isinstance(p, Shard) for p in self.placements)
+            why = (
+                "ranks have different parts of it, which are not summands; redistribute(Replicate()) puts them together"
             )
+            told = why if cut else "nothing is left to be summed; it would be multiplied by the number of ranks"
+            raise LayoutError(f"all_reduce of {self}: {told}")
         return self.redistribute(*(Replicate() if isinstance(p, Partial) else p for p in self.placements))
 
     # -- what is computed ----------------------------------------------------------------------------------------------
