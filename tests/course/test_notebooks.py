@@ -30,7 +30,7 @@ def look_and_print(canvas, *args, print_figure=canvas_class.print_figure, **kwar
 
 same_in_grey_found, canvas_class.print_figure = [], look_and_print
 """
-"""Runs before a lab, with --thorough: in every figure that the lab shows it looks for series that grey does not tell apart."""
+"""With --thorough it runs before a lab, and looks at every figure that the lab shows."""
 LOOKED = """
 import matplotlib.pyplot
 for number in matplotlib.pyplot.get_fignums():  # without a notebook's backend figures that no cell passes on stay open
