@@ -195,9 +195,9 @@ class Film:
         button = '<button onclick="{}" aria-label="{}">{}</button>'
         return (
             f'<div class="distlearn-film" data-pictures="{pictures}" data-texts="{texts}">'
-            + button.format(step.format(-1), "one picture back", "◀")
+            + button.format(step.format(-1), "previous picture", "◀")
             + f'<input type="range" min="0" max="{len(self.frames) - 1}" value="0" style="width:60%;margin:0 8px" '
             f'aria-label="picture" oninput="{show}">'
-            + button.format(step.format(1), "one picture on", "▶")
+            + button.format(step.format(1), "next picture", "▶")
             + f"<br>{self.frames[0]._repr_html_()}</div>"
         )

@@ -323,7 +323,7 @@ def judge_order(check, name: str, program, size: int, order) -> None:
         told = "there is an order that breaks it: at which receive does the network have a choice?"
         return check.true(f"{name}: no order breaks it", found.ok, told)
     if not isinstance(order, (list, tuple)) or not all(isinstance(decision, str) for decision in order):
-        return check.true(f"{name}", False, f"{order!r} is no list of decisions such as ['2->0', 'buffer 1'], nor None")
+        return check.true(f"{name}", False, f"{order!r} is neither None nor a list of decisions such as ['2->0']")
     try:
         run = replay(program, size, order)
     except ValueError as error:  # the text of a decision

@@ -158,7 +158,7 @@ def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
     gain, dx, norm = zip(*SimWorld(p).run(program), strict=True)
     for name, got, want, wrong in (
         ("gain_gradient", gain, (a * b).sum(axis=0), {"of this rank's rows only: all_reduce": parts}),
-        ("input_gradient", dx, a @ w.T, {"a summand: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
+        ("input_gradient", dx, a @ w.T, {"a partial sum: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
         ("grad_norm", norm, np.sqrt(own + whole), norms),
     ):
         r = next((r for r in ranks if _differs(got[r], want)), 0)  # one line for all ranks: a wrong one, if any is
@@ -286,8 +286,8 @@ def judge_assign(check, assign, costs, p: int) -> None:
     rules = {
         "in the order of their numbers: take the costliest first": by_load(numbers),
         "the cheapest first: the costliest then comes on top": by_load(costliest_first[::-1]),
-        "dealt in turn: look at what a rank has to do": dealt(numbers),
-        "the costliest first, but dealt in turn: look at what a rank has to do": dealt(costliest_first),
+        "dealt in turn: look at how much each rank has to do already": dealt(numbers),
+        "the costliest first, but dealt in turn: look at how much each rank has to do already": dealt(costliest_first),
         "one rank has all of them: take the one with the least to do, and let its load grow": [numbers],
     }
     mine = sorted(sorted(int(k) for k in own) for own in got if len(own))  # which rank is which does not matter
