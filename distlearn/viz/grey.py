@@ -199,10 +199,15 @@ def _place(text) -> tuple:
 
 
 def _ticks(axis, low: float, high: float) -> list[str]:
-    """Words at the ticks of an axis between two values; numbers are a scale, not a name."""
+    """Words at the ticks of an axis between two values, or next to them: bars side by side share a tick.
+
+    Numbers are a scale, not a name.
+    """
     low, high = min(low, high), max(low, high)
     labels = zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=False)
-    return [label.get_text() for place, label in labels if low <= place <= high and label.get_text()[:1].isalpha()]
+    words = [(place, label.get_text()) for place, label in labels if label.get_text()[:1].isalpha()]
+    inside = [word for place, word in words if low <= place <= high]
+    return inside or [word for place, word in words if low - 0.25 <= place <= high + 0.25]
 
 
 def _maps(where: str, ax) -> list[str]:

@@ -105,6 +105,13 @@ def test_bars_are_named_by_their_ticks():
     assert found(lambda ax: ax.bar(["x", "y"], [1, 2], color=[RED, GREEN])) == []
     assert found(lambda ax: ax.barh([0, 1], [1, 2], color=[RED, GREEN])), "numbers are a scale"
 
+    def side_by_side(ax, *places):
+        ax.barh(places, [1, 2], 0.3, color=[RED, GREEN])
+        ax.set_yticks([0, 1], ["x", "y"])
+
+    assert found(lambda ax: side_by_side(ax, 0.2, 1.2)) == []
+    assert found(lambda ax: side_by_side(ax, -0.2, 0.2)), "two bars of one tick"
+
 
 def test_points_and_areas():
     def points(marker):
