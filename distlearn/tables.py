@@ -88,7 +88,7 @@ def format_number(value: float) -> str:
 
 
 CSS_GREEN, CSS_RED, CSS_AMBER, CSS_PURPLE, CSS_GREY = (
-    f"color-mix(in srgb, {colour} 55%, currentcolor)"
+    f"color-mix(in srgb, {colour} 65%, currentcolor)"
     for colour in ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
 )
 """Colours of HTML text: each mixed with the page's own text colour, so that it reads on light and on dark pages."""

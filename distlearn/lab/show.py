@@ -21,6 +21,10 @@ _COLOUR = {GOOD: CSS_GREEN, BAD: CSS_RED, ASK: CSS_PURPLE, NOTE: CSS_GREY}
 _ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
 
 
+MANY = 15
+"""A notebook folds the lines that are right if there are more: what is wrong must not drown in them."""
+
+
 class Line(NamedTuple):
     """One line of a card: its tone, what it is about, what it says, and what to do about it."""
 
@@ -31,7 +35,7 @@ class Line(NamedTuple):
 
 
 class Card:
-    """A titled list of lines that shows itself as HTML or as text.
+    """A titled list of lines that shows itself as HTML or as text; the HTML folds many lines that are right.
 
     Parameters
     ----------
@@ -64,19 +68,28 @@ class Card:
 
     def _repr_html_(self) -> str:
         cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;background:none"
-        rows = "".join(
-            f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
-            f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
-            f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
-            + (f"{'<br>' * bool(line.text)}<b>→ {html.escape(line.advice)}</b>" if line.advice else "")
-            + "</td></tr>"
-            for line in self.lines
-        )
-        table = f'<table style="margin:4px 0 0 0;border:none">{rows}</table>' if rows else ""
+
+        def table(lines):
+            rows = "".join(
+                f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
+                f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
+                f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
+                + (f"{'<br>' * bool(line.text)}<b>→ {html.escape(line.advice)}</b>" if line.advice else "")
+                + "</td></tr>"
+                for line in lines
+            )
+            return f'<table style="margin:4px 0 0 0;border:none">{rows}</table>' if rows else ""
+
+        good = [line for line in self.lines if line.tone == GOOD]
+        if len(good) > MANY:
+            folded = f"<details><summary>{len(good)} that are right</summary>{table(good)}</details>"
+            shown = table([line for line in self.lines if line.tone != GOOD]) + folded
+        else:
+            shown = table(self.lines)
         foot = f'<div style="margin-top:4px">{html.escape(self.foot)}</div>' if self.foot else ""
         return (
             f'<div style="border-left:4px solid {_COLOUR[self.tone]};padding:4px 12px;margin:4px 0">'
-            f"{_mark(self.tone)} <b>{html.escape(self.title)}</b>{table}{foot}</div>"
+            f"{_mark(self.tone)} <b>{html.escape(self.title)}</b>{shown}{foot}</div>"
         )
 
 
@@ -182,9 +195,9 @@ class Film:
         button = '<button onclick="{}" aria-label="{}">{}</button>'
         return (
             f'<div class="distlearn-film" data-pictures="{pictures}" data-texts="{texts}">'
-            + button.format(step.format(-1), "one picture back", "◀")
+            + button.format(step.format(-1), "previous picture", "◀")
             + f'<input type="range" min="0" max="{len(self.frames) - 1}" value="0" style="width:60%;margin:0 8px" '
             f'aria-label="picture" oninput="{show}">'
-            + button.format(step.format(1), "one picture on", "▶")
+            + button.format(step.format(1), "next picture", "▶")
             + f"<br>{self.frames[0]._repr_html_()}</div>"
         )

@@ -233,7 +233,7 @@ def _finding(runs, y: str, target: float, when: dict[str, float]) -> str:
         return f"{len(runs)} policies on {workers} workers"
     first = min(when, key=when.get)
     times = when["BSP"] / max(when[first], 1e-300)
-    sooner = "no policy is sooner than BSP" if first == "BSP" else f"{first} is there {times:.2g} times sooner than BSP"
+    sooner = "no policy is faster than BSP" if first == "BSP" else f"{first} gets there {times:.2g} times sooner"
     goal = f"a loss of {target:.2g}" if y == "loss" else f"an error of {target:.2g}"
     return f"{workers} workers, to {goal}: {sooner}"
 

@@ -54,7 +54,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     status, said = run("collect", small.LAB, tmp_path / "all.zip")
     assert status == 0
     assert "3 students have handed in lab00_small: anna-one-11, ben-two-12, cem-13" in said
-    assert "Skipped, as its name tells neither student nor lab" in said
+    assert "Skipped, because its name gives neither student nor lab" in said
 
     unsafe = ["--unsafe"] if sandbox.available() else []
     status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
@@ -133,7 +133,7 @@ def test_where_nobody_may_make_namespaces_grading_is_refused(tmp_path, jupyter_h
     command = ["unshare", "-Ur", "sh", "-c", forbid + '"$@"', "sh", *grade]
     done = subprocess.run(command, capture_output=True, text=True, cwd=course, timeout=120, check=False)
     assert done.returncode == 1
-    for said in ("sudo apt install bubblewrap", "users may make no namespaces here", "GRADING.md", "--unsafe"):
+    for said in ("sudo apt install bubblewrap", "users may not create namespaces here", "GRADING.md", "--unsafe"):
         assert said in done.stderr
     assert not (course / "autograded").exists()
 

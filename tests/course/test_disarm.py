@@ -64,7 +64,7 @@ def test_attachments_that_are_pictures_stay():
     files = {"a.png": {"image/png": "AAAA"}, "b.svg": {"image/svg+xml": "AAAA"}, "c.png": {"image/png": '"><script>'}}
     cell = new_markdown_cell("![a](attachment:a.png)", attachments=nbformat.from_dict(files))
     lost = new_markdown_cell("![b](attachment:b.svg)", attachments=nbformat.from_dict(files))
-    book, _ = Disarm(config=Config()).preprocess(new_notebook(cells=[cell, lost]), {})
+    book, _ = Disarm(config=Config()).preprocess(new_notebook(cells=[cell, lost]), {"nbgrader": {}})
     assert dict(book.cells[0].attachments) == {"a.png": {"image/png": "AAAA"}}
     assert book.cells[0].source == "![a](attachment:a.png)"
     assert book.cells[1].source.startswith("<pre>"), "a missing attachment would stop nbconvert"

@@ -194,7 +194,7 @@ def test_checks_are_run_when_the_time_is_up():
     cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
     shown, note = execute(cells, budget=0)
     assert shown == [["CellLeftOut"], ["fine\n"]]
-    assert "1 of the cells that earn nothing not run: the 0 s of the submission were over" in note
+    assert "1 of the cells that earn nothing not run: the 0 s for the submission were used up" in note
 
 
 def test_definitions_are_what_harms_nobody():

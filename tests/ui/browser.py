@@ -59,6 +59,7 @@ SEEN = """() => ({
     .map(e => `${e.scrollWidth} px in ${e.clientWidth}: ${e.innerText.slice(0, 200)}`),
   height: document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollHeight,
 })"""
+UNFOLD = "() => document.querySelectorAll('details').forEach(folded => { folded.open = true; })"
 SCROLL = "(y) => { document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollTop = y; }"
 SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},  # else only what is in view exists in the page
@@ -157,8 +158,9 @@ def run_notebook(url: str, path: str, pictures: Path, look=None) -> dict:
         page.evaluate(READY)
         page.evaluate(RUN_ALL)
         page.wait_for_timeout(1000)  # the last pictures are laid out
+        _photograph(page, page.evaluate(SEEN)["height"], pictures, Path(path).stem)
+        page.evaluate(UNFOLD)  # what is folded must fit, too
         seen = page.evaluate(SEEN)
-        _photograph(page, seen["height"], pictures, Path(path).stem)
         if look is not None:
             look(page)
     return seen | {"console": console}

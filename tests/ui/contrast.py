@@ -62,7 +62,9 @@ with lab.expect(dl.lab.CheckFailed), lab.check("wrong") as check:
     check.equal("a name", 1, 1)
     check.close("grad", np.ones(3), np.zeros(3), suspects={"you added one": np.ones(3)})""",
     """
-lab.show(plt.figure(figsize=(4, 1)), alt="an empty figure, with four words")
+fig, ax = plt.subplots(figsize=(4, 2))
+ax.plot([1, 2, 3], label="a line")
+lab.show(fig, alt="a line that rises")
 dl.viz.table([{"what": name, "n": n, "right": bool(n % 2)} for n, name in enumerate("abcd")], title="A table")""",
     """
 lab.film([(plt.figure(figsize=(4, 1)), f"picture number {i} of the film") for i in range(3)])

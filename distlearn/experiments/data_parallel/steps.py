@@ -136,8 +136,8 @@ def judge_backward(check, backward, ranks=3, cap_bytes=3000, widths=(16, 24, 24,
         early = got.exposed < 0.999 * late.exposed
         check.true(f"it overlaps, {of}", early, told)
         if early and calls[0] == calls[1]:
-            told = f"{1e6 * got.exposed:.1f} µs exposed, possible are {1e6 * want.exposed:.1f}"
-            check.true(f"nothing waits that need not, {of}", got.exposed <= want.exposed * (1 + 1e-9) + 1e-12, told)
+            told = f"{1e6 * got.exposed:.1f} µs exposed, {1e6 * want.exposed:.1f} are possible"
+            check.true(f"nothing waits without need, {of}", got.exposed <= want.exposed * (1 + 1e-9) + 1e-12, told)
 
 
 def average_locally(train, ranks, steps, every, sizes=(5, 6, 3), seed=3):

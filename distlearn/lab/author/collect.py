@@ -60,7 +60,7 @@ class Collect(FileNameCollectorPlugin):
     def _match(self, filename: str) -> dict | None:
         found = recognise(filename)
         if found is None:
-            self.log.warning("Skipped, as its name tells neither student nor lab: %s", filename)
+            self.log.warning("Skipped, because its name gives neither student nor lab: %s", filename)
         return found
 
 

@@ -30,7 +30,7 @@ DETACH = 2
 SET_DEATH_SIGNAL, DROP_CAPABILITY, NO_NEW_PRIVILEGES = 1, 24, 38
 OLD = "/.old"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-FORBIDDEN = ": users may make no namespaces here (a limit of /proc/sys/user, AppArmor's or a container's rule)"
+FORBIDDEN = ": users may not create namespaces here (a limit of /proc/sys/user, AppArmor's or a container's rule)"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
