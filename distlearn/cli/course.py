@@ -117,9 +117,8 @@ def grade(lab, students, jobs, force, unsafe, course):
                 looks += [f"{one.student}: {line}" for line in one.looks]
         finally:
             progress.close()
-        say(
-            f"graded {len(todo) - len(failed)} of {len(there)} submissions, {len(there) - len(todo)} were graded before"
-        )
+        before = "" if students else f", {len(there) - len(todo)} were graded before"
+        say(f"graded {len(todo) - len(failed)} of {len(there)} submissions{before}")
         if looks:
             say("Graded, but worth a look:")
             for line in looks:
@@ -174,7 +173,12 @@ def mistakes(lab, course):
             print_table("Graded, but worth a look", ["student", "what"], seen)
 
 
-NOISE = ("Directory not found. Creating", "Config option `display_data_priority`", "Removing existing assignment")
+NOISE = (
+    "Directory not found. Creating",
+    "Config option `display_data_priority`",
+    "Removing existing assignment",
+    "Clearing existing files",
+)
 """What nbgrader warns of though nothing is wrong."""
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from distlearn.cli.course import course as command
 from distlearn.lab.author import generate, sandbox, source_notebooks
-from distlearn.lab.author.export import bundle, leaks, secrets
+from distlearn.lab.author.export import bundle, leaks, mistakes, secrets
 from distlearn.lab.author.source import Source
 
 from . import grading, small
@@ -59,7 +59,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     unsafe = ["--unsafe"] if sandbox.available() else []
     status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
     assert status == 0, said
-    assert "graded 1 of 3 submissions" in said
+    assert "graded 1 of 3 submissions\n" in said, "it does not say that the others have been graded"
     assert f"cem-13: {LOOK}" in said
     status, said = run("grade", small.LAB, *unsafe)
     assert LOOK not in said, "it was graded before"
@@ -81,7 +81,9 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     text = (tmp_path / "moodle.csv").read_text(encoding="utf-8")
     assert "Participant 11,6,7,1 written answers are not read yet" in text
     assert run("grades", small.LAB, tmp_path / "canvas.csv", "--for", "canvas")[0] == 0
-    assert "Points Possible,,,,,7" in (tmp_path / "canvas.csv").read_text(encoding="utf-8")
+    text = (tmp_path / "canvas.csv").read_text(encoding="utf-8")
+    assert "Points Possible,,,,,7" in text
+    assert "anna-one-11,11,,,,6" in text
     status, said = run("mistakes", small.LAB)
     assert "check_one" in said
     assert "worth a look" in said
@@ -90,6 +92,25 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     pages = list((course / "feedback").glob("*/*/lab00.html"))
     assert len(pages) == 3
     assert not [page for page in pages if "cheating" in page.read_text(encoding="utf-8")], "students do not read it"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("CheckFailed", "one\n✗ sum\n  -> it is the mean", "it is the mean"),
+        ("CheckFailed", "one\n✗ sum  expected 1", "sum expected 1"),
+        ("CheckFailed", "one\n✗ stopped  KeyError: 3", "KeyError: 3"),
+        ("CheckFailed", "one\n✗ \x1b[2Jsum", "[2Jsum"),
+        ("CellTimeoutError", "stopped after 31 s: does this cell end?", "does not end"),
+    ],
+)
+def test_what_a_class_got_wrong(tmp_path, name, text, said):
+    folder = tmp_path / "autograded" / "anna" / small.LAB
+    folder.mkdir(parents=True)
+    out = nbformat.v4.new_output("error", ename=name, evalue=text)
+    check = nbformat.v4.new_code_cell("", metadata=small.told("check_one", grade=True), outputs=[out])
+    nbformat.write(nbformat.v4.new_notebook(cells=[check]), folder / "lab00.ipynb")
+    assert mistakes(tmp_path, small.LAB) == [("check_one", said, 1)]
 
 
 def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatch):

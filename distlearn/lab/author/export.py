@@ -98,10 +98,10 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
         if form == "canvas":
             out.writerow(["Points Possible", "", "", "", "", f"{maximum:g}"])
         for student, points, total, waits in rows:
-            number = re.search(r"(\d+)$", student)
+            number = re.search(r"-(\d+)$", student)  # what `collect` puts behind a name
             remark = f"{waits} written answers are not read yet" if waits else ""
             out.writerow({
-                "canvas": [student, "", "", student, "", total],
+                "canvas": [student, number[1] if number else "", "", "" if number else student, "", total],
                 "moodle": [f"Participant {number[1]}" if number else student, total, f"{maximum:g}", remark],
                 "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits,
                         "; ".join(seen.get(student, ()))],
@@ -136,13 +136,16 @@ def _autograded(course, lab: str):
 
 
 def _diagnosis(outputs) -> str:
-    """The first mistake that a check names, or its first failed line."""
+    """The first mistake that a check names, or its first failed line; nothing else where it did not end."""
+    if any(out.get("ename") == "CellTimeoutError" for out in outputs):
+        return "does not end"
     for out in outputs:
         if out.output_type != "error":
             continue
         lines = out.evalue.splitlines()
         named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
+        failed = [line.removeprefix("stopped").strip() for line in failed]  # the name of the line for an exception
         text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
         text = "".join(ch if ch.isprintable() else " " for ch in text)  # students choose parts of it
         return textwrap.shorten(text, 200, placeholder=" ...")
