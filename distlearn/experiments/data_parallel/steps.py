@@ -12,6 +12,7 @@ from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import SGD, Optimizer
 from ...parallel import Serial
 from ...sim import SimWorld
+from ..flat import flat
 from .overlap import after_backward, backward_step, library_backward
 
 SIZES = (6, 8, 4)
@@ -22,7 +23,7 @@ def gradient_of(rows, n_hidden: int = 32) -> np.ndarray:
     digits, model = load("digits", dtype="float64"), MLP((64, n_hidden, 10), dtype="float64")
     logits, saved = model.forward(digits.x_train[rows])
     model.backward(SoftmaxCrossEntropy()(logits, digits.y_train[rows])[1], saved)
-    return np.concatenate([p.grad.ravel() for p in model.params])
+    return flat(model.params, "grad")
 
 
 def serial_step(comm, model, loss, optimizer, batch) -> float:
@@ -159,7 +160,7 @@ def average_locally(train, ranks, steps, every, sizes=(5, 6, 3), seed=3):
         x, y = rng.normal(size=(steps, 4, sizes[0])), rng.integers(0, sizes[-1], (steps, 4))
         batches = [Batch(*xy, 4) for xy in zip(x, y, strict=True)]
         losses = train(comm, model, SoftmaxCrossEntropy(), sgd, batches, every)
-        return np.concatenate([p.data.ravel() for p in model.params]), losses
+        return flat(model.params), losses
 
     world = SimWorld(ranks)
     found = world.run(on_rank)
