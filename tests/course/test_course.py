@@ -64,6 +64,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     status, said = run("grade", small.LAB, *unsafe)
     assert LOOK not in said, "it was graded before"
     assert "graded 2 of 3 submissions, 1 were graded before" in said
+    assert run("collect", small.LAB, tmp_path / "all.zip")[0] == 0
     assert "graded 0 of 3" in run("grade", small.LAB, *unsafe)[1]
     status, said = run("grade", small.LAB, "--student", "dora", *unsafe)
     assert status == 1
