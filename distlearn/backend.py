@@ -78,6 +78,18 @@ def get_xp(*arrays):
     return np
 
 
+def share_memory(x, y) -> bool:
+    """Say whether two arrays without gaps have a byte in common."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        apart = x is not y and x.base is None and y.base is None  # nearly always, and three times as fast to say
+        return not apart and np.may_share_memory(x, y)
+    if get_xp(x) is np or get_xp(y) is np:
+        return False
+    if not (hasattr(x, "data") and hasattr(y, "data") and x.nbytes and y.nbytes):  # arrays without data have none
+        return False
+    return x.data.ptr < y.data.ptr + y.nbytes and y.data.ptr < x.data.ptr + x.nbytes
+
+
 def can_launch(*arrays, dtypes=("float32",)) -> bool:
     """Say whether a CUDA kernel can work on these arrays: all on a GPU, of one of `dtypes`, and without gaps.
 

@@ -87,8 +87,19 @@ def format_number(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3e}"
 
 
+CSS_GREEN, CSS_RED, CSS_AMBER, CSS_PURPLE, CSS_GREY = (
+    f"color-mix(in srgb, {colour} 65%, currentcolor)"
+    for colour in ("#1a7f37", "#cf222e", "#9a6700", "#8250df", "#57606a")
+)
+"""Colours of HTML text: each mixed with the page's own text colour, so that it reads on light and on dark pages."""
+
+
+LONG = 15
+"""A notebook folds tables of more rows: half a screen."""
+
+
 class Table:
-    """Rows of text below a header.
+    """Rows of text below a header; a notebook folds a long one.
 
     Parameters
     ----------
@@ -127,9 +138,12 @@ class Table:
             )
             return f"<tr>{''.join(made)}</tr>"
 
-        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        long, title = len(self.rows) > LONG, html.escape(self.title)
+        caption = f"<caption>{title}</caption>" if title and not long else ""
         body = "".join(row(cells, "td") for cells in self.rows)
-        return f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        made = f"<table>{caption}<thead>{row(self.header, 'th')}</thead><tbody>{body}</tbody></table>"
+        told = f"{title or 'Table'} ({len(self.rows)} rows)"
+        return f"<details><summary>{told}</summary>{made}</details>" if long else made
 
 
 class Tabular:

@@ -44,11 +44,15 @@ def _one_blas_thread():
 
 
 @pytest.fixture(autouse=True)
-def _no_figures_left():
-    """Figures that a test makes through pyplot end with it."""
+def _figures_can_be_read_in_grey():
+    """Figures that a test makes through pyplot can be read without colours, and end with it."""
     yield
-    if "matplotlib.pyplot" in sys.modules:
-        sys.modules["matplotlib.pyplot"].close("all")
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) and pyplot.get_fignums():
+        from distlearn.viz import same_in_grey
+
+        found = [told for number in pyplot.get_fignums() for told in same_in_grey(pyplot.figure(number))]
+        pyplot.close("all")
+        assert not found, "\n".join(found)
 
 
 def order(item) -> int:

@@ -49,6 +49,15 @@ def test_a_notebook_gets_html():
     assert '<td style="text-align:right">&lt;</td>' in Table(["x", "y"], [["", "<"]])._repr_html_()
 
 
+def test_a_notebook_folds_a_long_table():
+    def shown(n, **kwargs):
+        return viz.table([{"n": i} for i in range(n)], **kwargs)._repr_html_()
+
+    assert "<details>" not in shown(15, title="T")
+    assert shown(16, title="A < B").startswith("<details><summary>A &lt; B (16 rows)</summary><table><thead>")
+    assert "<summary>Table (16 rows)</summary>" in shown(16)
+
+
 def test_numbers_are_written_with_units():
     assert [quantity(v) for v in (0, 999, 1000, 60_965_224, 2.5e15)] == ["0", "999", "1 k", "61 M", "2.5 P"]
     assert quantity(60_965_224 * 4, "B", 1024) == "233 MiB"

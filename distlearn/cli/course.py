@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -77,11 +78,16 @@ def collect(lab, files, course):
         from ..lab.author import find_course
         from ..lab.author.grade import submitted
 
-        archive = find_course(course) / "downloaded" / lab / "archive"
+        archive, old = find_course(course) / "downloaded" / lab / "archive", {}
+        for path in find_course(course).glob(f"submitted/*/{lab}/*.ipynb"):
+            old[path] = path.read_bytes(), path.stat().st_mtime_ns
         archive.mkdir(parents=True, exist_ok=True)
         for file in files:
             shutil.copy(file, archive)
         here = _nbgrader(course, "zip_collect", lab, "--force")
+        for path, (text, time) in old.items():  # it writes all again; what is the same needs no new grade
+            if path.exists() and path.read_bytes() == text:
+                os.utime(path, ns=(time, time))
         there = submitted(here, lab)
         say(f"{len(there)} students have handed in {lab}: {', '.join(there)}")
 
@@ -117,9 +123,8 @@ def grade(lab, students, jobs, force, unsafe, course):
                 looks += [f"{one.student}: {line}" for line in one.looks]
         finally:
             progress.close()
-        say(
-            f"graded {len(todo) - len(failed)} of {len(there)} submissions, {len(there) - len(todo)} were graded before"
-        )
+        before = "" if students else f", {len(there) - len(todo)} were graded before"
+        say(f"graded {len(todo) - len(failed)} of {len(there)} submissions{before}")
         if looks:
             say("Graded, but worth a look:")
             for line in looks:
@@ -161,15 +166,25 @@ def grades(lab, target, form, course):
 @_lab
 @_course
 def mistakes(lab, course):
-    """Show for each exercise of LAB which mistakes its check named, and how often."""
+    """Show which mistakes the checks of LAB named, and how often; then the submissions that are worth a look."""
     with _told():
         from ..lab.author import find_course
+        from ..lab.author.export import looks
         from ..lab.author.export import mistakes as find
 
-        print_table(f"Mistakes in {lab}", ["check", "it said", "students>"], find(find_course(course), lab))
+        here = find_course(course)
+        print_table(f"Mistakes in {lab}", ["check", "it said", "students>"], find(here, lab))
+        seen = looks(here, lab)
+        if seen:
+            print_table("Graded, but worth a look", ["student", "what"], seen)
 
 
-NOISE = ("Directory not found. Creating", "Config option `display_data_priority`", "Removing existing assignment")
+NOISE = (
+    "Directory not found. Creating",
+    "Config option `display_data_priority`",
+    "Removing existing assignment",
+    "Clearing existing files",
+)
 """What nbgrader warns of though nothing is wrong."""
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..backend import share_memory
 from .protocol import ANY, REDUCTIONS, Work
 
 OWN = ("distlearn.comm", "distlearn.sim")
@@ -115,8 +116,9 @@ class BaseComm:
         return self._irecv(*self._checked_recv(out, source, tag))
 
     def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once; return `out`."""
+        """Send and receive at once; return `out`, which may not share memory with `x`."""
         sent, received = self._checked_send(x, dest, tag), self._checked_recv(out, source, tag)
+        check_apart("send_recv", x, out, self.rank)
         return self._send_recv(sent, received)
 
     def _checked_send(self, x, dest, tag) -> tuple:
@@ -313,6 +315,15 @@ def check_output(what: str, x, rank: int) -> None:
         raise ValueError(f"rank {rank}: {what} writes into its buffer, but this array is read-only")
 
 
+def check_apart(what: str, x, out, rank: int) -> None:
+    """Raise if an operation that sends `x` would receive into the same memory, perhaps before it is sent."""
+    if share_memory(x, out):
+        raise ValueError(
+            f"rank {rank}: {what} receives into memory that it sends; `out` must not overlap with what is sent, pass "
+            "another array, such as np.empty_like(x)"
+        )
+
+
 SHOWN = 8
 """Error messages show arrays of at most this many values."""
 
@@ -368,3 +379,4 @@ def check_scatter(what: str, x, out, rank: int, size: int) -> None:
     if x.shape[1:] != out.shape or x.dtype != out.dtype:
         rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"
         raise ValueError(f"rank {rank}: {what} sends {rows}")
+    check_apart(what, x, out, rank)

@@ -42,7 +42,8 @@ class DelayedComm(DelegatingComm):
         self._unrestricted.n_tags = _TAG + 1
 
     def _delay(self, x) -> None:
-        self.clock.sleep(self.network.message(x.nbytes))
+        with self.clock.span("delay", lane="comm"):
+            self.clock.sleep(self.network.message(x.nbytes))
 
     def _send(self, x, dest, tag):
         self._delay(x)

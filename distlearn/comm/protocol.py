@@ -128,7 +128,10 @@ class Communicator(Protocol):
         """Start a receive; `out` is valid after `wait`."""
 
     def send_recv(self, x, dest: int, out, source: int, tag: int = 0):
-        """Send `x` to `dest` while receiving `out` from `source`; return `out`. Cannot deadlock by itself."""
+        """Send `x` to `dest` while receiving `out` from `source`; return `out`. Cannot deadlock by itself.
+
+        `out` may not share memory with `x`.
+        """
 
     # -- between two ranks: anything that can be pickled ---------------------------------------------------------
     def send_obj(self, obj, dest: int, tag: int = 0) -> None:
@@ -162,7 +165,7 @@ class Communicator(Protocol):
     def scatter(self, x, out, root: int = 0):
         """Distribute the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
 
-        Only the root's `x` is read; the others pass None.
+        Only the root's `x` is read; the others pass None. `out` may not share memory with it.
         """
 
     def gather(self, x, root: int = 0):

@@ -218,7 +218,8 @@ def _message(raw, region, other, who) -> str:
         )
     return {
         DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in {other}",
-        EXITED: f"{extra} threads of block {block} had returned before this barrier",
+        EXITED: f"{extra} thread{'s' * (extra > 1)} of block {block} returned from the kernel instead of waiting "
+        "at this barrier, which every thread of a block must reach",
         MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which does not participate: its value is undefined",
         LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which excludes itself",
         ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-GOOD, BAD = "#1b7837", "#b2182b"  # distinct in greyscale, too; the words say the same
+from ..tables import CSS_GREEN, CSS_RED  # never alone: the words say the same
 
 
 def count(n: float, unit: str = "") -> str:
@@ -63,7 +63,7 @@ def to_text(report) -> str:
 
 def to_html(report) -> str:
     """Return the report as an HTML table."""
-    colour = BAD if report.errors else GOOD
+    colour = CSS_RED if report.errors else CSS_GREEN
     out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
     if report.errors or report.warnings:
         out.append("<ul>")
@@ -90,7 +90,7 @@ def to_html(report) -> str:
             cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
             style = ' style="text-align:left"'
             row = "".join(f"<td{style}>{c}</td>" for c in cells)
-            out.append(f'<tr>{row}<td style="text-align:left;color:{GOOD if good else BAD}">{words}</td></tr>')
+            out.append(f'<tr>{row}<td style="text-align:left;color:{CSS_GREEN if good else CSS_RED}">{words}</td></tr>')
         out.append("</tbody></table>")
     out.append("</div>")
     return "".join(out)

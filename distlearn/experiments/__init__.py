@@ -113,6 +113,7 @@ from .scaling import (
     simulate_layout,
     simulate_step,
     stall_study,
+    stall_table,
     two_networks,
     without_dense,
 )
@@ -191,6 +192,7 @@ __all__ = [
     "simulate_layout",
     "simulate_step",
     "stall_study",
+    "stall_table",
     "step_seconds",
     "step_times",
     "step_work",

@@ -212,7 +212,7 @@ class Check:
         good = sum(line.tone == GOOD for line in graded)
         title = f"{self.title}: {good} of {len(graded)} checks passed"
         foot = "" if self.ok or not self.hints else "Stuck? Three hints are folded below this cell."
-        return Card(title, self.lines, GOOD if self.ok else BAD, foot)
+        return Card(title, _folded(self.lines), GOOD if self.ok else BAD, foot)
 
     def _explain(self, error) -> tuple[str, str, str]:
         """What stopped the checks, what to do, and where it happened."""
@@ -249,6 +249,24 @@ class Check:
         self._failures += tone == BAD
         if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
             self.lines.append(line)
+
+
+def _folded(lines: list[Line]) -> list[Line]:
+    """Keep the first of three or more failures with one advice, and below it the names of the others.
+
+    The advice is compared without the line's own name: ranks and shapes that fail alike are told once.
+    """
+    alike: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.tone == BAD and line.advice:
+            alike.setdefault(line.advice.replace(line.name, ""), []).append(line)
+    kept = list(lines)
+    for first, *others in alike.values():
+        if len(others) > 1:
+            kept = [line for line in kept if line not in others]
+            names = ", ".join(line.name for line in others)
+            kept.insert(kept.index(first) + 1, Line(NOTE, "", f"the same: {names}"))
+    return kept
 
 
 class _Stdout:

@@ -198,7 +198,7 @@ class Lab:
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def show(self, figure, alt: str) -> None:
-        """Show a figure with alternative text, for readers who cannot see it.
+        """Show a figure with alternative text, for readers who cannot see it; the plotted numbers are folded below.
 
         Parameters
         ----------
@@ -210,9 +210,11 @@ class Lab:
             raise ValueError("lab.show: alt is empty, expected one sentence that says what the figure shows")
         import matplotlib.pyplot as plt
 
+        from ..viz import plotted_tables
+
         figure = figure.flat[0] if isinstance(figure, np.ndarray) else figure
         figure = figure if hasattr(figure, "savefig") else figure.figure
-        show.display(show.Picture(figure, alt))
+        show.display(show.Picture(figure, alt, tables=plotted_tables(figure)))
         plt.close(figure)  # or the notebook would show it again, without the alternative text
 
     def film(self, frames) -> None:

@@ -159,7 +159,7 @@ class Prediction:
         miss = guess / actual - 1
         ratio = max(guess / actual, actual / guess)
         if abs(miss) < 0.005:
-            return "as good as exactly", True
+            return "almost exactly", True
         if ratio >= 2:
             return f"you were a factor of {_two_digits(ratio)} too {side}", False
         if self.unit == "%":

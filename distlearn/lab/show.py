@@ -12,11 +12,17 @@ import io
 import sys
 from typing import NamedTuple
 
+from ..tables import CSS_GREEN, CSS_GREY, CSS_PURPLE, CSS_RED
+
 GOOD, BAD, ASK, NOTE = "good", "bad", "ask", "note"
 
 _SYMBOL = {GOOD: "✓", BAD: "✗", ASK: "?", NOTE: "•"}
-_COLOUR = {GOOD: "#1a7f37", BAD: "#cf222e", ASK: "#8250df", NOTE: "#57606a"}
+_COLOUR = {GOOD: CSS_GREEN, BAD: CSS_RED, ASK: CSS_PURPLE, NOTE: CSS_GREY}
 _ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
+
+
+MANY = 15
+"""A notebook folds the lines that are right if there are more: what is wrong must not drown in them."""
 
 
 class Line(NamedTuple):
@@ -29,7 +35,7 @@ class Line(NamedTuple):
 
 
 class Card:
-    """A titled list of lines that shows itself as HTML or as text.
+    """A titled list of lines that shows itself as HTML or as text; the HTML folds many lines that are right.
 
     Parameters
     ----------
@@ -62,19 +68,28 @@ class Card:
 
     def _repr_html_(self) -> str:
         cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;background:none"
-        rows = "".join(
-            f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
-            f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
-            f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
-            + (f"{'<br>' * bool(line.text)}<b>→ {html.escape(line.advice)}</b>" if line.advice else "")
-            + "</td></tr>"
-            for line in self.lines
-        )
-        table = f'<table style="margin:4px 0 0 0;border:none">{rows}</table>' if rows else ""
+
+        def table(lines):
+            rows = "".join(
+                f'<tr style="background:none"><td style="{cell}">{_mark(line.tone)}</td>'
+                f'<td style="{cell};white-space:nowrap"><code>{html.escape(line.name)}</code></td>'
+                f'<td style="{cell};white-space:pre-wrap">{html.escape(line.text)}'
+                + (f"{'<br>' * bool(line.text)}<b>→ {html.escape(line.advice)}</b>" if line.advice else "")
+                + "</td></tr>"
+                for line in lines
+            )
+            return f'<table style="margin:4px 0 0 0;border:none">{rows}</table>' if rows else ""
+
+        good = [line for line in self.lines if line.tone == GOOD]
+        if len(good) > MANY:
+            folded = f"<details><summary>{len(good)} that are right</summary>{table(good)}</details>"
+            shown = table([line for line in self.lines if line.tone != GOOD]) + folded
+        else:
+            shown = table(self.lines)
         foot = f'<div style="margin-top:4px">{html.escape(self.foot)}</div>' if self.foot else ""
         return (
             f'<div style="border-left:4px solid {_COLOUR[self.tone]};padding:4px 12px;margin:4px 0">'
-            f"{_mark(self.tone)} <b>{html.escape(self.title)}</b>{table}{foot}</div>"
+            f"{_mark(self.tone)} <b>{html.escape(self.title)}</b>{shown}{foot}</div>"
         )
 
 
@@ -108,12 +123,20 @@ class Picture:
     """A figure as an image that carries its alternative text.
 
     JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML.
+
+    Parameters
+    ----------
+    figure : Figure
+    alt : str
+    dpi : int
+    tables : list of Table
+        The plotted numbers: folded below the image.
     """
 
-    def __init__(self, figure, alt: str, dpi: int = 160):
+    def __init__(self, figure, alt: str, dpi: int = 160, tables=()):
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
-        self.png, self.alt = buffer.getvalue(), alt
+        self.png, self.alt, self.tables = buffer.getvalue(), alt, list(tables)
         width_px = int.from_bytes(self.png[16:20], "big")  # from the PNG's header
         self.width = round(width_px * 96 / dpi)
 
@@ -131,7 +154,9 @@ class Picture:
         data = base64.b64encode(self.png).decode("ascii")
         alt = html.escape(self.alt, quote=True)
         style = "max-width:100%;height:auto;background:white"
-        return f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'
+        image = f'<img alt="{alt}" width="{self.width}" style="{style}" src="data:image/png;base64,{data}">'
+        numbers = "".join(table._repr_html_() for table in self.tables)
+        return image + f"<details><summary>The plotted numbers</summary>{numbers}</details>" * bool(numbers)
 
 
 class Film:
@@ -170,9 +195,9 @@ class Film:
         button = '<button onclick="{}" aria-label="{}">{}</button>'
         return (
             f'<div class="distlearn-film" data-pictures="{pictures}" data-texts="{texts}">'
-            + button.format(step.format(-1), "one picture back", "◀")
+            + button.format(step.format(-1), "previous picture", "◀")
             + f'<input type="range" min="0" max="{len(self.frames) - 1}" value="0" style="width:60%;margin:0 8px" '
             f'aria-label="picture" oninput="{show}">'
-            + button.format(step.format(1), "one picture on", "▶")
+            + button.format(step.format(1), "next picture", "▶")
             + f"<br>{self.frames[0]._repr_html_()}</div>"
         )

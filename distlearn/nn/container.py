@@ -182,20 +182,14 @@ class Sequential(Container):
         return dy, kept
 
     def backward_weights(self, kept, on_grad=None, clock=None):
-        """Add the gradients that `backward_input` has left out; `on_grad` as in `backward`."""
+        """Add the gradients that `backward_input` has left out; `on_grad` as in `backward`, once all are complete."""
         clock = self.clock if clock is None else clock
-        uses = Counter()
-        for layer in self.layers if on_grad is not None else ():
-            uses.update(map(id, layer.params))
         for layer, (rest, like) in zip(reversed(self.layers), kept or (), strict=kept is not None):
             if rest is not None:
                 with layer_span(None if layer.spans_itself else clock, layer, "backward_weights", *like):
                     layer.backward_weights(rest)
-        for layer in reversed(self.layers) if on_grad is not None else ():
-            for p in reversed(layer.params):
-                uses[id(p)] -= 1
-                if uses[id(p)] == 0:
-                    on_grad(p)
+        for p in reversed(self.params) if on_grad is not None else ():
+            on_grad(p)
 
     def weight_flops(self, shape):
         return sum(layer.weight_flops(s) for layer, s in self.parts(shape))

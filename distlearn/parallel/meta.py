@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..nn.attention import MultiHeadAttention
 from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
 from ..shares import share
@@ -132,7 +133,11 @@ def drop_arithmetic(model: Layer) -> None:
     """
     for layer in walk(model):
         for leaf in (layer, layer.local if isinstance(layer, TensorLayer) else None):
-            if leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
+            if type(leaf) is MultiHeadAttention:  # its projections are layers; subclasses communicate in `attend`
+                leaf.attend = lambda q, k, v: (MetaArray(q.shape, q.dtype), (q, k, v))
+                leaf.attend_backward = lambda dy, saved: saved
+                leaf.rotate = lambda x, back=False: x
+            elif leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
                 leaf.forward, leaf.backward = forward, backward = _passes_without_arithmetic(leaf)
                 leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
                 leaf.backward_from = lambda dy, saved, last, backward=backward: (backward(dy, saved), None)
@@ -140,7 +145,8 @@ def drop_arithmetic(model: Layer) -> None:
 
 def _passes_without_arithmetic(layer):
     def forward(x):
-        return MetaArray(layer.output_shape(x.shape), x.dtype), x
+        symbols = x.dtype.kind in "iu" and layer.params  # an embedding's output has the dtype of its vectors
+        return MetaArray(layer.output_shape(x.shape), layer.params[0].data.dtype if symbols else x.dtype), x
 
     def backward(dy, saved):
         return MetaArray(saved.shape, dy.dtype) if layer.input_gradient else None

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from numpy import ndarray
 
 from ..comm import collectives
-from ..comm.base import check_buffer, check_output, check_peer, check_tag
+from ..comm.base import check_apart, check_buffer, check_output, check_peer, check_tag
 from ..comm.network.formulas import BY_ROWS, LEVELS
 from ..comm.protocol import ANY
 from ..trace import Span
@@ -135,9 +135,16 @@ class SimComm(FormulaCollectives):
 
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
+        fibre, start = self._fibre, self._fibre.now
         sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
-        self._transport.wait_for(self._fibre, received)
-        self._transport.wait_for(self._fibre, sent)
+        own = self._context < 0  # the library's messages: a collective is one span, without those of its messages
+        if not own:
+            check_apart("send_recv", x, out, self.rank)
+        self._transport.wait_for(fibre, received)
+        self._transport.wait_for(fibre, sent)
+        if not own:
+            span = fibre.rank, "comm", "send_recv", start, fibre.now, 0, out.nbytes
+            self._transport.trace.spans.append(Span._make(span))  # faster than by the constructor
         return out
 
     # -- objects -----------------------------------------------------------------------------------------------------

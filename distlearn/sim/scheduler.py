@@ -173,8 +173,8 @@ class Scheduler:
             if stuck and not self._failure:
                 raise DeadlockError(describe_deadlock(self.fibres)).with_traceback(_where_it_waits(stuck[0]))
         finally:
-            stuck = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)
-            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in stuck}
+            waiting = (f for f in self.fibres if not f.greenlet.dead and f.waits is not None)  # after a failure, too
+            self.waiting = {f.rank: (f.call or f.waits).waiting(f) for f in waiting}
             self._unwind()
         if self._failure:
             rank, error = self._failure

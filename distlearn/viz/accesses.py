@@ -137,7 +137,7 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
     ax.grid(axis="y", visible=False)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     labels = [Patch(color=colours[n], label=f"line {n}: {_mean(counts[n])} sectors an access") for n in lines]
-    labels.append(Patch(color=MUTED, alpha=0.3, label="moved, not asked for"))
+    labels.append(Patch(color=MUTED, alpha=0.3, label="moved, not requested"))
     ax.legend(handles=labels, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     write_title(ax, _how_many(array, warp, counts, rows), title)
     return ax
@@ -194,4 +194,4 @@ def _who_clashes(array, interval, clashes, shown) -> str:
 def _how_many(array, warp, counts, rows) -> str:
     moved = sum(sum(c) for c in counts.values()) * SECTOR
     asked = sum(len({b for a in found for b in range(a.offset, a.offset + a.size)}) for _, found in rows)
-    return f"Warp {warp} moves {moved:,} bytes of {array} for {asked:,} that it asks for"
+    return f"Warp {warp} moves {moved:,} bytes of {array} for {asked:,} that it requests"

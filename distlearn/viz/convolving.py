@@ -40,12 +40,13 @@ def plot_bits(losses, *, axes=None, title=None):
                 transform=ax.get_yaxis_transform(), va="bottom")  # fmt: skip
         for i, (name, bits) in enumerate(losses.items()):
             values = np.array([bits.get((kind, m), np.nan) for m in tiles])
-            for place in np.flatnonzero(np.isinf(values)):
+            look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
+            ax.plot(range(len(tiles)), np.where(np.isinf(values), np.nan, values), label=name, **look)
+            for place in np.flatnonzero(np.isinf(values)):  # beyond the panel: a line of its own, which is no number
                 ax.annotate("overflow", (place, 0.97 * top), xytext=(-7, 0), textcoords="offset points", ha="right",
                             va="center", fontsize=9)  # fmt: skip
-            values[np.isinf(values)] = 0.97 * top
-            look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
-            ax.plot(range(len(tiles)), values, label=name, **look)
+                ends = [value for value in values[max(place - 1, 0) : place] if np.isfinite(value)] + [0.97 * top]
+                ax.plot(np.arange(place - len(ends) + 1, place + 1), ends, markevery=[-1], **look)
         ax.set_xticks(range(len(tiles)), [f"F({m},3)" for m in tiles])
         ax.set(xlabel="tile", ylabel=f"bits lost, {kind}", ylim=(0, top), xlim=(-0.2, len(tiles) - 0.8))
     axes = tuple(np.atleast_1d(axes))

@@ -208,7 +208,7 @@ def _looks(n: int, groups: list[list[int]]) -> list[dict]:
         for i, colour in zip(group, sorted(colours, key=lightness, reverse=True), strict=True):
             above = step * (len(group) - 1 - group.index(i))
             looks[i] |= {"color": colour, "linestyle": "-", "linewidth": 1.6 + above, "markersize": 4.5 + above}
-            looks[i] |= {"marker": "o"} if len(group) == n else {}
+            looks[i] |= {"marker": "o"} if len(group) == n <= len(COLORS) else {}  # more share colours: markers differ
     return looks
 
 

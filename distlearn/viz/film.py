@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 
 from ..cuda.report import SECTOR
 from .accesses import WARP, clashing_elements, elements_of, recorded_accesses, requests_of_warp
-from .look import AMBER, INK, MUTED, NAVY, SKY, VERMILION, style
+from .look import AMBER, INK, MUTED, NAVY, SKY, TEAL, VERMILION, WIDEST, style
 
-SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", NAVY)}
+SHAPES = {"read": ("o", SKY), "write": ("s", NAVY), "atomic": ("D", TEAL)}
 LINE_HEIGHT = 0.19  # inches of a line of source
 
 
@@ -67,7 +67,7 @@ def kernel_film(report):
 def _page(report, arrays):
     lines = len(_shown_source(report))
     height = 2.6 + LINE_HEIGHT * lines
-    fig = plt.figure(figsize=(10, height))
+    fig = plt.figure(figsize=(WIDEST, height))
     grid = fig.add_gridspec(2, len(arrays), height_ratios=(2.6, LINE_HEIGHT * lines))
     first = fig.add_subplot(grid[0, 0])
     panels = [first] + [fig.add_subplot(grid[0, k], sharey=first) for k in range(1, len(arrays))]

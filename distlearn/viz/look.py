@@ -127,10 +127,16 @@ def styled(plot):
     return wrapper
 
 
+WIDEST = 9.0
+"""Inches: JupyterLab on a screen of 1280 pixels, beside its file browser, shows 8.6; it shrinks wider ones."""
+
+
 def new_axes(ncols: int = 1, figsize=None, **kwargs):
-    """Make a figure that a notebook will show, and return its axes as a list."""
+    """Make a figure that a notebook will show, no wider than `WIDEST`, and return its axes as a list."""
     from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
 
+    if figsize is not None:
+        figsize = (min(figsize[0], WIDEST), figsize[1])
     _, axes = plt.subplots(1, ncols, figsize=figsize, squeeze=False, **kwargs)
     return list(axes[0])
 

@@ -151,13 +151,55 @@ def _first(runs, target) -> str:
 
 
 @styled
-def plot_messages(points, *, ax=None, title=None):
+def plot_messages(results, *, ax=None, title=None):
     """Draw the accuracy of training with compressed messages against their bytes, with and without error feedback.
 
     Parameters
     ----------
-    points : dict of (str, bool) to (kilobytes, accuracies)
-        By codec and whether with error feedback: what a rank sends in a step [kB], and the accuracy of every seed [%].
+    results : dict of (str, bool or None) to CodeResult
+        By code and whether with error feedback, None where none is needed; see
+        `experiments.network_bound.compare_codes`.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+        A point is the mean over the seeds, a line runs from the lowest to the highest.
+    """
+    if not results:
+        raise ValueError("plot_messages: no results, expected at least one")
+    ax = new_axes(figsize=(8.4, 4.0))[0] if ax is None else ax
+    kinds = {True: ("with error feedback", "o", COLORS[0]), False: ("without", "s", "white")}
+    kinds[None] = ("nothing to feed back", "D", COLORS[4])
+    for fed, (label, marker, fill) in kinds.items():
+        look = {"color": fill, "marker": marker, "markeredgecolor": COLORS[0], "linestyle": ""}
+        chosen = {name: result for (name, key), result in results.items() if key is fed}
+        for name, result in chosen.items():
+            found, mean = result.accuracies, np.mean(result.accuracies)
+            ax.plot([result.kilobytes] * 2, [min(found), max(found)], color=MUTED, linewidth=1.2, linestyle="-")
+            ax.plot([result.kilobytes], [mean], markersize=7, zorder=3, **look)
+            place, side = ((7, -12), "left") if fed is False else ((0, 9), "center")
+            ax.annotate(name, (result.kilobytes, mean), place, textcoords="offset points", fontsize=9, ha=side)
+        if chosen:
+            ax.plot([], [], label=label, **look)
+    ax.set(xscale="log", xlabel="sent by each rank in a step [kB]", ylabel="test accuracy [%]")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.margins(x=0.12, y=0.12)
+    ax.legend(loc="lower right")
+    write_title(ax, f"{len(results)} ways to send a gradient", title)
+    return ax
+
+
+@styled
+def plot_sent(ranks, sent, *, ax=None, title=None):
+    """Draw the bytes that each rank sends by the number of ranks.
+
+    Parameters
+    ----------
+    ranks : (n,) array of int
+    sent : dict of str to (n,) array
+        Bytes, by the name of the way.
     ax : Axes, optional
     title : str, optional
 
@@ -165,23 +207,13 @@ def plot_messages(points, *, ax=None, title=None):
     -------
     ax : Axes
     """
-    if not points:
-        raise ValueError("plot_messages: no points, expected at least one")
-    ax = new_axes(figsize=(8.4, 4.0))[0] if ax is None else ax
-    for feedback, marker, fill in ((True, "o", COLORS[0]), (False, "s", "white")):
-        chosen = {name: value for (name, fed), value in points.items() if fed == feedback}
-        for name, (kilobytes, found) in chosen.items():
-            mean = np.mean(found)
-            ax.plot([kilobytes] * 2, [np.min(found), np.max(found)], color=MUTED, linewidth=1.2, linestyle="-")
-            look = {"color": fill, "markeredgecolor": COLORS[0], "markersize": 7, "linestyle": ""}
-            ax.plot([kilobytes], [mean], marker=marker, zorder=3, **look)
-            place, side = ((0, 9), "center") if feedback else ((7, -12), "left")
-            ax.annotate(name, (kilobytes, mean), place, textcoords="offset points", fontsize=9, ha=side)
-        look = {"marker": marker, "color": fill, "markeredgecolor": COLORS[0], "linestyle": ""}
-        ax.plot([], [], label="with error feedback" if feedback else "without", **look)
-    ax.set(xscale="log", xlabel="sent by each rank in a step [kB]", ylabel="test accuracy [%]")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.margins(x=0.12, y=0.12)
-    ax.legend(loc="lower right")
-    write_title(ax, f"{len(points)} ways to send a gradient", title)
+    ax = new_axes()[0] if ax is None else ax
+    for i, (name, nbytes) in enumerate(sent.items()):
+        look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
+        ax.plot(ranks, np.asarray(nbytes) / 1024, label=name, **look)
+    ax.set(xlabel="ranks", ylabel="sent by each rank [KiB]", yscale="log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), handlelength=2.8)
+    least = min(sent, key=lambda name: sent[name][-1])
+    write_title(ax, f"Fewest bytes on {ranks[-1]} ranks: {least}", title)
     return ax

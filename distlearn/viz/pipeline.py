@@ -1,8 +1,8 @@
 """Plots of pipeline schedules: which rank runs which micro-batch when, and how large the bubble is.
 
 Forward is light and backward dark, so the two stay apart in greyscale; where a rank has several stages, the later ones
-are paler. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot start, and an
-arrow comes from what it waits for: it points back in time.
+are paler and hatched. What is left grey is the bubble. In a deadlock, an open box shows the action that a rank cannot
+start, and an arrow comes from what it waits for: it points back in time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ KIND_COLORS = {"F": SKY, "B": NAVY, "I": NAVY, "W": TEAL}
 KIND_NAMES = {"F": "forward", "B": "backward", "I": "gradient of the input", "W": "gradient of the weights"}
 HATCHES = {"W": "\\\\\\"}
 """Halves of backward differ in greyscale, too, where stages have shades."""
+STAGE_HATCHES = ("", "...", "///", "ooo", "+++", "xxx")
+"""Of a rank's first stage, its second one and so on: their shades alone are too close in greyscale."""
 PALEST = {"F": 0.5, "B": 0.3, "I": 0.3, "W": 0.4}
 """How far the palest box of a kind is on its way to white."""
 HEIGHT = 0.86
@@ -85,20 +87,22 @@ def plot_schedule(
     stuck = _place_stuck(shown) if shown.deadlock else {}
     columns = max((start for start in stuck.values()), default=-1.0) + 1  # boxes side by side
     length = (shown.end or 1.0) / (1 - min(0.6, WAITING * columns))  # 1: nothing ran
-    shades = _shades(shown)
+    shades, hatches = _shades(shown), _hatches(shown)
     _draw(ax, [(r, 0.0, length) for r in shown.ranks], [to_rgb(TRACK)] * len(shown.ranks), "bubble")
     for kind, name in KIND_NAMES.items():
-        mine = [a for a in shown.actions if a.action.kind == kind]
-        faces = [shades[a.rank, a.action.stage, kind] for a in mine]
-        _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length, HATCHES.get(kind))
+        of_kind = [a for a in shown.actions if a.action.kind == kind]
+        for hatch in dict.fromkeys(hatches[a.rank, a.action.stage, kind] for a in of_kind):
+            mine = [a for a in of_kind if hatches[a.rank, a.action.stage, kind] == hatch]
+            faces = [shades[a.rank, a.action.stage, kind] for a in mine]
+            _draw(ax, [(a.rank, a.start, a.end) for a in mine], faces, name, length, hatch)
     _draw(ax, shown.updates, [to_rgb(AMBER)] * len(shown.updates), "update")
     _axes(ax, shown, length)
     if shown.deadlock is not None:
         _draw_waiting(ax, shown, stuck, length)
     if numbers:
-        _number(ax, shown, length, shades)
+        _number(ax, shown, length, shades, hatches)
     if legend:
-        handles = _legend(shown, shades)
+        handles = _legend(shown, shades, hatches)
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=1.2)
     write_title(ax, shown.finding(), title)
     return ax
@@ -129,6 +133,16 @@ def _shades(shown: Content) -> dict:
                 pale = PALEST[kind] * i / max(1, len(stages) - 1)
                 shades[rank, stage, kind] = tuple(c + pale * (1 - c) for c in to_rgb(color))
     return shades
+
+
+def _hatches(shown: Content) -> dict:
+    """Hatch of each (rank, stage, kind)."""
+    return {
+        (rank, stage, kind): HATCHES.get(kind, "") + STAGE_HATCHES[i % len(STAGE_HATCHES)] or None
+        for rank, stages in shown.stages.items()
+        for i, stage in enumerate(stages)
+        for kind in KIND_NAMES
+    }
 
 
 def _corners(bars) -> np.ndarray:
@@ -216,7 +230,7 @@ def _axes(ax, shown: Content, length: float) -> None:
     ax.set_ylabel("rank")
 
 
-def _number(ax, shown: Content, length: float, shades) -> None:
+def _number(ax, shown: Content, length: float, shades, hatches) -> None:
     """Write the numbers of the micro-batches into the boxes that have room for them."""
     points = ax.figure.get_size_inches() * 72 * (0.78, 0.7)  # about the share of the figure that the axes take
     wide, tall = points[0] / length, points[1] / (1 + max(shown.ranks) - min(shown.ranks))
@@ -228,11 +242,13 @@ def _number(ax, shown: Content, length: float, shades) -> None:
             face = shades[a.rank, a.action.stage, a.action.kind]
             color = "white" if lightness(face) < 60 else INK
             place = {"ha": "center", "va": "center_baseline", "fontsize": size, "clip_on": True}
-            halo = [withStroke(linewidth=5, foreground=face)] if a.action.kind in HATCHES else None
+            halo = (
+                [withStroke(linewidth=5, foreground=face)] if hatches[a.rank, a.action.stage, a.action.kind] else None
+            )
             ax.text((a.start + a.end) / 2, a.rank, text, color=color, path_effects=halo, **place)
 
 
-def _legend(shown: Content, shades) -> list:
+def _legend(shown: Content, shades, hatches) -> list:
     """Legend entries; for the rank with the most stages, one for each shade."""
     rank = max(shown.ranks, key=lambda r: (len(shown.stages[r]), -r))
     ordinal = ["", ", 2nd stage", ", 3rd stage"]
@@ -242,7 +258,7 @@ def _legend(shown: Content, shades) -> list:
         for i, stage in enumerate(shown.stages[rank] if kind in there else ()):
             which = ordinal[i] if i < 3 else f", {i + 1}th stage"
             look = {"facecolor": shades[rank, stage, kind], "edgecolor": "white", "linewidth": 0}
-            handles.append(Patch(label=f"{name}{which}", hatch=HATCHES.get(kind), **look))
+            handles.append(Patch(label=f"{name}{which}", hatch=hatches[rank, stage, kind], **look))
     if shown.updates:
         handles.append(Patch(facecolor=AMBER, label="update"))
     handles.append(Patch(facecolor=TRACK, label="bubble"))

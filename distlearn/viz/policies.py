@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, new_axes, styled, write_title
+from .look import AMBER, INK, LINES, MUTED, NAVY, PURPLE, SKY, TEAL, VERMILION, WIDEST, new_axes, styled, write_title
 from .units import count_axis, share_axis, time_axis
 
 X_LABELS = {"updates": "updates of the parameters", "time": "time", "samples": "samples used"}
@@ -194,7 +194,7 @@ def plot_policies(runs, *, y="loss", target=None, title=None):
     """
     from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
 
-    figure, axes = plt.subplots(2, 2, figsize=(12.4, 7.6))
+    figure, axes = plt.subplots(2, 2, figsize=(WIDEST, 7.0))
     (updates, time), (stale, speed) = axes
     when = {x: _reached(runs, x, y, target) for x in ("updates", "time")}
     plot_loss(runs, x="updates", y=y, ax=updates, title=f"Fewest updates: {_first(*when['updates'])}")
@@ -233,7 +233,7 @@ def _finding(runs, y: str, target: float, when: dict[str, float]) -> str:
         return f"{len(runs)} policies on {workers} workers"
     first = min(when, key=when.get)
     times = when["BSP"] / max(when[first], 1e-300)
-    sooner = "no policy is sooner than BSP" if first == "BSP" else f"{first} is there {times:.2g} times sooner than BSP"
+    sooner = "no policy is faster than BSP" if first == "BSP" else f"{first} gets there {times:.2g} times sooner"
     goal = f"a loss of {target:.2g}" if y == "loss" else f"an error of {target:.2g}"
     return f"{workers} workers, to {goal}: {sooner}"
 

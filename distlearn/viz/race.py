@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 
 from .look import COLORS, INK, LINES, MARKERS, new_axes, styled, write_title
@@ -36,7 +38,7 @@ def plot_race(race, *, axes=None, title=None):
         ax.set_ylim(race.target / 6, 2)
         ax.set_xlim(0, 1.05 * max(race.seconds(name)[m] for name in race.curves))
         time_axis(ax.xaxis, race.times[-1], "time")
-        write_title(ax, str(mix))
+        write_title(ax, textwrap.fill(str(mix), 22, break_on_hyphens=False))
     axes[0].set_ylabel("error (line: the target)")
     axes[-1].legend(loc="upper right", handlelength=2.6)
     write_title(axes[0].figure, _race_finding(race), title)

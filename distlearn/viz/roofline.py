@@ -74,7 +74,8 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     ax.set_ylabel("speed [flop/s]" if speeds else "attainable [flop/s]")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: rate(v)))
-    ax.text(x[-1], card.peak * 1.15, f"peak {rate(card.peak)}", ha="right", color=MUTED, fontsize=9)
+    above = {"xytext": (0, 8), "textcoords": "offset points"}  # clear of markers on the roof
+    ax.annotate(f"peak {rate(card.peak)}", (x[-1], card.peak), **above, ha="right", color=MUTED, fontsize=9)
     for label, bandwidth, offset, side in (
         ("memory", card.bandwidth, (8, -6), "left"),
         ("L2", card.l2_bandwidth, (-8, 0), "right"),

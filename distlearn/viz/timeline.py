@@ -39,7 +39,7 @@ SHARED = ("compute", "comm")
 """Lanes that one line shows."""
 WAITING = {"facecolor": "#fbe9e5", "edgecolor": "#d98a7d", "hatch": "////"}
 """A rank waits for another if it is in a call of the communicator and none of its messages is on its way."""
-OTHER, OTHER_COLOR = "other", "#9aa2ab"
+OTHER, OTHER_COLOR, OTHER_HATCH = "other", "#9aa2ab", "///"
 STRIP = 0.32
 """Share of a row's height that hidden communication takes."""
 DENSE = 3000
@@ -140,13 +140,17 @@ def _boxes(left, right, row, top: float, bottom: float) -> np.ndarray:
     return corners
 
 
-def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True) -> None:
+def _add(ax, bars: Bars, place, left, right, row, faces, gid: str, edged=True, hatch=None) -> None:
     dense = len(bars.start) > DENSE
     edges, width = "none", 0.0
     if edged and not dense:  # a light edge between neighbours, except where it would cover the box
         wide = (right - left) > 0.006 * (bars.high - bars.low)
         edges, width = np.where(wide[:, None], (1.0, 1.0, 1.0, 1.0), faces), 0.6
-    boxes = PolyCollection(_boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width)
+    if hatch:  # its lines have the colour of the edges
+        edges = "white"
+    boxes = PolyCollection(
+        _boxes(left, right, row, *place), facecolors=faces, edgecolors=edges, linewidths=width, hatch=hatch
+    )
     boxes.set(gid=gid, snap=False if dense else None)  # snapping would drop boxes that are narrower than a pixel
     ax.add_collection(boxes, autolim=False)
 
@@ -161,18 +165,26 @@ def _draw_tracks(ax, bars: Bars) -> None:
 
 
 def _draw_lane(ax, bars: Bars, lane: str, colours) -> None:
-    """Draw one lane of all ranks."""
+    """Draw one lane of all ranks; families without a colour of their own are hatched."""
     mine = np.flatnonzero(bars.lane == bars.lanes.index(lane))
     mine = mine[np.lexsort((bars.start[mine] - bars.end[mine], bars.start[mine]))]  # an outer span below the inner ones
-    faces = to_rgba_array([colours.get((lane, name), OTHER_COLOR) for name in bars.names])[bars.family]
+    named = [colours.get((lane, name), OTHER_COLOR) for name in bars.names]
+    faces, other = to_rgba_array(named)[bars.family], np.array(named)[bars.family] == OTHER_COLOR
     top, bottom = _place(bars, lane)
-    if lane == "comm":
-        strip = bottom - STRIP * (bottom - top)
-        for gid, place, cut in (("exposed", (top, bottom), bars.exposed), ("hidden", (strip, bottom), bars.hidden)):
-            which, left, right = cut(mine)
-            _add(ax, bars, place, left, right, bars.row[which], faces[which], f"comm, {gid}")
-    else:
-        _add(ax, bars, (top, bottom), bars.start[mine], bars.end[mine], bars.row[mine], faces[mine], lane)
+    strip = bottom - STRIP * (bottom - top)
+    for some, gid, hatch in ((mine[~other[mine]], lane, None), (mine[other[mine]], f"{lane}, {OTHER}", OTHER_HATCH)):
+        if gid != lane and not len(some):
+            continue
+        if lane == "comm":
+            for kind, place, cut in (
+                ("exposed", (top, bottom), bars.exposed),
+                ("hidden", (strip, bottom), bars.hidden),
+            ):
+                which, left, right = cut(some)
+                _add(ax, bars, place, left, right, bars.row[which], faces[which], f"{gid}, {kind}", hatch=hatch)
+        else:
+            times = bars.start[some], bars.end[some]
+            _add(ax, bars, (top, bottom), *times, bars.row[some], faces[some], gid, hatch=hatch)
 
 
 def _draw_waiting(ax, bars: Bars, trace) -> bool:
@@ -222,7 +234,8 @@ def _legend(bars: Bars, colours, n_messages: int, waits: bool) -> list:
     own = sorted((key for key in colours if colours[key] != OTHER_COLOR), key=lambda key: _usual_order(key[1]))
     handles = [Patch(facecolor=colours[key], label=key[1]) for key in own]
     if len(own) < len(colours):
-        handles.append(Patch(facecolor=OTHER_COLOR, label=OTHER))
+        look = {"facecolor": OTHER_COLOR, "edgecolor": "white", "hatch": OTHER_HATCH}
+        handles.append(Patch(label=OTHER, **look))
     if _hidden(bars) > LEAST:
         colour = colours["comm", bars.families("comm")[0]]
         handles.append(Line2D([], [], color=colour, linewidth=3, solid_capstyle="butt", label="hidden (thin)"))

@@ -18,6 +18,7 @@ import weakref
 
 from ..comm.protocol import CommError
 from ..trace import Trace
+from .brief import brief
 from .cluster import Cluster
 from .interrupts import defer_interrupts
 from .outcome import first_failure, where
@@ -216,7 +217,7 @@ class EngineWorld:
                     if bar is not None:
                         bar.close()
                 if error is not None:
-                    raise error
+                    raise brief(error)
                 self._ranks.mark_completed()
         except KeyboardInterrupt as interrupt:
             raise interrupt.with_traceback(None) from None  # its text names the lines of the ranks
@@ -238,8 +239,8 @@ class EngineWorld:
         except KeyboardInterrupt:
             watch.stop_ranks()
             self._collect(watch)
-            places = "; ".join(f"rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames)
-            raise KeyboardInterrupt(f"all ranks were interrupted. {places}") from None
+            places = [f"\n  rank {r} {where(o)}" for r, o in sorted(watch.outcomes.items()) if o.frames]
+            raise brief(KeyboardInterrupt("all ranks were interrupted:" + "".join(places))) from None
         except Exception:  # raised by the user's progress function
             watch.stop_showing()
             watch.stop_ranks()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import pickle
+import re
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -17,6 +18,10 @@ from ..comm.protocol import CommTimeoutError, DeadlockError, RankError
 
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Frames of these are not shown to users: the line that called them says more."""
+
+
+INSTALLED = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python[\d.]+)[/\\]", re.IGNORECASE)
+"""Files of Python and of other packages: a rank that is in one of them is placed at the line that led there."""
 
 
 class RankTimeoutError(RankError, CommTimeoutError):
@@ -141,7 +146,8 @@ def where(outcome: Outcome) -> str:
     mine = user_frames(outcome.frames)
     place = ""
     if mine:
-        place = f"{_location(mine[-1])[0]}, line {mine[-1].line}, in {mine[-1].function}"
+        frame = next((frame for frame in reversed(mine) if not INSTALLED.search(frame.filename)), mine[-1])
+        place = f"{_location(frame)[0]}, line {frame.line}, in {frame.function}"
     if outcome.waits_for:
         waits = "waits" if outcome.status == "waiting" else "waited"
         return f"{waits} for {outcome.waits_for}" + (f" ({place})" if place else "")

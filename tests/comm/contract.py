@@ -505,6 +505,25 @@ def contract_bad_scatter_is_refused_on_the_root(comm):
     if comm.size == 1:
         _refused(comm, ValueError, "scatter needs one row per rank", comm.scatter, np.zeros((2, 3)), np.zeros(3))
         _refused(comm, ValueError, "scatter sends rows of shape", comm.scatter, np.zeros((1, 3)), np.zeros(4))
+        rows = np.zeros((1, 3))
+        _refused(comm, ValueError, "scatter receives into memory that it sends", comm.scatter, rows, rows[0])
+
+
+def contract_an_exchange_in_one_array_is_refused(comm):
+    """Whether the old or the new numbers were sent would depend on the transport."""
+    x = np.arange(10.0)
+    for peer in others(comm):
+        for sent, out in ((x, x), (x[:6], x[4:]), (x[4:], x[:6]), (x, x.reshape(2, 5)[1])):
+            _refused(
+                comm, ValueError, "send_recv receives into memory that it sends", comm.send_recv, sent, peer, out, peer
+            )
+    if comm.size > 1:
+        x = np.full(4, float(comm.rank))
+        comm.send_recv(x[:2], (comm.rank + 1) % comm.size, x[2:], (comm.rank - 1) % comm.size)
+        same(x, np.repeat([float(comm.rank), float((comm.rank - 1) % comm.size)], 2))
+        nothing = x[1:1]  # an empty part of an array shares no byte with it
+        comm.send_recv(nothing, (comm.rank + 1) % comm.size, x[:0], (comm.rank - 1) % comm.size)
+    comm.barrier()
 
 
 CONTRACT = {name.removeprefix("contract_"): f for name, f in list(globals().items()) if name.startswith("contract_")}

@@ -295,15 +295,15 @@ def check_arrays_of_a_gpu_pass_through_the_host(comm):
     """With an array type that is as opaque to MPI as CuPy's."""
     x = Opaque(np.arange(6.0) + comm.rank)
     assert comm.all_reduce(x) is x
-    assert x.data.tolist() == (2 * np.arange(6.0) + 1).tolist()
+    assert x.values.tolist() == (2 * np.arange(6.0) + 1).tolist()
     gathered = comm.all_gather(Opaque(np.array([float(comm.rank)])))
     assert isinstance(gathered, Opaque)
-    assert gathered.data.tolist() == [[0.0], [1.0]]
+    assert gathered.values.tolist() == [[0.0], [1.0]]
     out = Opaque(np.zeros(2))
     comm.send_recv(Opaque(np.full(2, comm.rank + 5.0)), 1 - comm.rank, out, 1 - comm.rank)
-    assert out.data.tolist() == [6.0 - comm.rank] * 2
-    assert comm.broadcast(Opaque(np.full(2, comm.rank + 1.0)), root=1).data.tolist() == [2.0, 2.0]
-    assert comm.reduce_scatter(Opaque(np.ones(3))).data.tolist() == [2.0, 2.0][: 2 - comm.rank]
+    assert out.values.tolist() == [6.0 - comm.rank] * 2
+    assert comm.broadcast(Opaque(np.full(2, comm.rank + 1.0)), root=1).values.tolist() == [2.0, 2.0]
+    assert comm.reduce_scatter(Opaque(np.ones(3))).values.tolist() == [2.0, 2.0][: 2 - comm.rank]
 
 
 def check_the_network_can_be_measured(comm):
@@ -345,22 +345,22 @@ class OpaqueModule:
 class Opaque:
     """An array whose memory MPI cannot see: copied out by `__array__`, copied in by assignment."""
 
-    def __init__(self, data):
-        self.data = data
-        self.dtype, self.shape, self.flags = data.dtype, data.shape, data.flags
-        self.size, self.nbytes, self.ndim = data.size, data.nbytes, data.ndim
+    def __init__(self, values):
+        self.values = values
+        self.dtype, self.shape, self.flags = values.dtype, values.shape, values.flags
+        self.size, self.nbytes, self.ndim = values.size, values.nbytes, values.ndim
 
     def __array_namespace__(self):
         return OpaqueModule
 
     def __array__(self, dtype=None, copy=None):
-        return self.data.copy()
+        return self.values.copy()
 
     def __setitem__(self, key, value):
-        self.data[key] = value.data
+        self.values[key] = value.values
 
     def __len__(self):
-        return len(self.data)
+        return len(self.values)
 
 
 def run_all(comm) -> list[str]:

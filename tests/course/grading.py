@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from unittest import mock
 
 import nbformat
 
@@ -75,14 +76,19 @@ def feedback(course: Path, lab: str, student: str) -> str:
     return page.read_text(encoding="utf-8")
 
 
-def main(course: str, lab: str, *students: str) -> None:
-    """Grade some students in this process and print the scores as JSON (so that tests can grade in two processes)."""
+def grade_all(course: Path, lab: str, students) -> dict[str, dict]:
+    """Grade some students; return their scores by name."""
     import nbgrader.api
 
     # asked for at every opening of the gradebook, by a process of half a second
-    nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)
-    scores = {student: autograde(Path(course), lab, student) for student in students}
-    print("SCORES " + json.dumps(scores))
+    once = functools.cache(nbgrader.api.get_alembic_version)
+    with mock.patch.object(nbgrader.api, "get_alembic_version", once):
+        return {student: autograde(course, lab, student) for student in students}
+
+
+def main(course: str, lab: str, *students: str) -> None:
+    """Print the scores of some students as JSON (so that tests can grade in a process of its own, or in several)."""
+    print("SCORES " + json.dumps(grade_all(Path(course), lab, students)))
 
 
 if __name__ == "__main__":

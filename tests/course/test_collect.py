@@ -15,8 +15,8 @@ from .conftest import COURSE
 NAMES = {
     "/x/anna_lab00.ipynb": ("anna", "lab00"),
     "/x/Anna_Lab00.ipynb": ("Anna", "lab00"),
-    "/x/schmidtanna_12345_67890_lab00.ipynb": ("schmidtanna", "lab00"),
-    "/x/schmidtanna_LATE_12345_67890_lab00-2.ipynb": ("schmidtanna", "lab00"),
+    "/x/schmidtanna_12345_67890_lab00.ipynb": ("schmidtanna-12345", "lab00"),
+    "/x/schmidtanna_LATE_12345_67890_lab00-2.ipynb": ("schmidtanna-12345", "lab00"),
     "/x/Anna Schmidt_123456_assignsubmission_file/lab00.ipynb": ("anna-schmidt-123456", "lab00"),
     "/x/Anna Schmidt_123456_assignsubmission_file_/lab00 (1).ipynb": ("anna-schmidt-123456", "lab00"),
     "/x/Anna Schmidt_9_assignsubmission_file_my_lab00_final.ipynb": ("anna-schmidt-9", "lab00"),

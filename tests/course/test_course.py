@@ -3,6 +3,8 @@
 import csv
 import io
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import nbformat
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 
 from distlearn.cli.course import course as command
 from distlearn.lab.author import generate, sandbox, source_notebooks
-from distlearn.lab.author.export import bundle, leaks, secrets
+from distlearn.lab.author.export import bundle, leaks, mistakes, secrets
 from distlearn.lab.author.source import Source
 
 from . import grading, small
@@ -19,6 +21,9 @@ from .conftest import COURSE, LABS
 from .submissions import solved
 
 pytestmark = pytest.mark.notebook
+
+CHEATS = "import sys\n    return sys._getframe(1)"
+LOOK = "possible cheating: the cell 'one' says _getframe"
 
 
 def run(*words):
@@ -37,7 +42,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     assert len(said.splitlines()) == 1, "nbgrader's own messages are kept back"
     released = nbformat.read(tmp_path / "labs" / small.LAB / "lab00.ipynb", as_version=4)
     right = solved(released, small.source())
-    for name, text in (("Anna One_11", None), ("Ben Two_12", "return 4"), ("Cem_13", "return 'x'")):
+    for name, text in (("Anna One_11", None), ("Ben Two_12", "return 4"), ("Cem_13", CHEATS)):
         book = nbformat.from_dict(right)
         for cell in book.cells:
             if cell.id == "one" and text:
@@ -49,14 +54,17 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     status, said = run("collect", small.LAB, tmp_path / "all.zip")
     assert status == 0
     assert "3 students have handed in lab00_small: anna-one-11, ben-two-12, cem-13" in said
-    assert "Skipped, as its name tells neither student nor lab" in said
+    assert "Skipped, because its name gives neither student nor lab" in said
 
     unsafe = ["--unsafe"] if sandbox.available() else []
     status, said = run("grade", small.LAB, "--jobs", 2, "--student", "cem-13", *unsafe)
     assert status == 0, said
-    assert "graded 1 of 3 submissions" in said
+    assert "graded 1 of 3 submissions\n" in said, "it does not say that the others have been graded"
+    assert f"cem-13: {LOOK}" in said
     status, said = run("grade", small.LAB, *unsafe)
+    assert LOOK not in said, "it was graded before"
     assert "graded 2 of 3 submissions, 1 were graded before" in said
+    assert run("collect", small.LAB, tmp_path / "all.zip")[0] == 0
     assert "graded 0 of 3" in run("grade", small.LAB, *unsafe)[1]
     status, said = run("grade", small.LAB, "--student", "dora", *unsafe)
     assert status == 1
@@ -69,15 +77,41 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
         ("ben-two-12", "0", "4", ""),
         ("cem-13", "0", "4", ""),
     ]
+    assert [r["worth a look"] for r in rows] == ["", "", LOOK]
     assert run("grades", small.LAB, tmp_path / "moodle.csv", "--for", "moodle")[0] == 0
     text = (tmp_path / "moodle.csv").read_text(encoding="utf-8")
     assert "Participant 11,6,7,1 written answers are not read yet" in text
     assert run("grades", small.LAB, tmp_path / "canvas.csv", "--for", "canvas")[0] == 0
-    assert "Points Possible,,,,,7" in (tmp_path / "canvas.csv").read_text(encoding="utf-8")
+    text = (tmp_path / "canvas.csv").read_text(encoding="utf-8")
+    assert "Points Possible,,,,,7" in text
+    assert "anna-one-11,11,,,,6" in text
     status, said = run("mistakes", small.LAB)
     assert "check_one" in said
+    assert "worth a look" in said
+    assert "cem-13" in said
     assert "wrote 3 pages" in run("feedback", small.LAB)[1]
-    assert len(list((course / "feedback").glob("*/*/lab00.html"))) == 3
+    pages = list((course / "feedback").glob("*/*/lab00.html"))
+    assert len(pages) == 3
+    assert not [page for page in pages if "cheating" in page.read_text(encoding="utf-8")], "students do not read it"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("CheckFailed", "one\n✗ sum\n  -> it is the mean", "it is the mean"),
+        ("CheckFailed", "one\n✗ sum  expected 1", "sum expected 1"),
+        ("CheckFailed", "one\n✗ stopped  KeyError: 3", "KeyError: 3"),
+        ("CheckFailed", "one\n✗ \x1b[2Jsum", "[2Jsum"),
+        ("CellTimeoutError", "stopped after 31 s: does this cell end?", "does not end"),
+    ],
+)
+def test_what_a_class_got_wrong(tmp_path, name, text, said):
+    folder = tmp_path / "autograded" / "anna" / small.LAB
+    folder.mkdir(parents=True)
+    out = nbformat.v4.new_output("error", ename=name, evalue=text)
+    check = nbformat.v4.new_code_cell("", metadata=small.told("check_one", grade=True), outputs=[out])
+    nbformat.write(nbformat.v4.new_notebook(cells=[check]), folder / "lab00.ipynb")
+    assert mistakes(tmp_path, small.LAB) == [("check_one", said, 1)]
 
 
 def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatch):
@@ -87,6 +121,22 @@ def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatc
     status, said = run("grade", small.LAB)
     assert status == 1
     assert "sudo apt install bubblewrap" in said
+
+
+def test_where_nobody_may_make_namespaces_grading_is_refused(tmp_path, jupyter_home):
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    book = small.source()
+    grading.submit(course, small.LAB, "anna", book)
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
+    if subprocess.run(["unshare", "-Ur", "sh", "-c", forbid + "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no namespace in which namespaces could be forbidden: users may not make any here")
+    grade = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB]
+    command = ["unshare", "-Ur", "sh", "-c", forbid + '"$@"', "sh", *grade]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=course, timeout=120, check=False)
+    assert done.returncode == 1
+    for said in ("sudo apt install bubblewrap", "users may not create namespaces here", "GRADING.md", "--unsafe"):
+        assert said in done.stderr
+    assert not (course / "autograded").exists()
 
 
 def test_a_bundle_holds_no_solution(tmp_path):

@@ -7,6 +7,7 @@ from traitlets.config import Config
 
 from distlearn.lab.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
 from distlearn.lab.show import Card, Line
+from distlearn.tables import CSS_RED
 
 ACTIVE = [
     "<script>f()</script>",
@@ -55,7 +56,7 @@ def test_plain_markdown_stays(text):
 def test_cards_keep_their_look():
     card = Card("a <b>", [Line("bad", "x < y", "was 3", "use 4")], "bad", "foot")._repr_html_()
     made = harmless_html(card)
-    for part in ("border-left:4px solid #cf222e", "white-space:pre-wrap", "✗", "a &lt;b&gt;", "x &lt; y", "→ use 4"):
+    for part in (f"border-left:4px solid {CSS_RED}", "white-space:pre-wrap", "✗", "a &lt;b&gt;", "x &lt; y", "→ use 4"):
         assert part in made
 
 
@@ -63,7 +64,7 @@ def test_attachments_that_are_pictures_stay():
     files = {"a.png": {"image/png": "AAAA"}, "b.svg": {"image/svg+xml": "AAAA"}, "c.png": {"image/png": '"><script>'}}
     cell = new_markdown_cell("![a](attachment:a.png)", attachments=nbformat.from_dict(files))
     lost = new_markdown_cell("![b](attachment:b.svg)", attachments=nbformat.from_dict(files))
-    book, _ = Disarm(config=Config()).preprocess(new_notebook(cells=[cell, lost]), {})
+    book, _ = Disarm(config=Config()).preprocess(new_notebook(cells=[cell, lost]), {"nbgrader": {}})
     assert dict(book.cells[0].attachments) == {"a.png": {"image/png": "AAAA"}}
     assert book.cells[0].source == "![a](attachment:a.png)"
     assert book.cells[1].source.startswith("<pre>"), "a missing attachment would stop nbconvert"

@@ -24,6 +24,14 @@ def test_the_page_has_every_lab_with_its_question_and_minutes(name):
     assert re.search(r"\*\*Question\.\*\* (.+)", title)[1] in row
 
 
+@pytest.mark.parametrize("name", LABS)
+def test_the_syllabus_has_its_hours_in_halves(name):
+    minutes = int(re.search(r"\*\*Time\.\*\* (\d+) minutes", released(name).cells[0].source)[1])
+    syllabus = (COURSE / "syllabus.md").read_text(encoding="utf-8")
+    hours = re.search(rf"^\| {name[3:5]} [^|]*\|[^|]*\| ([\d.]+) \|", syllabus, re.MULTILINE)[1]
+    assert abs(60 * float(hours) - minutes) <= 15
+
+
 def test_its_links_lead_somewhere():
     links = re.findall(r"\]\(([^)]+)\)", PAGE)
     assert links

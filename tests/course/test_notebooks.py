@@ -20,6 +20,23 @@ pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
 SECONDS_PER_CELL = 240
 REFERENCES = Path(__file__).with_name("references")
 """What cells tagged `nbval-check-output` print, by cell id; sources hold no outputs."""
+LOOK = """
+from matplotlib.backend_bases import FigureCanvasBase as canvas_class
+from distlearn.viz import same_in_grey
+
+def look_and_print(canvas, *args, print_figure=canvas_class.print_figure, **kwargs):
+    same_in_grey_found.extend(same_in_grey(canvas.figure))
+    return print_figure(canvas, *args, **kwargs)
+
+same_in_grey_found, canvas_class.print_figure = [], look_and_print
+"""
+"""With --thorough it runs before a lab, and looks at every figure that the lab shows."""
+LOOKED = """
+import matplotlib.pyplot
+for number in matplotlib.pyplot.get_fignums():  # without a notebook's backend figures that no cell passes on stay open
+    same_in_grey_found += same_in_grey(matplotlib.pyplot.figure(number))
+assert not same_in_grey_found, "\\n".join(same_in_grey_found)
+"""
 KIND = {"PredictionMissing", "CheckFailed", "NotImplementedError"}
 """How an untouched notebook may stop a student."""
 
@@ -72,6 +89,8 @@ def test_the_solved_lab_runs_prints_what_it_did_and_leaves_nothing_behind(lab, t
     monkeypatch.setenv("IPYTHONDIR", str(home))
     before = sorted(p.name for p in path.parent.iterdir())
     book = nbformat.read(path, as_version=4)
+    if request.config.getoption("--thorough", default=False):
+        book.cells = [nbformat.v4.new_code_cell(LOOK), *book.cells, nbformat.v4.new_code_cell(LOOKED)]
     NotebookClient(book, timeout=SECONDS_PER_CELL, resources={"metadata": {"path": str(path.parent)}}).execute()
     assert sorted(p.name for p in path.parent.iterdir()) == before, "a lab writes no files"
     give_up = time.monotonic() + 20
@@ -127,3 +146,19 @@ def test_an_untouched_lab_stops_kindly(lab, monkeypatch):
     lab_source = Source(notebook_path(lab))
     assert stopped["CheckFailed"] == len(lab_source.exercises)
     assert stopped["PredictionMissing"] > 0
+
+
+def test_two_series_of_one_grey_are_noticed(tmp_path):
+    def drawing(*pairs):
+        lines = [f"ax.plot([1, 2], '-', color={color!r}, label={name!r})" for name, color in pairs]
+        return "\n".join(["fig, ax = plt.subplots()", *lines])
+
+    show = "lab.show(fig, alt='Two lines.')"
+    sources = ["import matplotlib.pyplot as plt, distlearn as dl\nlab = dl.Lab('00')", LOOK]
+    sources += [drawing(("a", "red"), ("b", "#008a00")), show, drawing(("a", "red"), ("c", "black")), show]
+    sources += [drawing(("d", "red"), ("e", "#008a00")), LOOKED]
+    book = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, sources)))
+    NotebookClient(book, allow_errors=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    errors = [out.evalue for cell in book.cells for out in cell.outputs if out.output_type == "error"]
+    found = [f"axes 1: {a} (lightness 53) and {b} (lightness 50) look the same in grey" for a, b in ("ab", "de")]
+    assert errors == ["\n".join(found)]

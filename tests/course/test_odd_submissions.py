@@ -13,7 +13,8 @@ from distlearn.lab.author import Source, sandbox, source_notebooks
 from distlearn.lab.author.execute import ExecuteAll
 from distlearn.lab.author.nbgrader_steps import HideTests
 from distlearn.lab.author.source import Cell
-from distlearn.lab.author.stage import before_check, definitions, library_calls, skeleton
+from distlearn.lab.author.stage import before_check, definitions, skeleton
+from distlearn.lab.author.suspicions import kept_state, library_calls
 
 from . import grading, small
 from .conftest import COURSE
@@ -193,7 +194,7 @@ def test_checks_are_run_when_the_time_is_up():
     cells = [new_code_cell("def f():\n    return 3\nprint(f())"), check("assert f() == 3\nprint('fine')", 1)]
     shown, note = execute(cells, budget=0)
     assert shown == [["CellLeftOut"], ["fine\n"]]
-    assert "1 of the cells that earn nothing not run: the 0 s of the submission were over" in note
+    assert "1 of the cells that earn nothing not run: the 0 s for the submission were used up" in note
 
 
 def test_definitions_are_what_harms_nobody():
@@ -278,3 +279,39 @@ def test_what_the_library_gives_and_what_a_student_tries_out_is_not_named():
     cells = copy.deepcopy(source.notebook.cells)
     cells.insert(3, new_code_cell("from distlearn.nn import ReLU\ndef compare(x):\n    return ReLU().forward(x)"))
     assert library_calls(cells, source) == []
+
+
+SHARED = {
+    "a global variable": "seen = 0\ndef swap(comm, mine):\n    global seen\n    seen = mine",
+    "a list of the notebook": "seen = []\ndef swap(comm, mine):\n    seen.append(mine)",
+    "an element": "seen = {}\ndef swap(comm, mine):\n    seen[comm.rank] = mine",
+    "an attribute": "def swap(comm, mine):\n    swap.seen = mine",
+    "a default argument": "def swap(comm, mine, seen={}):\n    return seen",
+    "a class": "class Seen:\n    pass\ndef swap(comm, mine):\n    Seen.mine = mine",
+    "inside a function": "seen = []\ndef swap(comm, mine):\n    def keep():\n        seen.append(mine)\n    keep()",
+    "a helper": "seen = []\ndef keep(x):\n    seen.append(x)\ndef swap(comm, mine):\n    keep(mine)",
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_what_ranks_could_share_without_a_message_is_named(kind):
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab00" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    answer = next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == "swap")
+    text = SHARED[kind]
+    if kind == "a helper":  # in a cell of its own
+        helper, _, text = text.partition("def swap")
+        text = "def swap" + text
+        cells.insert(3, new_code_cell(helper))
+    answer.source = text
+    ((name, _),) = kept_state(cells, source)
+    assert name == "'swap'"
+
+
+@pytest.mark.parametrize("path", source_notebooks(COURSE), ids=lambda path: path.stem)
+def test_no_solution_keeps_anything_from_call_to_call(path):
+    source = Source(path)
+    assert kept_state(source.notebook.cells, source) == []
+    cells = copy.deepcopy(source.notebook.cells)
+    cells.insert(3, new_code_cell("tried = []\ndef note(x):\n    tried.append(x)"))  # not used by an answer
+    assert kept_state(cells, source) == []

@@ -37,7 +37,7 @@ def test_kernel(case):
         if checked:
             report = kernel.check(grid, block, given, shared_mem=case.shared_mem)
             assert report.errors == [], str(report)
-            assert [w.kind for w in report.warnings] == case.warnings, str(report)
+            assert [w.kind for w in report.warnings if w.kind not in case.may_warn] == case.warnings, str(report)
         else:
             kernel(grid, block, given, shared_mem=case.shared_mem)
         for which, value in want.items():

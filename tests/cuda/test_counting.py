@@ -16,6 +16,24 @@ def test_every_version_passes_the_probe(compiler):
     assert probe.counts(made) == probe.WANTED
 
 
+FOUR = """extern "C" __global__ void four(const float4* x, float4* y) {
+    float4 v = x[threadIdx.x], w = x[0];
+    v.x = fmaxf(v.x + w.x, 0.0f);
+    v.y = fmaxf(v.y + w.y, 0.0f);
+    v.z = fmaxf(v.z + w.z, 0.0f);
+    v.w = fmaxf(v.w + w.w, 0.0f);
+    y[threadIdx.x] = v;
+}"""
+
+
+@pytest.mark.parametrize("compiler", installed(), ids=lambda c: c.name)
+def test_neighbouring_operations_are_not_merged(compiler):
+    """clang made one addition of vectors of these four, which was not counted."""
+    x = np.ones((32, 4), np.float32)
+    report = RawKernel(FOUR, "four", compiler=compiler).check((1,), (32,), (x, np.zeros_like(x)))
+    assert report.flops == 4 * 32
+
+
 UNKNOWN = {  # what in the assembly is written differently
     "operations": (flow, "FLOP", r"^\s*(fadd|fsub|fmul|fdiv)32\b"),
     "lines": (sites, "KERNEL_FILE", "another.cu"),

@@ -102,6 +102,7 @@ def test_unsupported_features_are_named_with_their_line(line, what):
 
 def test_no_compiler(monkeypatch):
     monkeypatch.setattr(compilers, "find_compilers", lambda: ())
+    monkeypatch.delenv("DISTLEARN_CXX", raising=False)
     with pytest.raises(CompilerNotFound, match="pip install ziglang"):
         RawKernel(SAXPY, "saxpy").compile()
 

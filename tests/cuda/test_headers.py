@@ -114,6 +114,8 @@ def test_warnings(compiler):
     kernel = RawKernel(source, "w", compiler=compiler)
     report = kernel.check((2,), (32,), (x, over, y, i32(8)))
     assert {(w.kind, w.line) for w in report.warnings} >= {("same-value", 3), ("exited-threads", 7)}, str(report)
+    (left,) = (w for w in report.warnings if w.kind == "exited-threads")
+    assert "of block (0, 0, 0) returned from the kernel instead of waiting at this barrier" in left.message
     assert {w.line for w in report.warnings if w.kind == "uninitialised-local"} & {5, 8}
     assert "warning: same-value, line 3: thread (1, 0, 0) of block (0, 0, 0) writes over[0], written by" in str(report)
     kernel((1,), (32,), (x, over, y, i32(8)))  # a plain launch raises for errors only

@@ -203,3 +203,5 @@ def test_wrong_shapes_are_named():
         kernels.attention.NAIVE(*(np.zeros((1, n, 32), np.float32) for n in (4, 5, 5, 4, 4)), 1)
     with pytest.raises(ValueError, match="vectors of length 16, expected 32"):
         kernels.attention.TILED(*(np.zeros((1, 4, 16), np.float32) for _ in range(4)), np.zeros((1, 4), np.float32), 0)
+    with pytest.raises(ValueError, match=r"attention.tiled: width is 16, expected a multiple of the block, 32"):
+        kernels.attention.tiled(32, 16)

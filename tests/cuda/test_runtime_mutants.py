@@ -26,7 +26,7 @@ RIGHT = """extern "C" __global__ void normalise(const float* x, float* y, int n)
     float left = row[(t + 127) % 128];
     if (i < n) y[i] = (v + left) * total;
 }"""
-MUTANTS = [  # a piece of the text, what it becomes, kind and line of the finding
+MUTANTS = [  # a piece of the text, what it becomes, kind and line of the finding (of a loop: several)
     ("i < n ? x[i] : 0.0f", "x[i]", "out-of-bounds", 5),
     ("if (i < n) y", "y", "out-of-bounds", 20),
     ("row[t] = v", "row[t + 1] = v", "out-of-bounds", 6),
@@ -51,7 +51,7 @@ MUTANTS = [  # a piece of the text, what it becomes, kind and line of the findin
         9,
     ),
     ("if (t == 0) {", "if (t == 0) { __syncthreads();", "divergent-barrier", 12),
-    ("d > 0", "d >= 0", "infinite-loop", 9),
+    ("d > 0", "d >= 0", "infinite-loop", (8, 9)),
     ("x[i] :", "(float)*(const double*)(x + i) :", "misaligned", 5),
     ("t / 32", "t / (t - t)", "division-by-zero", 3),
     ("all = 0.0f;", "all = 0.0f; assert(n < 100);", "assertion-failed", 13),
@@ -65,7 +65,8 @@ def test_mutant(old, new, kind, line):
     x = np.random.default_rng(0).random(200, dtype=np.float32)
     kernel = RawKernel(RIGHT.replace(old, new), "normalise")
     report = kernel.check((2,), (128,), (x, np.zeros(200, np.float32), np.int32(200)), time_limit=0.5)
-    assert (report.errors[0].kind, report.errors[0].line) == (kind, line), str(report)
+    assert report.errors[0].kind == kind, str(report)
+    assert report.errors[0].line in np.atleast_1d(line), str(report)
 
 
 def test_without_a_mistake():

@@ -107,6 +107,22 @@ def test_no_mistake_is_named_that_was_not_made():
     assert "this rank's part is empty, so its gradient comes from the others" in empty
     assert "have not moved" not in empty
 
+    def still(comm, model, loss, optimizer, batch):
+        optimizer.zero_grad()
+        return 0.0
+
+    def only_on_rank_0(comm, model, loss, optimizer, batch):
+        before = [p.data.copy() for p in model.params]
+        value = step(comm, model, loss, optimizer, batch)
+        for p, data in zip(model.params, before, strict=True):
+            p.data[...] = p.data if comm.rank == 0 else data
+        return value
+
+    for unmoved in (still, only_on_rank_0):
+        told = verdict(dp.judge_step, unmoved, [0, 4, 4, 9])
+        assert "the parameters have not moved" in told
+        assert "this rank's part is empty" not in told
+
     def untimed(comm, model, dlogits, saved, buckets):
         dp.library_backward(comm, _Untimed(model), dlogits, saved, buckets)
 

@@ -81,7 +81,7 @@ def test_the_same_again():
 def test_figure_of_policies(runs):
     axes = viz.plot_policies(runs)
     updates, time, stale, speed = axes
-    assert "ASP is there" in updates.figure.get_suptitle()
+    assert "ASP gets there" in updates.figure.get_suptitle()
     assert [line.get_label() for line in time.lines] == list(runs)
     assert [label.get_text() for label in stale.get_yticklabels()] == list(runs)[::-1]
     drawn = [patch.get_width() for patch in speed.patches]

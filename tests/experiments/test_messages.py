@@ -97,6 +97,115 @@ def test_a_formula_with_whole_messages_is_no_ring():
         assert "✗" not in judged(messages.judge_seconds, right, name, 1e6, 6, 1e-3, 1e8)
 
 
+def a_ring(comm, x, first=1, passes=True, add=False, new=False):
+    """A ring all-reduce, or one with a mistake."""
+    p, r = comm.size, comm.rank
+    parts, right, left = np.array_split(x.reshape(-1), p), (r + 1) % p, (r - 1) % p
+    for s in range(p - 1):
+        k = (r - s - 1) % p
+        got = np.empty_like(parts[k])
+        comm.send_recv(parts[(r - s) % p], right, got, left)
+        if new:
+            parts[k] = parts[k] + got
+        else:
+            parts[k] += got
+    for s in range(p - 1 if passes else 0):
+        k = (r + first - s - 1) % p
+        got = np.empty_like(parts[k])
+        comm.send_recv(parts[(r + first - s) % p], right, got, left)
+        parts[k][...] = parts[k] + got if add else got
+
+
+def whole_arrays(comm, x):
+    """Recursive doubling: whole arrays in every round."""
+    d = 1
+    while d < comm.size:
+        got = np.empty_like(x)
+        comm.send_recv(x, comm.rank ^ d, got, comm.rank ^ d)
+        x += got
+        d *= 2
+
+
+def around(comm, x):
+    """Whole arrays around a ring."""
+    mine = x.copy()
+    for _ in range(comm.size - 1):
+        got = np.empty_like(x)
+        comm.send_recv(mine, (comm.rank + 1) % comm.size, got, (comm.rank - 1) % comm.size)
+        x += got
+        mine = got
+
+
+def only_up(comm, x):
+    """A tree without its way down."""
+    d = 1
+    while d < comm.size:
+        if comm.rank % (2 * d) == d:
+            return comm.send(x, comm.rank - d)
+        if comm.rank + d < comm.size:
+            got = np.empty_like(x)
+            comm.recv(got, comm.rank + d)
+            x += got
+        d *= 2
+    return None
+
+
+RING = {
+    "": {},
+    "the first phase adds": {"first": 0},
+    "it replaces the part, and is not added": {"add": True},
+    "puts a new array into the list": {"new": True},
+    "half of the steps": {"passes": False},
+}
+
+
+@pytest.mark.parametrize("told", RING)
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_mistakes_of_a_ring_are_named(told, size):
+    found = judged(messages.judge_all_reduce, lambda comm, x: a_ring(comm, x, **RING[told]), "ring", size, (10,))
+    assert told in found
+    assert ("✗" in found) == bool(told)
+    assert [text for text in RING if text and text in found] == [told] * bool(told)
+
+
+def test_what_sends_whole_arrays_has_not_forgotten_half():
+    for name, function in (("ring", around), ("halving", whole_arrays)):
+        found = judged(messages.judge_all_reduce, function, name, 4)
+        assert "half of the" not in found
+        assert "every message is a whole array" in found
+    assert "exchange halves of what is left" in judged(messages.judge_all_reduce, whole_arrays, "halving", 8)
+    assert "must come down again" in judged(messages.judge_all_reduce, only_up, "tree", 6)
+
+
+def test_a_fit_is_of_relative_errors_with_alpha_first():
+    def right(nbytes, times):
+        a = np.stack([1 / times, nbytes / times], axis=1)
+        alpha, slope = np.linalg.lstsq(a, np.ones(len(times)), rcond=None)[0]
+        return alpha, 1 / slope
+
+    def absolute(nbytes, times):
+        slope, alpha = np.polyfit(nbytes, times, 1)
+        return alpha, 1 / slope
+
+    def judge(fit, noise=0.1):
+        return judged(messages.judge_fit, fit, 2e-5, 1e9, noise)
+
+    assert "✗" not in judge(right)
+    assert "divide each equation by its t" in judge(absolute)
+    assert "alpha comes first" in judge(lambda n, t: right(n, t)[::-1])
+    slope = judge(lambda n, t: (right(n, t)[0], 1 / right(n, t)[1]))
+    assert "the slope is seconds per byte" in slope
+    assert "alpha comes first" not in slope
+
+
+def test_formulas_of_one_rank_and_of_whole_arrays_beyond():
+    def free(name, n, p, alpha, beta):
+        return 3.0 if p == 1 else 2 * 2 * alpha + 2 * 3 / 4 * n / beta + alpha + n / beta
+
+    assert "on one rank nothing is sent" in judged(messages.judge_seconds, free, "star", 1e6, 1, 1e-3, 1e8)
+    assert "two of them" in judged(messages.judge_seconds, free, "halving", 1e6, 6, 1e-3, 1e8)
+
+
 def test_a_slow_link_has_the_times_of_the_formulas():
     sizes, link = [16, 4096, 40_000], (2e-3, 1e6)
     pinged, found = dl.SimWorld(4).run(messages.measure, ALGORITHMS, sizes, 2, link)[0]

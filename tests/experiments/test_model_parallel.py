@@ -132,6 +132,97 @@ def test_judges_name_the_mistake():
     assert "at most 1.1 is wanted" in rule
 
 
+def changed(name_of=lambda name: name, bytes_of=lambda n: n, same=""):
+    """A right answer to exercise 2, and what is done to it."""
+    names = {("Partial", "Replicate"): ("all_reduce", 2), ("Partial", "Shard"): ("reduce_scatter", 1)}
+    names |= {("Shard", "Replicate"): ("all_gather", 1), ("Shard", "Shard"): ("all_to_all", 0.25)}
+
+    def move(old, new, n, p):
+        name, times = names.get((type(old).__name__, type(new).__name__), ("", 0)) if old != new else (same, 0)
+        return name_of(name), bytes_of(times * (p - 1) / p * n)
+
+    return move
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        (changed(same="all_gather"), "its type stays: nothing is sent"),
+        (lambda *args: changed()(*args)[::-1], "the name comes first, then the bytes"),
+        (changed(bytes_of=lambda n: 64.0 if n == 96 else n), "the array once: a reduce-scatter and an all-gather"),
+    ],
+)
+def test_what_a_change_of_type_sends(move, told):
+    assert told in failed(mp.judge_move, move, 64.0, 4, (0, 1))
+
+
+def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
+    told = failed(mp.judge_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
+    assert "wanted Replicate(), got class Replicate" in told
+    assert "this is the class: call it" in told
+    assert "these parts belong together" in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ((0, lambda comm, x, W, b: comm.all_reduce(x @ W + b)), "its own columns of y: no all_reduce"),
+        (
+            (1, lambda comm, dy, x, W: (comm.all_reduce(dy @ W.T), comm.all_reduce(x.T @ dy), dy.sum(0))),
+            "columns of dW",
+        ),
+        ((1, lambda comm, dy, x, W: (x.T @ dy, comm.all_reduce(dy @ W.T), dy.sum(0))), "dx comes first, then dW"),
+        ((3, lambda comm, dy, x, W: (dy @ W.T, x.T @ dy, comm.all_reduce(dy.sum(0)))), "so db is whole"),
+    ],
+)
+def test_sums_that_a_layer_does_not_need(wrong, told):
+    functions = list(LAYERS)
+    functions[wrong[0]] = wrong[1]
+    assert told in failed(mp.judge_layers, functions, 2)
+
+
+def dealt(costs, p):
+    order = sorted(range(len(costs)), key=lambda k: -costs[k])
+    return [order[r::p] for r in range(p)]
+
+
+@pytest.mark.parametrize(
+    ("assign", "told"),
+    [
+        (lambda costs, p: [list(range(len(costs)))] * p, "[[]] * p is one list"),
+        (lambda costs, p: [costs[r::p] for r in range(p)], "not their costs"),
+        (lambda costs, p: [[k + 1 for k in own] for own in dealt(costs, p)], "numbered from 0"),
+        (dealt, "the costliest first, but dealt in turn"),
+        (lambda costs, p: [list(range(len(costs))), []], "let its load grow"),
+    ],
+)
+def test_who_gets_which_path(assign, told):
+    text = failed(mp.judge_assign, assign, [3, 9, 4, 5], 2)
+    assert told in text
+    assert "rounded" not in text
+
+
+@pytest.mark.parametrize(
+    ("sent", "choose", "told"),
+    [
+        (lambda f: {"data": f.weights, "tensor": 2 * f.boundary}, lambda f: "data", "boundary is None here"),
+        (lambda f: {"data": 1.0, "tensor": None}, lambda f: "data", "None is no number of bytes"),
+        (
+            lambda f: {"data": 0.75 * f.weights, "tensor": f.tensor},
+            lambda f: "data",
+            "a reduce-scatter and an all-gather",
+        ),
+    ],
+)
+def test_what_the_bytes_of_a_layout_lack(sent, choose, told):
+    assert told in failed(mp.judge_rule, sent, choose)
+
+
+def test_a_rule_returns_a_name():
+    with pytest.raises(CheckFailed, match="choose returned a dict, expected a name"), Check("given") as check:
+        mp.judge_rule(check, mp.judge._sent, lambda facts: {})
+
+
 def test_the_costliest_path_decides():
     for costs in mp.inception_costs().values():
         assert max(costs) > 0.55 * sum(costs)

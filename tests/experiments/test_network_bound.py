@@ -54,6 +54,22 @@ def test_simulated_points_are_limited_by_what_was_made_slow():
         viz.plot_phases({})
 
 
+def test_a_cluster_is_told_to_the_formula():
+    told = network_bound.cluster("lenet", 60 << 20, batch=64, alpha=1e-4)
+    assert (told["nbytes"], told["alpha"], told["buckets"]) == (60 << 20, 1e-4, 3)
+    assert told["seconds"] > 0
+    several = lambda p, beta, seconds, nbytes, alpha, buckets: parts(p, beta, seconds, nbytes, alpha * buckets)  # noqa: E731
+    (diagram,) = network_bound.cluster_diagrams(several, {"lenet": told}, batch=64, ranks=(2,), gbits=(1, 8)).values()
+    assert [8 * point.bandwidth for point in diagram.points] == [1e9, 8e9]
+    assert diagram.formula(2.0, 1e9) == pytest.approx(parts(2, 1e9, told["seconds"], 60 << 20, 3e-4))
+
+
+def test_bytes_by_ranks_are_drawn():
+    ax = viz.plot_sent([2, 4], {"ring": [2048, 3072], "codes": [1024, 4096]})
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[2, 3], [1, 4]]
+    assert ax.get_title("left") == "Fewest bytes on 4 ranks: ring"
+
+
 def test_steps_of_ranks_are_timed_part_by_part():
     world = dl.SimWorld(3, dl.Network(1e-3, 1e6))
     found = world.run(network_bound.links.timed_steps, 2, (4, 3), 8, 2)
@@ -113,8 +129,32 @@ def test_recipes_are_compared_each_at_its_own_rate():
     assert run.seconds_to(100.0) == run.seconds[0]
     left, _ = viz.plot_recipes(runs, target=100.0)
     assert left.get_title(loc="left") == "First at a loss of 100: all-reduce"  # which is looked at earlier
-    ax = viz.plot_messages({("8 bit", True): (3.0, [90.0, 92.0]), ("8 bit", False): (3.0, [80.0])})
+    told = str(network_bound.recipe_table(runs, 100.0, title="T")).splitlines()
+    assert told[1].split("  ")[0] == ""
+    assert "seconds to 100" in told[1]
+    assert [row.split("  ")[0] for row in told[3:]] == list(runs)
+
+
+def test_codes_are_compared_at_their_better_rates():
+    plain = network_bound.Recipe(rule="sgd", lr=5.0)
+    recipes = {("32 bit", None): plain, ("none", False): plain.but(exchange=lambda comm, x, error: 0 * x)}
+    recipes["zeros", True] = recipes["none", False]
+    results = network_bound.compare_codes(recipes, rates=(1e9, 0.3), seeds=(0, 1), **SHORT)
+    exact = results["32 bit", None]
+    assert exact.lr == 0.3, "with the other one the loss is no longer finite"
+    assert exact.accuracies == [network_bound.run_recipe(plain.but(lr=0.3), k, **SHORT).accuracy for k in (0, 1)]
+    values = 64 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
+    assert exact.kilobytes == pytest.approx(4 * values * 2 * 3 / 4 / 1e3), "a ring of four ranks, each step"
+    assert results["none", False].kilobytes == 0
+    table = network_bound.code_table(results)
+    assert [row[2] for row in table.rows] == ["not needed", "no", "yes"]
+    ax = viz.plot_messages({("8 bit", True): exact, ("8 bit", False): exact, ("32 bit", None): exact})
     assert ax.get_xlabel().endswith("[kB]")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["with error feedback", "without", "nothing to feed back"]
+    assert len({line.get_marker() for line in ax.lines if line.get_label() in labels}) == 3
+    two = viz.plot_messages({("8 bit", True): exact, ("32 bit", None): exact})
+    assert "without" not in [text.get_text() for text in two.get_legend().get_texts()]
 
 
 @pytest.mark.parametrize("n", [1, 7, 64])

@@ -108,7 +108,7 @@ def test_a_cut_of_uneven_stages_into_neighbours_misses_the_target(cut):
         (1, "gpipe", "rank 2 holds 4 activations, there is room for 1"),
         (1, BEST[1].replace("B1 F3", "F3 B1"), "rank 1 holds 3 activations, there is room for 2"),
         (1, BEST[1].replace("F0 B0 F1 B1 F2", "F0 B0 B1 F1 F2"), "backward before forward"),
-        (1, "\n".join("F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3" for _ in range(3)), "backward comes in one, as B"),
+        (1, "\n".join("F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3" for _ in range(3)), "backward is one action, B"),
         (3, "1f1b", "it has 2 stages, expected 3"),
         (4, BEST[4].replace(" W5", "", 1), "rank 0, stage 0: W5 missing"),
     ],

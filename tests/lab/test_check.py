@@ -132,6 +132,28 @@ def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhe
         assert words not in text
 
 
+def test_what_fails_alike_on_every_rank_is_told_once():
+    def body(check):
+        for rank in range(4):
+            check.close(f"mean on rank {rank} of 4", 4 * (X + rank), X + rank, factors={"ranks": 4})
+        check.close("x", X + 1, X)
+
+    text, _ = failing(body)
+    assert "0 of 5 checks passed" in text
+    assert text.count("did you divide") == 1
+    told = text.splitlines()
+    assert told[1].startswith("  ✗ mean on rank 0 of 4 ")
+    assert "-> mean on rank 0 of 4 is 4 times the reference" in told[2]
+    assert told[3].split("the same: ")[1] == "mean on rank 1 of 4, mean on rank 2 of 4, mean on rank 3 of 4"
+    assert told[4].startswith("  ✗ x ")
+
+
+def test_two_failures_with_one_advice_are_both_shown():
+    text, _ = failing(lambda c: [c.true(name, False, "sum over ranks") or c.close(name, 4 * X, X) for name in "ab"])
+    assert text.count("✗") == 5
+    assert "the same" not in text
+
+
 def test_a_generator_is_told_as_one():
     def values(n):
         yield from range(n)

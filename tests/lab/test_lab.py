@@ -100,3 +100,16 @@ def test_a_bar_has_a_label_and_is_silent_while_graded(monkeypatch, capsys):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     Lab("07").bar("training")(1, 2)
     assert not capsys.readouterr().err
+
+
+def test_a_card_folds_many_lines_that_are_right():
+    def shown(right):
+        lines = [show.Line("bad", "first", "wanted 1, got 2"), *(show.Line("good", f"check {i}") for i in range(right))]
+        return show.Card("t", [*lines, show.Line("note", "the same")], "bad")._repr_html_()
+
+    assert "<details>" not in shown(15)
+    above, _, folded = shown(16).partition("<details><summary>16 that are right</summary>")
+    assert "wanted 1, got 2" in above
+    assert "the same" in above
+    assert "check" not in above
+    assert all(f"check {i}<" in folded for i in range(16))

@@ -1,5 +1,7 @@
 """The sandbox of our own: what a program in it sees, may do, and leaves behind."""
 
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -82,6 +84,42 @@ def test_a_program_has_no_capability_and_gets_none():
     assert set(numbers) == {"0" * 16}
     assert "NoNewPrivs:\t1" in said
     assert said.splitlines()[-1] == "1000"
+
+
+NOBODY = 65534
+"""A user and a group that own nothing."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the other tests have run it as a user without rights")
+def test_a_user_without_rights_gets_the_same_sandbox():
+    other = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
+
+    def runs(command):
+        try:
+            return subprocess.run(command, capture_output=True, check=False, **other).returncode == 0
+        except OSError:  # a folder above it is closed to others
+            return False
+
+    pythons = [sys.executable, *filter(None, [shutil.which("python3", path="/usr/bin:/usr/local/bin")])]
+    python = next((path for path in pythons if runs([path, "-I", "-S", "-c", "import ctypes, json"])), None)
+    if python is None:
+        pytest.skip("another user may run no Python of this machine")
+    if not runs(["unshare", "--user", "true"]):
+        pytest.skip("users may not make namespaces on this machine")
+    text = "id -u; grep CapEff /proc/self/status; cat /proc/net/dev; ls /proc; touch /usr/new /new; cat /etc/shadow"
+    folders = [("ro", path, path) for path in sandbox.SYSTEM if Path(path).exists()]
+    mounts = [("proc", "", "/proc"), ("dev", "", "/dev"), ("tmpfs", str(2**20), "/home/student"), *folders]
+    _, _, _, _, *plan = namespaces.command(mounts, ["/bin/sh", "-c", text], folder="/home/student")
+    # the file itself may lie where the other user may not read
+    command = [python, "-I", "-S", "-c", Path(namespaces.__file__).read_text(encoding="utf-8"), *plan]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **other)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["1000", "CapEff:\t" + "0" * 16], done.stderr
+    assert "eth" not in done.stdout
+    assert sum(line.isdigit() for line in lines[2:]) <= 4, "processes of the machine"
+    assert done.stderr.count("Read-only file system") == 2
+    assert "/etc/shadow" in done.stderr
+    assert not Path("/usr/new").exists()
 
 
 def test_memory_for_files_is_limited():

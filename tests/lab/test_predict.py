@@ -71,7 +71,7 @@ def test_taking_the_guess_back_keeps_it(lab, capsys):
         (2, 0, "2 away"),
         (-1, 2, "3 away"),
         (-3, -1, "factor of 3 too high"),
-        (7, 7.0000000001, "as good as exactly"),
+        (7, 7.0000000001, "almost exactly"),
         (6, 3485, "factor of 580 too low"),
         (1e-10, 1e-5, "factor of 100,000 too low"),
         (1e-6, 3e-6, "factor of 3 too low"),

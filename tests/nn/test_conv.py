@@ -257,6 +257,15 @@ def test_the_fused_convolution_chooses_what_can_compute_the_layer():
     assert choose_algorithm(Conv2d(16, 16, 3, padding=1), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1), (1, 13, 13, 16)) == "rows"
     assert choose_algorithm(Conv2d(32, 64, 3, padding=1), (1, 13, 13, 32)) == "winograd2"
+    sizes = {
+        7: "winograd4",
+        14: "winograd2",
+        6: "winograd2",
+        5: "winograd2",
+        8: "winograd4",
+    }
+    for size, want in sizes.items():
+        assert choose_algorithm(Conv2d(64, 64, 3, padding=1), (1, size, size, 64)) == want
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, groups=2), (1, 13, 13, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, padding=1, dtype="float64"), (1, 28, 28, 16)) == "rows"
     assert choose_algorithm(Conv2d(16, 32, 3, dilation=2), (1, 28, 28, 16)) == "rows"

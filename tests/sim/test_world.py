@@ -72,6 +72,22 @@ def test_sends_of_one_rank_share_its_network_card():
     assert SimWorld(4, SLOW).run(program)[1:] == pytest.approx([2e-3, 3e-3, 4e-3])
 
 
+@pytest.mark.parametrize("collectives", ["messages", "formula"])
+def test_an_exchange_is_a_span_until_both_halves_are_done(collectives):
+    def program(comm):
+        comm.clock.sleep(3e-3 * comm.rank)
+        comm.send_recv(np.zeros(125), 1 - comm.rank, np.empty(125), 1 - comm.rank)
+        comm.all_reduce(np.zeros(125))
+
+    world = SimWorld(2, SLOW, collectives=collectives)
+    world.run(program)
+    found = {s.rank: s for s in world.trace.select(name="send_recv")}
+    assert len(world.trace.select(name="send_recv")) == 2, "one on each rank: none for the messages of a collective"
+    assert [(s.lane, s.nbytes) for s in found.values()] == [("comm", 1000)] * 2
+    assert (found[0].start, found[0].end) == pytest.approx((0, 5e-3)), "rank 0 waits for rank 1"
+    assert (found[1].start, found[1].end) == pytest.approx((3e-3, 5e-3))
+
+
 @pytest.mark.parametrize("n", [1, 100_000])
 def test_send_before_receive_in_a_ring_is_a_deadlock_at_any_size(n):
     def ring(comm):

@@ -39,14 +39,27 @@ SEEN = """() => ({
   executed: [...document.querySelectorAll('.jp-CodeCell')]
     .filter(c => /\\[\\d+\\]/.test(c.querySelector('.jp-InputPrompt').textContent)).length,
   figures: [...document.querySelectorAll('.jp-OutputArea img')]
-    .map(i => ({width: i.naturalWidth, alt: i.alt, shown: i.getBoundingClientRect().width})),
+    .map(i => ({width: i.naturalWidth, alt: i.alt, shown: i.getBoundingClientRect().width,
+                 asked: Number(i.getAttribute('width'))})),
   bars: [...document.querySelectorAll('.jp-OutputArea .progress-bar, .jp-OutputArea progress')]
     .map(e => e.style.width || e.value),
-  errors: [...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]')].map(e => e.innerText),
+  errors: window.jupyterapp.shell.currentWidget.content.widgets.filter(w => w.model.type === 'code')
+    .flatMap(w => w.model.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`),
   missing: [...document.querySelectorAll('.jp-OutputArea-output')]
     .map(e => e.innerText).filter(t => /Error displaying widget|widget model not found/i.test(t)),
+  sideways: [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-output *, .jp-RenderedMarkdown *')]
+    .filter(e => e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 10 && !e.closest('math, mjx-container, input'))
+    .map(e => `${e.scrollWidth} px in ${e.clientWidth}: <${e.tagName.toLowerCase()}> ${e.innerText.slice(0, 80)}`),
+  small: [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-output *')]
+    .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()))
+    .filter(e => parseFloat(getComputedStyle(e).fontSize) < 11)
+    .map(e => `${getComputedStyle(e).fontSize}: ${e.innerText.slice(0, 80)}`),
+  code: [...document.querySelectorAll('.jp-CodeCell .cm-scroller')]
+    .filter(e => e.scrollWidth > e.clientWidth + 1)
+    .map(e => `${e.scrollWidth} px in ${e.clientWidth}: ${e.innerText.slice(0, 200)}`),
   height: document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollHeight,
 })"""
+UNFOLD = "() => document.querySelectorAll('details').forEach(folded => { folded.open = true; })"
 SCROLL = "(y) => { document.querySelector('.jp-Notebook .jp-WindowedPanel-outer').scrollTop = y; }"
 SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},  # else only what is in view exists in the page
@@ -145,8 +158,9 @@ def run_notebook(url: str, path: str, pictures: Path, look=None) -> dict:
         page.evaluate(READY)
         page.evaluate(RUN_ALL)
         page.wait_for_timeout(1000)  # the last pictures are laid out
+        _photograph(page, page.evaluate(SEEN)["height"], pictures, Path(path).stem)
+        page.evaluate(UNFOLD)  # what is folded must fit, too
         seen = page.evaluate(SEEN)
-        _photograph(page, seen["height"], pictures, Path(path).stem)
         if look is not None:
             look(page)
     return seen | {"console": console}

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from . import browser
+from . import browser, contrast
 
 ROOT = Path(__file__).parents[2]
 LABS = sorted((ROOT / "course" / "source").glob("lab*/lab*.ipynb"))
@@ -40,22 +40,30 @@ def test_a_solved_lab_runs_and_looks_right(served, lab):
         assert figure["alt"], "a figure without alternative text"
         assert figure["width"] > 200
         assert figure["shown"] > 150
+        assert figure["shown"] >= 0.88 * figure["asked"], f"too wide, its letters shrink: {figure['alt']}"
+    assert seen["sideways"] == seen["code"] == [], "wider than the page"
+    assert seen["small"] == []
     assert all(bar == "100%" for bar in seen["bars"]), seen["bars"]
     engines = [p for p in psutil.process_iter() if p.pid not in before and "ipyparallel" in _command(p)]
     assert engines == [], "a lab leaves its engines behind"
 
 
+def draw_a_one(page):
+    """Draw a digit 1 with the mouse, and wait for the answer."""
+    sheet = page.locator(".distlearn-sheet")
+    sheet.scroll_into_view_if_needed()
+    box = sheet.bounding_box()
+    x, top, bottom = box["x"] + box["width"] / 2, box["y"] + 20, box["y"] + box["height"] - 20
+    page.mouse.move(x, top)
+    page.mouse.down()
+    page.mouse.move(x, bottom, steps=40)
+    page.mouse.up()
+    page.wait_for_selector(".distlearn-digits")
+
+
 def test_a_drawn_digit_is_answered_layer_by_layer(served):
     def draw(page):
-        sheet = page.locator(".distlearn-sheet")
-        sheet.scroll_into_view_if_needed()
-        box = sheet.bounding_box()
-        x, top, bottom = box["x"] + box["width"] / 2, box["y"] + 20, box["y"] + box["height"] - 20
-        page.mouse.move(x, top)
-        page.mouse.down()
-        page.mouse.move(x, bottom, steps=40)  # a 1
-        page.mouse.up()
-        page.wait_for_selector(".distlearn-digits")
+        draw_a_one(page)
         page.wait_for_timeout(500)
         assert page.locator(".distlearn-told").inner_text().startswith("It reads 1.")
         page.locator(".distlearn-digits button").nth(7).click()
@@ -81,6 +89,35 @@ def test_a_film_moves(served):
         page.screenshot(path=str(ROOT / "runs" / "ui" / "film.png"))
 
     browser.run_notebook(served, "lab04_kernels/lab04.ipynb", ROOT / "runs" / "ui", look=play)
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("theme", contrast.THEMES)
+def test_all_text_reads_in_light_and_dark(tmp_path, theme):
+    pytest.importorskip("playwright", reason="needs the extra 'ui': pip install -e '.[ui]'")
+    if browser.chromium() is None:
+        pytest.skip("needs an installed Chromium or Chrome")
+    contrast.write_gallery(tmp_path / "gallery.ipynb")
+    found = []
+
+    def look(page):
+        page.evaluate(contrast.SET_THEME, theme)
+        page.wait_for_function(f"document.body.dataset.jpThemeName === '{theme}'")
+        draw_a_one(page)
+        page.wait_for_timeout(1000)
+        found.extend(page.evaluate(contrast.CONTRAST))
+        page.locator(".distlearn-sheet").scroll_into_view_if_needed()
+        page.screenshot(path=str(ROOT / "runs" / "ui" / f"{theme.split()[1].lower()}.png"))
+
+    with browser.jupyterlab(tmp_path) as url:
+        seen = browser.run_notebook(url, "gallery.ipynb", ROOT / "runs" / "ui" / theme.split()[1].lower(), look=look)
+    assert seen["errors"] == []
+    assert len(found) > 150
+    assert [t for t in found if t["ratio"] < contrast.LEAST] == []
+    red, green = ({t["text"] for t in found if contrast.hue(t["colour"]) == hue} for hue in ("red", "green"))
+    assert "✗" in red
+    assert "✓" in green
+    assert red & green == set(), "only the colour tells them apart"
 
 
 def test_students_begin_on_a_map_of_the_labs():

@@ -55,10 +55,10 @@ def test_sectors_by_line():
     ax = plot_sectors(report, "x")
     assert [t.get_text() for t in ax.get_yticklabels()] == ["line 3", "line 4"]
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert labels == ["line 3: 4 sectors an access", "line 4: 32 sectors an access", "moved, not asked for"]
+    assert labels == ["line 3: 4 sectors an access", "line 4: 32 sectors an access", "moved, not requested"]
     pale = [p for p in ax.patches if p.get_alpha() == 0.3]
     assert len(pale) == 36
-    assert ax.get_title(loc="left") == "Warp 0 moves 1,152 bytes of x for 256 that it asks for"
+    assert ax.get_title(loc="left") == "Warp 0 moves 1,152 bytes of x for 256 that it requests"
 
 
 def test_what_was_not_recorded():

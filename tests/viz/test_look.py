@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from distlearn import viz
+from distlearn.viz.grey import SAME_GREY
 
 # G. M. Machado, M. M. Oliveira, L. A. F. Fernandes (2009), A physiologically-based model for simulation of color vision
 # deficiency, IEEE TVCG 15(6), table 1, severity 1.0; on linear RGB.
@@ -34,7 +35,7 @@ def linear(color):
 
 def test_colours_differ_in_greyscale():
     steps = np.diff(sorted(map(viz.lightness, viz.COLORS)))
-    assert steps.min() >= 9
+    assert steps.min() >= SAME_GREY
 
 
 def test_the_first_three_colours_differ_most_in_greyscale():

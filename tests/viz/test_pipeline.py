@@ -103,15 +103,16 @@ def test_stages_of_a_rank_have_shades_of_their_own():
     ax = viz.plot_schedule(trained(Pipeline, 2, 4, schedule=partial(interleaved, n_virtual=3)))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels[:3] == ["forward", "forward, 2nd stage", "forward, 3rd stage"]
+    light = {}
     for kind in ("forward", "backward"):
-        (found,) = [c for c in ax.collections if c.get_gid() == kind]
-        shades = {tuple(color) for color in found.get_facecolors()}
+        found = {c.get_hatch(): c.get_facecolors() for c in ax.collections if c.get_gid() == kind}
+        assert len(found) == 3, "a hatch for each stage"
+        shades = {tuple(color) for faces in found.values() for color in faces}
         assert len(shades) == 3
-        light = sorted(viz.lightness(color) for color in shades)
-        assert min(np.diff(light)) > 5
-    forward, backward = ([viz.lightness(c) for c in ax.collections[i].get_facecolors()] for i in (1, 2))
-    assert min(forward) > max(backward) + 10  # in greyscale, too
-    assert to_rgba(KIND_COLORS["F"]) in {tuple(c) for c in ax.collections[1].get_facecolors()}
+        assert to_rgba(KIND_COLORS[kind[0].upper()]) in shades
+        light[kind] = sorted(viz.lightness(color) for color in shades)
+        assert min(np.diff(light[kind])) > 5
+    assert light["forward"][0] > light["backward"][-1] + 10  # in greyscale, too
 
 
 def test_the_halves_of_backward_differ_without_colour_too():

@@ -180,7 +180,7 @@ def arrows(ax):
 
 
 def test_messages_run_from_sender_to_receiver(ring_trace):
-    drawn = Counter(map(tuple, arrows(viz.plot_timeline(ring_trace)).round(12).tolist()))
+    drawn = Counter(map(tuple, arrows(viz.plot_timeline(ring_trace, messages=True)).round(12).tolist()))
     wanted = Counter((round(m.sent, 12), m.source, round(m.arrived, 12), m.dest) for m in ring_trace.messages)
     assert drawn == wanted
     assert drawn.total() == 4 * 6
@@ -188,7 +188,7 @@ def test_messages_run_from_sender_to_receiver(ring_trace):
 
 def test_messages_only_between_shown_ranks_and_inside_the_window(ring_trace):
     half = ring_trace.makespan / 2
-    drawn = arrows(viz.plot_timeline(ring_trace, ranks=[0, 1], end=half))
+    drawn = arrows(viz.plot_timeline(ring_trace, ranks=[0, 1], end=half, messages=True))
     assert len(drawn) == sum(m.source == 0 and m.dest == 1 and m.sent < half for m in ring_trace.messages)
 
 
@@ -246,6 +246,20 @@ def test_waiting_for_another_rank_has_a_look_of_its_own():
     assert (start[0], end[0]) == pytest.approx((1e-3, 3e-3), rel=1e-2)
     ax = viz.plot_timeline(world.trace)
     assert "waiting" in [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_waiting_in_a_ring_is_not_drawn_as_idle():
+    def program(comm):
+        with comm.clock.span("forward", flops=1e6 * (1 + 2 * comm.rank)):
+            pass
+        dl.comm.collectives.ring_all_reduce(comm, np.zeros(1000))
+
+    world = dl.SimWorld(2, dl.Network(alpha=1e-6, beta=1e9), dl.Roofline(1e9))
+    world.run(program)
+    row, start, end = select(world.trace, None, None, None, None).waiting(world.trace)
+    assert row.tolist() == [0], "rank 1 comes last and waits for none"
+    assert (start[0], end[0]) == pytest.approx((1e-3, 3e-3), rel=1e-2)
+    assert "0% idle" in viz.plot_timeline(world.trace).get_title("left")
 
 
 def test_waiting_of_real_ranks_is_known_from_when_each_entered():

@@ -47,3 +47,8 @@ def test_unconnected_ranks_know_themselves_and_nothing_else():
         comm.all_reduce(np.zeros(1))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = comm.nonsense
+
+
+def test_a_number_of_ranks_is_refused():
+    with pytest.raises(TypeError, match=r"report=4, expected a callable; a world of several ranks is SimWorld"):
+        LocalWorld(4)

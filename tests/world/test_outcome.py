@@ -185,3 +185,10 @@ def test_without_progress_the_rank_that_waits_for_nobody_is_to_blame():
     assert not first_failure([waiting(0), waiting(1)], reason="timeout", seconds=3).lost
     assert first_failure([Outcome(0, "died", error="its process died", position=1), waiting(1)]).lost
     assert not first_failure([Outcome(0, "raised", error="ValueError: no", position=1), waiting(1)]).lost
+
+
+@pytest.mark.parametrize("folder", ["/venv/lib/python3.11/site-packages/numpy/_core", "/usr/lib/python3.11"])
+def test_a_rank_inside_another_package_is_placed_at_the_line_of_its_program(folder):
+    theirs = Frame(f"{folder}/multiarray.py", 1085, "copyto", "", False)
+    assert where(Outcome(2, "running", frames=[OURS, MINE, theirs])) == "is at step.py, line 12, in step"
+    assert where(Outcome(2, "running", frames=[OURS, theirs])) == "is at multiarray.py, line 1085, in copyto"

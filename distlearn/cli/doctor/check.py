@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import asdict, dataclass
 
+from ...tables import CSS_AMBER, CSS_GREEN, CSS_RED
+
 VERDICTS = {"ok": "✓", "info": "i", "warning": "!", "problem": "✗"}
 """From best to worst, with the symbol of each; a problem keeps a lab from running."""
 
@@ -85,7 +87,7 @@ class Diagnosis(list):
 
     def _repr_html_(self) -> str:
         """The table for a notebook; colour is never the only sign."""
-        colors = {"ok": "#1a7f37", "info": "inherit", "warning": "#9a6700", "problem": "#cf222e"}
+        colors = {"ok": CSS_GREEN, "info": "inherit", "warning": CSS_AMBER, "problem": CSS_RED}
         rows = []
         for c in self:
             fix = f"<pre style='margin:0.3em 0 0'>{html.escape(c.fix)}</pre>" if c.fix else ""

@@ -75,7 +75,7 @@ class Compiler(NamedTuple):
         # clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
         # operations into vector ones.
         flags += ["-fsanitize-coverage=trace-pc,no-prune"]
-        options = ["-tsan-instrument-read-before-write", "-tsan-distinguish-volatile"]
+        options = ["-tsan-instrument-read-before-write", "-tsan-distinguish-volatile", "-disable-vector-combine"]
         flags += [word for option in options for word in ("-mllvm", option)]
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from distlearn.cuda.emulator.source import lines_of, split_commas
+from distlearn.cuda.emulator.source import split_commas
 
 DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
 DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)(\(([^)]*)\))?(.*)", re.S)
@@ -313,11 +313,3 @@ def _typedef_names(text: str) -> set[str]:
     if re.match(r"\s*typedef\s+enum\b", text):
         names |= set(WORD.findall(text.partition("{")[2]))
     return names
-
-
-def line_starts(text: str) -> list[int]:
-    """Return where each line begins."""
-    starts = [0]
-    for line in lines_of(text)[:-1]:
-        starts.append(text.index("\n", starts[-1] + len(line)) + 1)
-    return starts

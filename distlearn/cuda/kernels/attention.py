@@ -98,6 +98,8 @@ def tiled(block: int, width: int, memory=None) -> Variant:
     every block of queries. A block of threads needs 3 block (d + 1) + block^2 floats of shared memory, so that
     this is the Theta(n^2 d^2 / M) of theorem 2 in Dao et al. (2022).
     """
+    if width % block:
+        raise ValueError(f"attention.tiled: width is {width}, expected a multiple of the block, {block}")
     name = f"attention_tiled<{block}, {width}>"
     launch = _tiled_launch(block, width)
     return Variant("attention.cu", name, launch, tiled_reference, _forward_example, memory or {}, rtol=1e-4, atol=1e-5)

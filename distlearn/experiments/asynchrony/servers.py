@@ -103,14 +103,14 @@ def check_log(log, workers: int, steps: int) -> str:
     for kind, worker in log:
         if kind == "push" and worker not in pulled:
             if ("pull", worker) not in map(tuple, log):
-                return f"the log has pushes of worker {worker}, but no pull: write both down, as they come in"
+                return f"the log has pushes of worker {worker}, but no pull: log both, as they arrive"
             return f"worker {worker} pushes before it has pulled for the first time: pull, compute, push, in this order"
         pulled.add(worker)
     for worker in range(1, workers + 1):
         counts = [sum(tuple(entry) == (kind, worker) for entry in log) for kind in ("pull", "push")]
         if counts != [steps, steps]:
             told = f"{counts[0]} pulls and {counts[1]} pushes of worker {worker}, expected {steps} of each"
-            return f"the log has {told}: every message of every step is taken and written down"
+            return f"the log has {told}: every message of every step must be received and logged"
     return ""
 
 
@@ -126,13 +126,13 @@ def judge_server(check, train, size: int, steps: int, *, lr=0.1, slow=None, d=4,
     targets, ranks = try_server(train, size, steps, lr=lr, slow=slow, d=d, seed=seed)
     (w, log, _), *workers = ranks
     of = f"{len(workers)} worker{'s' * (size > 2)}, {steps} steps"
-    check.true(f"workers return None, {of}", all(r[1] is None for r in workers), "the log is rank 0's to return")
+    check.true(f"workers return None, {of}", all(r[1] is None for r in workers), "rank 0 returns the log")
     fault = check_log(log, size - 1, steps)
     check.true(f"log, {of}", not fault, fault)
     if fault:
         return
     wrong = {
-        "not updated, or not in place: `w -= ...` changes the array that w is": np.ones(d),
+        "not updated, or not in place: `w -= ...` changes the array itself": np.ones(d),
         "uphill: the gradient should be subtracted": replay(targets, log, -lr),
         "the server steps from the weights that the worker had pulled, not from its newest": replay(
             targets, log, lr, late=True

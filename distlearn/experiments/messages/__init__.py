@@ -4,7 +4,7 @@ The network's part, orders of messages, is in `distlearn.sim` (`explore`, `repla
 """
 
 from .count import ROUNDS, Counted, counted
-from .judge import NAMES, judge_all_reduce, judge_broadcast, judge_order, judge_scatter_gather, judge_seconds
+from .judge import NAMES, judge_all_reduce, judge_broadcast, judge_fit, judge_order, judge_scatter_gather, judge_seconds
 from .measure import WithCollectives, measure, thread_seconds
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "counted",
     "judge_all_reduce",
     "judge_broadcast",
+    "judge_fit",
     "judge_order",
     "judge_scatter_gather",
     "judge_seconds",

@@ -16,6 +16,8 @@ NAMES = {
     "halving": "halving_doubling_all_reduce",
 }
 """The all-reduces of the lab, and the library's function of each."""
+PARTS = (NAMES["ring"], NAMES["halving"])
+"""Those that send parts of an array."""
 
 
 def _inputs(size, shape, dtype, seed) -> np.ndarray:
@@ -24,12 +26,14 @@ def _inputs(size, shape, dtype, seed) -> np.ndarray:
 
 
 def _judge_sent(check, of: str, world: SimWorld, algorithm: str, n: int, rounds: int | None, mistakes: dict) -> None:
-    """Compare messages, bytes and rounds of a world's last run with the formulas."""
+    """Compare messages, bytes and rounds of a world's last run with the formulas; a mistake sends (messages, bytes)."""
     got, p = Counted.of(world), world.size
-    want = cost.messages(algorithm, n, p)
+    want, nbytes = cost.messages(algorithm, n, p), round(cost.nbytes(algorithm, n, p))
+    fitting = {told: sent[0] for told, sent in mistakes.items() if got.nbytes == sent[1]}
+    whole = {"every message is a whole array: send parts of it": got.messages * n} if got.nbytes > nbytes else {}
     with check.group(f"what is sent, {of}", most=3):
-        check.equal(f"messages, {of}", got.messages, want, suspects=mistakes)
-        check.equal(f"bytes, {of}", got.nbytes, round(cost.nbytes(algorithm, n, p)))
+        check.equal(f"messages, {of}", got.messages, want, suspects=fitting)
+        check.equal(f"bytes, {of}", got.nbytes, nbytes, suspects=whole if algorithm in PARTS else {})
         if rounds is not None:
             told = f"{got.rounds:g} messages wait for each other, {rounds} suffice: who could send at the same time?"
             check.true(f"rounds, {of}", got.rounds <= rounds, told)
@@ -67,7 +71,7 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
                 "this is the root's row": rows[root],
             }
             check.close(f"scatter: out on rank {rank}, {of}", out, rows[rank], dtype=dtype, suspects=wrong)
-        whole = {"the root keeps its own row: copy it, without a message": size}
+        whole = {"the root keeps its own row: copy it, without a message": (size, size * n)}
         _judge_sent(check, f"scatter, {of}", world, "flat_scatter", n, None, whole)
 
     def gathered(comm):
@@ -136,6 +140,12 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
     of = f"{name}, {size} rank{'s' * (size > 1)}, shape {shape}"
     want, world = arrays.sum(axis=0, dtype=dtype), SimWorld(size, ROUNDS)
 
+    rings = {
+        "each part is one rank's: the first phase adds, and passing on begins with part r + 1": _ring(arrays, first=0),
+        "what is passed on is complete: it replaces the part, and is not added": _ring(arrays, add=True),
+        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": _ring(arrays, new=True),
+    } if name == "ring" else {}  # fmt: skip
+
     def run(comm):
         x = arrays[comm.rank].copy()
         check.call(all_reduce, comm, x, inplace=True)
@@ -150,8 +160,8 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
                     "this is the sum of all other ranks: its own array is missing": want - arrays[rank],
                     "its own array is counted twice": want + arrays[rank],
                 }
-                others = {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
-                wrong |= others
+                wrong |= {f"this is the array of rank {r}": arrays[r] for r in range(size) if r != rank}
+                wrong |= {told: xs[rank] for told, xs in rings.items()}
             check.close(f"x on rank {rank}, {of}", x, want, dtype=dtype, factors={"ranks": size}, suspects=wrong)
     p, q = size, 1 << (size.bit_length() - 1)
     log = q.bit_length() - 1
@@ -161,22 +171,83 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
         "ring": 2 * (p - 1),
         "halving": 2 * log + 2 * (q < p),
     }[name]
+    n, beyond = arrays[0].nbytes, 2 * (p - q)
+    everyone = (p * (p - 1), p * (p - 1) * n)
     mistakes = {
-        "star": {"every rank sends to every other: send to rank 0 only, which adds up and answers": p * (p - 1)},
-        "tree": {"every rank sends to every other": p * (p - 1)},
-        "ring": {
-            "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": p * (p - 1),
-            "p steps in each phase: the last one brings back what is known": 2 * p * p,
+        "star": {"every rank sends to every other: send to rank 0 only, which adds up and answers": everyone},
+        "tree": {
+            "every rank sends to every other": everyone,
+            "half of them: the sum must come down again, by your broadcast": (p - 1, (p - 1) * n),
         },
-        "halving": {"half of the exchanges: what was halved must be doubled again": q * log + 2 * (p - q)},
+        "ring": {
+            "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": (p * (p - 1), (p - 1) * n),
+            "p steps in each phase: the last one brings back what is known": (2 * p * p, 2 * p * n),
+        },
+        "halving": {
+            "half of the exchanges: what was halved must be doubled again": (q * log + beyond, (q - 1 + beyond) * n),
+            "whole arrays between all: exchange halves of what is left": (q * log + beyond, (q * log + beyond) * n),
+            "the ranks beyond the power of two get no result": (
+                2 * q * log + beyond // 2,
+                (2 * q - 2 + beyond // 2) * n,
+            ),
+        },
     }[name]
-    _judge_sent(check, of, world, NAMES[name], arrays[0].nbytes, rounds, mistakes if p > 2 else {})
+    _judge_sent(check, of, world, NAMES[name], n, rounds, mistakes if p > 2 else {})
     if name == "ring" and p > 1:
         wire = SimWorld(p, Network(beta=1.0, contention="ports"))  # a byte takes a second
         wire.run(lambda comm: all_reduce(comm, np.zeros(shape, dtype)) is None)
         least = 2 * (p - 1) * -(-arrays[0].size // p) * arrays.itemsize
         told = f"{wire.makespan:g} bytes one after another, {least} suffice: parts of x.reshape(-1), equally long"
         check.true(f"the parts are equally long, {of}", wire.makespan <= least, told)
+
+
+def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[np.ndarray]:
+    """Return what every rank's array is after a ring all-reduce with a mistake.
+
+    `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array.
+    """
+    p, xs = len(arrays), [a.copy() for a in arrays]
+    parts = [np.array_split(x.reshape(-1), p) for x in xs]
+    for s in range(2 * (p - 1)):
+        adding, step = s < p - 1, s % max(p - 1, 1)
+        start = 0 if adding else first
+        sent = [parts[r][(r + start - step) % p].copy() for r in range(p)]
+        for r in range(p):
+            k = (r + start - step - 1) % p
+            if adding and new:
+                parts[r][k] = parts[r][k] + sent[r - 1]
+            elif adding or add:
+                parts[r][k] += sent[r - 1]
+            else:
+                parts[r][k][...] = sent[r - 1]
+    return xs
+
+
+def judge_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0) -> None:
+    """Compare a given fit of a network's two numbers with least squares of relative errors.
+
+    Parameters
+    ----------
+    check : Check
+    fit : callable
+        `fit(nbytes, times)` returns alpha and beta.
+    alpha, beta : float
+        Of the times that are made up.
+    noise : float
+        Standard deviation of the logarithm of the times.
+    seed : int
+    """
+    sizes = 4.0 ** np.arange(2, 12)
+    times = (alpha + sizes / beta) * np.exp(noise * np.random.default_rng(seed).normal(size=len(sizes)))
+    slope, start = np.polyfit(sizes, times, 1)
+    (a, b), *_ = np.linalg.lstsq(np.stack([1 / times, sizes / times], axis=1), np.ones(len(times)), rcond=None)
+    got, told = check.call(fit, sizes, times), "absolute errors: divide each equation by its t"
+    if got[0] > 1:  # no network needs a second for an empty message
+        check.true(f"fit, noise {noise:g}", False, "alpha comes first, then beta")
+        return
+    check.close(f"alpha, noise {noise:g}", got[0], a, rtol=1e-6, suspects={told: start})
+    wrong = {told: 1 / slope, "beta is bytes per second, the slope is seconds per byte": b}
+    check.close(f"beta, noise {noise:g}", got[1], 1 / b, rtol=1e-6, suspects=wrong)
 
 
 def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, beta: float) -> None:
@@ -220,12 +291,18 @@ def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
             "two phases: halving and doubling": log * alpha + (q - 1) / q * wire + (q < p) * 2 * message,
             "ranks beyond the power of two send before, and get the result after": 2 * log * alpha
             + 2 * (q - 1) / q * wire,
+            "whole arrays before and after: two of them": 2 * log * alpha + 2 * (q - 1) / q * wire + (q < p) * message,
             "as if all p ranks took part in the halving": 2 * np.log2(p) * alpha + 2 * (p - 1) / p * wire,
         },
     }[name]
     wrong |= {"beta is bytes per second: divide by it": want * 0 + np.nan} if not np.isfinite(want) else {}
     got = check.call(seconds, name, n, p, alpha, beta)
-    check.close(f"{name}, {n:g} bytes, {p} rank{'s' * (p > 1)}", got, want, suspects=wrong if p > 1 else {})
+    check.close(
+        f"{name}, {n:g} bytes, {p} rank{'s' * (p > 1)}",
+        got,
+        want,
+        suspects=wrong if p > 1 else {"on one rank nothing is sent": got},
+    )
 
 
 def judge_order(check, name: str, program, size: int, order) -> None:
@@ -246,7 +323,7 @@ def judge_order(check, name: str, program, size: int, order) -> None:
         told = "there is an order that breaks it: at which receive does the network have a choice?"
         return check.true(f"{name}: no order breaks it", found.ok, told)
     if not isinstance(order, (list, tuple)) or not all(isinstance(decision, str) for decision in order):
-        return check.true(f"{name}", False, f"{order!r} is no list of decisions such as ['2->0', 'buffer 1'], nor None")
+        return check.true(f"{name}", False, f"{order!r} is neither None nor a list of decisions such as ['2->0']")
     try:
         run = replay(program, size, order)
     except ValueError as error:  # the text of a decision

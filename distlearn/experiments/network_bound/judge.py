@@ -71,7 +71,7 @@ def _wrong(kind: str, x, k) -> dict:
         }
     largest, rest = np.argsort(-x)[:k], np.argsort(np.abs(x))[:k]
     return {
-        "the largest by size: abs(x)": decode_top(largest, x[largest], len(x)),
+        "the largest in magnitude: abs(x)": decode_top(largest, x[largest], len(x)),
         "these are the smallest": decode_top(rest, x[rest], len(x)),
     }
 
@@ -228,7 +228,7 @@ def judge_all_reduce(
             check.close(f"sum {where}", found[rank][0][step][0], want[rank][0][step][0], rtol=1e-5, suspects=suspects)
             suspects = {text: result[rank][0][step][1] for text, result in wrong.items()}
             check.close(f"error {where}", found[rank][0][step][1], want[rank][0][step][1], atol=1e-6, suspects=suspects)
-    check.true(f"x is left alone ({of})", all(same for _, same in found), "x changed: x = x + error makes a new array")
+    check.true(f"x is unchanged ({of})", all(same for _, same in found), "x changed: x = x + error makes a new array")
     check.equal(f"bytes sent by all ranks ({of})", int(bytes_sent), int(sent))
 
 
@@ -310,5 +310,5 @@ def judge_round(check, function, *, ranks=3, n=5, steps=3, seed=1, **options) ->
             suspects |= {text: result[0][0][step][1] for text, result in wrong.items()}
             check.close(f"velocity {where}", found[0][0][step][1], want[0][0][step][1], suspects=suspects)
     last = [result[0][-1][0] for result in found]
-    check.true(f"all ranks go on alike ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")
-    check.true(f"start and end are left alone ({of})", all(same for _, same in found), "all_reduce sums in place: copy")
+    check.true(f"all ranks have the same w ({of})", all(np.array_equal(a, last[0]) for a in last), "ranks differ")
+    check.true(f"start and end are unchanged ({of})", all(same for _, same in found), "all_reduce sums in place: copy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ...comm import Network
 from ...tables import Table, format_time, quantity
 from ..scaling import simulate_step
+from ..scaling.stall import CAP_BYTES
 
 PARTS = ("computing", "bandwidth", "latency")
 """What a step can be limited by."""
@@ -153,6 +155,53 @@ def simulate_points(model, ranks, bandwidths, *, alpha: float, batch: int, **opt
             step = simulate_step(model, p, Network(0.0, beta), batch=batch, **options)
             found.append(PhasePoint(p, beta, (step.computing, step.communicating, late), "simulated"))
     return found
+
+
+def cluster(model: str, nbytes: float, *, batch: int, alpha: float) -> dict:
+    """Return what a formula for the parts of a step is told of a model on simulated GPUs, all but ranks and bandwidth.
+
+    Parameters
+    ----------
+    model : str
+    nbytes : float
+        Of its gradients.
+    batch : int
+        Images of all ranks together.
+    alpha : float
+        Latency of a message [s].
+
+    Returns
+    -------
+    told : dict
+        seconds (of the whole batch on one rank), nbytes, alpha, buckets.
+    """
+    seconds = simulate_step(model, 1, Network(), batch=batch).seconds
+    return {"seconds": seconds, "nbytes": nbytes, "alpha": alpha, "buckets": math.ceil(nbytes / CAP_BYTES)}
+
+
+def cluster_diagrams(formula, clusters: dict, *, batch: int, ranks=(2, 8, 32, 128), gbits=(1, 10, 100)) -> dict:
+    """Evaluate a formula for several models on a grid, with simulated points.
+
+    Parameters
+    ----------
+    formula : callable
+        `formula(ranks, bandwidth, **told)` returns the three parts of a step.
+    clusters : dict of str to dict
+        What `cluster` returned, by model.
+    batch : int
+    ranks, gbits : sequence
+        Where steps are simulated; bandwidths in Gb/s.
+
+    Returns
+    -------
+    diagrams : dict of str to PhaseDiagram
+    """
+    diagrams = {}
+    for model, told in clusters.items():
+        points = simulate_points(model, ranks, [g * 1e9 / 8 for g in gbits], alpha=told["alpha"], batch=batch)
+        parts = partial(formula, **told)
+        diagrams[model] = phase_diagram(parts, bandwidths=(1e6, 1e12), points=points)
+    return diagrams
 
 
 def point_table(diagrams: dict) -> Table:

@@ -17,7 +17,9 @@ from ...data import load
 from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import RULES, Optimizer
 from ...sim import Roofline, SimWorld
+from ...tables import Table, table
 from ...train.fit import DivergedError
+from ..flat import flat
 from ..optimizing import tune
 
 SAMPLES, EPOCHS, RANKS = 1280, 8, 4
@@ -103,8 +105,8 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
     params = model.params
     optimizer = Optimizer(params, RULES[recipe.rule](), recipe.lr)
     rng, rows, looked = np.random.default_rng(seed + 100), [], 0.0
-    error, velocity = np.zeros_like(_flat(params)), np.zeros_like(_flat(params))
-    start, steps = _flat(params), samples // recipe.batch
+    error, velocity = np.zeros_like(flat(params)), np.zeros_like(flat(params))
+    start, steps = flat(params), samples // recipe.batch
     alone, pause = recipe.every > 0, max(recipe.every, steps // looks, 1)
     comm.barrier()
     with threadpool_limits(1), np.errstate(all="ignore"):
@@ -116,12 +118,12 @@ def train_with(comm, recipe: Recipe, seed: int = 0, samples: int = SAMPLES * EPO
             dy = loss(logits, y[mine], len(mine) if alone else recipe.batch)[1]
             model.backward(dy * np.float32(recipe.scale), saved, clock=comm.clock)
             if not alone:
-                gradient = _flat(params, "grad")
+                gradient = flat(params, "grad")
                 exchange = recipe.exchange or (lambda comm, g, error: comm.all_reduce(g))
                 _write(params, exchange(comm, gradient, error) / recipe.scale, "grad")
             optimizer.step()
             if alone and (step % recipe.every == 0 or step == steps):
-                start = (recipe.outer or mean_of_ranks)(comm, start, _flat(params), velocity)
+                start = (recipe.outer or mean_of_ranks)(comm, start, flat(params), velocity)
                 _write(params, start)
             if step == steps or (step % pause == 0 and (not alone or step % recipe.every == 0)):
                 began = comm.clock.now()
@@ -215,15 +217,94 @@ def compare_recipes(recipes: dict, seeds=(0, 1, 2), *, report=None, tuned: bool 
     return runs
 
 
-def _flat(params, what: str = "data") -> np.ndarray:
-    return np.concatenate([getattr(p, what).ravel() for p in params])
-
-
 def _write(params, flat, what: str = "data") -> None:
     offset = 0
     for p in params:
         getattr(p, what)[...] = flat[offset : offset + p.size].reshape(p.data.shape)
         offset += p.size
+
+
+def recipe_table(runs: dict, target: float, *, title: str = "") -> Table:
+    """Return what `compare_recipes` found as a table, with the seconds to a target loss: medians over the seeds."""
+    rows = [
+        {
+            "": name,
+            f"seconds to {target:g}": np.median([run.seconds_to(target) for run in some]),
+            "seconds in all": some[0].seconds[-1],
+            "MB": some[0].megabytes,
+            "final loss": np.median([run.losses[-1] for run in some]),
+            "accuracy [%]": np.mean([run.accuracy for run in some]),
+        }
+        for name, some in runs.items()
+    ]
+    return table(rows, title=title)
+
+
+class CodeResult(NamedTuple):
+    """What training with one code for the messages gave."""
+
+    kilobytes: float
+    """That a rank sends in a step."""
+    accuracies: list[float]
+    """Of every seed [%]."""
+    lr: float
+
+
+def compare_codes(
+    recipes: dict, rates=(0.3, 0.6), seeds=(0, 1, 2), *, tuning: int = 99, report=None, **options
+) -> dict:
+    """Run recipes whose messages are coded, each at the better of some learning rates, from several seeds.
+
+    Parameters
+    ----------
+    recipes : dict of (str, bool or None) to Recipe
+        By the name of the code, and whether errors are fed back; None where nothing is lost.
+    rates : sequence of float
+    seeds : sequence of int
+    tuning : int
+        Seed of the runs by which the rate is chosen.
+    report : callable, optional
+        Gets `report(done, total)`.
+    **options
+        Of `run_recipe`.
+
+    Returns
+    -------
+    results : dict of (str, bool or None) to CodeResult
+    """
+
+    def final(recipe):
+        try:
+            return run_recipe(recipe, tuning, **options).losses[-1]
+        except DivergedError:
+            return math.inf
+
+    results = {}
+    for key, recipe in recipes.items():
+        best = min((recipe.but(lr=lr) for lr in rates), key=final)
+        runs = [run_recipe(best, seed, **options) for seed in seeds]
+        steps = runs[0].samples[-1] / best.batch
+        results[key] = CodeResult(1e3 * runs[0].megabytes / steps, [run.accuracy for run in runs], best.lr)
+        if report is not None:
+            report(len(results), len(recipes))
+    return results
+
+
+def code_table(results: dict, *, title: str = "") -> Table:
+    """Return what `compare_codes` found as a table."""
+    rows = [
+        {
+            "code": name,
+            "kB per step": result.kilobytes,
+            "feedback": {None: "not needed", True: "yes", False: "no"}[fed],
+            "rate": result.lr,
+            "accuracy [%]": np.mean(result.accuracies),
+            "lowest": min(result.accuracies),
+            "highest": max(result.accuracies),
+        }
+        for (name, fed), result in results.items()
+    ]
+    return table(rows, title=title)
 
 
 def bytes_sent(exchange, ranks: int, n: int = 4096) -> float:

@@ -14,6 +14,7 @@ from ...data import Batch
 from ...optim import SGD, NoiseScale
 from ...parallel import DataParallel
 from ...shares import shares
+from ..flat import flat
 from .task import TargetTask, steps_to_target, tune
 
 
@@ -178,4 +179,4 @@ def _gradient(trainer, x, y):
     trainer.optimizer.zero_grad()
     out, saved = trainer.model.forward(x)
     trainer.model.backward(trainer.loss(out, y)[1], saved)
-    return np.concatenate([p.grad.ravel() for p in trainer.model.params])
+    return flat(trainer.model.params, "grad")

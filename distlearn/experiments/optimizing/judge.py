@@ -52,12 +52,12 @@ def judge_rule(
         grad, before = grads[k].copy(), data.copy()
         check.call(function, data, grad, state, lr, first + k, inplace=True, **options)
         rule.update(twin, grads[k], other, lr, first + k)
-        suspects = {"data is as it was: `data = ...` makes a new array, `data -= ...` changes this one": before}
+        suspects = {"data has not changed: `data = ...` makes a new array, `data -= ...` changes this one": before}
         suspects |= {text: outcome(wrong, k) for text, wrong in (mistakes or {}).items()}
         suspects |= {"this walks uphill: subtract": 2 * before - twin}
         where = f"{name}, step {first + k}"
         check.close(f"data ({where})", data, twin, suspects=suspects)
-        check.true(f"grad is left alone ({where})", np.array_equal(grad, grads[k]), "do not write into grad")
+        check.true(f"grad is unchanged ({where})", np.array_equal(grad, grads[k]), "do not write into grad")
         mine = state if memory > 1 else (state,) * memory
         theirs = other if memory > 1 else (other,) * memory
         for i, (a, b) in enumerate(zip(mine, theirs, strict=True)):

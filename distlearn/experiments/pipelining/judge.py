@@ -76,7 +76,7 @@ def judge_puzzle(check, number: int, schedule) -> None:
     """
     puzzle = PUZZLES[number]
     if not isinstance(schedule, (str, list, tuple)):
-        check.true(f"puzzle {number}", False, f"expected a text, a line for each rank, got {type(schedule).__name__}")
+        check.true(f"puzzle {number}", False, f"expected a text, one line per rank, got {type(schedule).__name__}")
         return
     try:
         found = score(puzzle, schedule if isinstance(schedule, str) else list(schedule))

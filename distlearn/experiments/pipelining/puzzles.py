@@ -160,5 +160,5 @@ def _breaks(puzzle: Puzzle, made: Schedule) -> list[str]:
     elif puzzle.placed and not made.simple:
         problems.append("here rank r has stage r and no other")
     if not puzzle.halves and any(a.kind in "IW" for order in made.orders for a in order):
-        problems.append("here backward comes in one, as B")
+        problems.append("here backward is one action, B")
     return problems

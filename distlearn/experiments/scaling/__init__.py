@@ -2,7 +2,7 @@
 
 from .layouts import Step, Tested, check_plan, simulate_layout
 from .remedies import remedies, without_dense
-from .stall import Curve, Point, scaling_curve, simulate_step, stall_study
+from .stall import Curve, Point, scaling_curve, simulate_step, stall_study, stall_table
 from .two_networks import LECTURE, Facts, facts, two_networks
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "simulate_layout",
     "simulate_step",
     "stall_study",
+    "stall_table",
     "two_networks",
     "without_dense",
 ]

@@ -21,7 +21,7 @@ from ...parallel.data.data_parallel import DataParallel
 from ...parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
 from ...parallel.planning.named import compute_of, model_and_sample, name_of
 from ...sim import SimWorld
-from ...tables import Table, Tabular, format_time, quantity
+from ...tables import Table, Tabular, format_time, quantity, table
 from ...trace import union
 
 
@@ -306,3 +306,20 @@ def stall_study(
         if progress is not None:
             progress(i + 1, len(pairs), model=curves[-1].model, batch=batch, stall=curves[-1].stall())
     return curves
+
+
+def stall_table(curves: list[Curve], *, title: str = "") -> Table:
+    """Return the points of several curves as one table."""
+    rows = [
+        {
+            "network": curve.model,
+            "images": curve.batch,
+            "nodes": point.nodes,
+            "iteration [ms]": 1e3 * point.seconds,
+            "communication [ms]": 1e3 * point.communicating,
+            "efficiency [%]": 100 * curve.efficiency(point),
+        }
+        for curve in curves
+        for point in curve.points
+    ]
+    return table(rows, title=title)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from . import exercises, hygiene, structure
+from . import exercises, hygiene, minutes, structure
 from .source import Problem, Source
 
 RULES = (
     structure.title,
     structure.setup,
     structure.sections,
+    minutes.agree,
     structure.sizes,
     structure.predictions,
     exercises.ids,

@@ -35,13 +35,17 @@ def recognise(path: str) -> dict | None:
     --------
     >>> recognise("/x/Anna Schmidt_123456_assignsubmission_file/lab00.ipynb")
     {'student_id': 'anna-schmidt-123456', 'file_id': 'lab00'}
+    >>> recognise("/x/schmidtanna_12345_67890_lab00.ipynb")
+    {'student_id': 'schmidtanna-12345', 'file_id': 'lab00'}
     """
     for _, form in FORMS:
         match = re.search(form + r"[^/\\]*\.ipynb$", path, re.IGNORECASE)
         if match is None or not match["file_id"]:
             continue
         found = match.groupdict()
-        student = found.get("student_id") or f"{found['name']} {found['number']}"  # two may have one name
+        student = found.get("student_id") or found["name"]
+        if found.get("number"):  # two may have one name, and both platforms import grades by the number
+            student += f" {found['number']}"
         told = {"student_id": _plain(student), "file_id": found["file_id"].lower()}
         if found.get("timestamp"):
             day, time = found["timestamp"][:10], found["timestamp"][11:].replace("-", ":")
@@ -56,7 +60,7 @@ class Collect(FileNameCollectorPlugin):
     def _match(self, filename: str) -> dict | None:
         found = recognise(filename)
         if found is None:
-            self.log.warning("Skipped, as its name tells neither student nor lab: %s", filename)
+            self.log.warning("Skipped, because its name gives neither student nor lab: %s", filename)
         return found
 
 

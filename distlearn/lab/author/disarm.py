@@ -54,7 +54,10 @@ class Disarm(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         """Handle one notebook."""
         short = Paths(course_of(self.config))
-        nb.metadata = nbformat.from_dict(METADATA)
+        # the instructor's commands read it there; a feedback page shows no metadata
+        nb.metadata = nbformat.from_dict(
+            METADATA | {"distlearn": {"looks": resources.get("nbgrader", {}).get("looks", [])}}
+        )
         for i, cell in enumerate(nb.cells):
             known = {"nbgrader": cell.metadata["nbgrader"]} if "nbgrader" in cell.metadata else {}
             tags = [t for t in cell.metadata.get("tags", []) if isinstance(t, str) and re.fullmatch(r"[\w-]+", t)]

@@ -40,15 +40,14 @@ from .stage import (
     course_of,
     definitions,
     grade_id_of,
-    library_calls,
     name_of,
     names_of_answers,
-    odd_words,
     skeleton,
     source_of,
     users_of,
 )
 from .summary import tell
+from .suspicions import suspicions
 
 MARK = "DISTLEARN_GRADING"
 """Environment variable of all processes of a submission, by which they are found after its kernel has died."""
@@ -72,15 +71,15 @@ class ExecuteAll(Execute):
         help="Seconds that cells which do not end may cost a submission: no cell gets more than half of what is left.",
     ).tag(config=True)
     least = Integer(5, help="Seconds that every cell gets, however little is left.").tag(config=True)
-    most_stretch = Integer(4, help="Cells get up to so many times longer on a busy machine.").tag(config=True)
-    restarts = Integer(3, help="After so many dead kernels, of cells that earn nothing only definitions run.").tag(
+    most_stretch = Integer(4, help="Cells get up to this many times as long on a busy machine.").tag(config=True)
+    restarts = Integer(3, help="After this many dead kernels, cells that earn nothing run only their definitions.").tag(
         config=True
     )
-    most_restarts = Integer(12, help="After so many dead kernels, nothing more is run.").tag(config=True)
+    most_restarts = Integer(12, help="After this many dead kernels, nothing more is run.").tag(config=True)
     memory = Integer(4 * 2**30, help="Bytes that the kernel and what it starts may hold.").tag(config=True)
-    max_output = Integer(2_000_000, help="Characters of output that are kept of a cell.").tag(config=True)
+    max_output = Integer(2_000_000, help="Characters of output that are kept per cell.").tag(config=True)
     grace = Integer(10, help="Seconds that an answer has to end after an interrupt.").tag(config=True)
-    unsafe = Bool(False, help="Run submissions without a sandbox, with the rights of who grades.").tag(config=True)
+    unsafe = Bool(False, help="Run submissions without a sandbox, with your own rights.").tag(config=True)
 
     def __init__(self, *args, **kwargs):
         kwargs.setdefault("kernel_manager_class", SandboxedKernel)
@@ -269,7 +268,7 @@ class ExecuteAll(Execute):
 
     def _shortage(self) -> str:
         kernels = f"{self._deaths} kernels had been ended"
-        return kernels if self._deaths >= self.restarts else f"the {self.budget} s of the submission were over"
+        return kernels if self._deaths >= self.restarts else f"the {self.budget} s for the submission were used up"
 
     def _seconds_for(self, cell) -> int:
         """How long this cell may run."""
@@ -323,7 +322,7 @@ class ExecuteAll(Execute):
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1
         parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
-        kept = _PARTS_KEPT if parts == PARTS else "nothing of it was kept"
+        kept = _PARTS_KEPT if parts == PARTS else "nothing from it was kept"
         kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
         self._why[self._at] = f"{how}; {kept}"
         self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
@@ -347,13 +346,10 @@ class ExecuteAll(Execute):
                 self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
             if bent:
                 looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
-        looks += [f"the cell {name} says {words}" for name, words in odd_words(nb.cells, self._lab_source)]
-        calls = library_calls(nb.cells, self._lab_source)
-        looks += [f"the answer {name} uses the library's {names}" for name, names in calls]
-        for line in lines:
+        looks += suspicions(nb.cells, self._lab_source)
+        told["looks"] = [*lines, *(f"possible cheating: {line}" for line in looks)]
+        for line in told["looks"]:
             tell(self.log, told, line)
-        for line in looks:
-            tell(self.log, told, f"possible cheating: {line}")
         if lines:
             text = "\n".join(f"- {line}" for line in lines)
             nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"

@@ -91,7 +91,7 @@ def _check(cell):
 
 def _hints(cell, hints):
     if hints is None or hints.is_code or "hints" not in hints.tags:
-        yield Problem(cell, "its hints (markdown, tag `hints`) are to stand right under its check")
+        yield Problem(cell, "its hints (markdown, tag `hints`) must stand right below its check")
         return
     found = re.findall(r"<details><summary>Hint (\d)</summary>\n\n.+?\n\n</details>", hints.source, re.DOTALL)
     if found != ["1", "2", "3"] or hints.source.count("<details") != 3:
@@ -107,7 +107,7 @@ def prose(lab: Source):
         for line in (line for line in telling if line not in public):
             for other in lab.cells:
                 if not other.is_code and "hints" not in other.tags and _packed(line) in _packed(other.source):
-                    yield Problem(other, f"tells a line of the solution of {cell.grade_id}: {line!r}")
+                    yield Problem(other, f"gives away a line of the solution of {cell.grade_id}: {line!r}")
 
 
 def _packed(text: str) -> str:

@@ -72,9 +72,12 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
     lab : str
     target : path
     form : {"csv", "canvas", "moodle"}
-        Columns: one for each exercise; or those that Canvas or Moodle import. An answer that waits to be read is "".
+        Columns: one for each exercise, and what is worth a look; or those that Canvas or Moodle import, and show to
+        students. An answer that waits to be read is "".
     """
-    rows, exercises = [], {}
+    rows, exercises, seen = [], {}, {}
+    for student, line in looks(api.coursedir.root, lab):
+        seen.setdefault(student, []).append(line)
     with api.gradebook as book:
         assignment = book.find_assignment(lab)
         maximum = assignment.max_score
@@ -87,7 +90,7 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
     columns = {
         "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"{lab}"],
         "moodle": ["Identifier", "Grade", "Maximum Grade", "Feedback comments"],
-        "csv": ["student", *exercises, "points", "maximum", "answers to read"],
+        "csv": ["student", *exercises, "points", "maximum", "answers to read", "worth a look"],
     }[form]
     with Path(target).open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
@@ -95,12 +98,13 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
         if form == "canvas":
             out.writerow(["Points Possible", "", "", "", "", f"{maximum:g}"])
         for student, points, total, waits in rows:
-            number = re.search(r"(\d+)$", student)
+            number = re.search(r"-(\d+)$", student)  # what `collect` puts behind a name
             remark = f"{waits} written answers are not read yet" if waits else ""
             out.writerow({
-                "canvas": [student, "", "", student, "", total],
+                "canvas": [student, number[1] if number else "", "", "" if number else student, "", total],
                 "moodle": [f"Participant {number[1]}" if number else student, total, f"{maximum:g}", remark],
-                "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits],
+                "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits,
+                        "; ".join(seen.get(student, ()))],
             }[form])  # fmt: skip
     return len(rows)
 
@@ -108,8 +112,8 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
 def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
     """Return (check, what it said, for how many students), the most frequent of each check first."""
     counts: dict[str, Counter] = {}
-    for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
-        for cell in nbformat.read(path, as_version=4).cells:
+    for _, notebook in _autograded(course, lab):
+        for cell in notebook.cells:
             if cell.cell_type == "code" and grade_id_of(cell).startswith("check_"):
                 said = _diagnosis(cell.outputs)
                 if said:
@@ -117,14 +121,32 @@ def mistakes(course, lab: str) -> list[tuple[str, str, int]]:
     return [(check, said, n) for check, found in counts.items() for said, n in found.most_common()]
 
 
+def looks(course, lab: str) -> list[tuple[str, str]]:
+    """Return (student, what is worth a look in their graded submission): stopped cells, and possible cheating."""
+    found = []
+    for student, notebook in _autograded(course, lab):
+        found += [(student, line) for line in notebook.metadata.get("distlearn", {}).get("looks", ())]
+    return found
+
+
+def _autograded(course, lab: str):
+    """Yield (student, notebook) for all graded submissions of a lab."""
+    for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
+        yield path.parent.parent.name, nbformat.read(path, as_version=4)
+
+
 def _diagnosis(outputs) -> str:
-    """The first mistake that a check names, or its first failed line."""
+    """The first mistake that a check names, or its first failed line; nothing else where it did not end."""
+    if any(out.get("ename") == "CellTimeoutError" for out in outputs):
+        return "does not end"
     for out in outputs:
         if out.output_type != "error":
             continue
         lines = out.evalue.splitlines()
         named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
+        failed = [line.removeprefix("stopped").strip() for line in failed]  # the name of the line for an exception
         text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
+        text = "".join(ch if ch.isprintable() else " " for ch in text)  # students choose parts of it
         return textwrap.shorten(text, 200, placeholder=" ...")
     return ""

@@ -45,7 +45,7 @@ OLD = """\
 The gradebook does not have the tests of {lab} as its source has them: {names}.
 Nothing was graded. Bring it up to date with
   nbgrader generate_assignment {lab} --force
-and grade everybody again with --force, so that all are judged by the same tests."""
+and grade all again with --force, so that all are judged by the same tests."""
 
 
 def outdated(source: Source, book, assignment: str, notebook: str) -> list[str]:

@@ -97,7 +97,7 @@ class RestoreCells(NbGraderPreprocessor):
             told = given[name].metadata["nbgrader"]
             changed = [key for key in told if key != "checksum" and cell.metadata["nbgrader"].get(key) != told[key]]
             if changed:
-                self.log.warning("Cell '%s' has another %s: put back", name, ", ".join(changed))
+                self.log.warning("Cell '%s' had a different %s: put back", name, ", ".join(changed))
             cell.metadata["nbgrader"] = told
             if cell.cell_type != given[name].cell_type:
                 self.log.warning("Cell '%s' is %s: made %s again", name, cell.cell_type, given[name].cell_type)

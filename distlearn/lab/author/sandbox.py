@@ -43,13 +43,14 @@ if test -d /opt/submission; then cp -r /opt/submission/. .; fi
 """A program starts with copies of the emulator's parts and of the submission's files, which it may change."""
 
 INSTALL = """\
-Submissions are programs of strangers, so grading runs them in a sandbox, and there is none here: {why}.
+Submissions are untrusted programs, so grading runs them in a sandbox, and there is none here: {why}.
   Debian, Ubuntu:  sudo apt install bubblewrap
   Fedora:          sudo dnf install bubblewrap
   macOS, Windows:  grade in a Linux virtual machine, or in WSL 2
-Without bubblewrap a sandbox of our own is used, where users may make namespaces. Where they may not (Ubuntu 24.04,
+Without bubblewrap a sandbox of our own is used, where users may create namespaces. Where they may not (Ubuntu 24.04,
 most containers), see GRADING.md beside nbgrader_config.py.
-To run submissions without a sandbox, with your own rights, say so: --ExecuteAll.unsafe=True"""
+To run submissions without a sandbox, with your own rights, say so: `distlearn course grade --unsafe`, or
+`nbgrader autograde --ExecuteAll.unsafe=True`"""
 
 
 class NoSandbox(RuntimeError):

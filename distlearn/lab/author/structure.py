@@ -70,13 +70,13 @@ def sizes(lab: Source):
         drawn = [] if cell.is_code else re.findall(r"^```.*?\n(.*?)^```", cell.source, re.MULTILINE | re.DOTALL)
         wide = max((len(line) for text in drawn for line in text.splitlines()), default=0)
         if wide > MAX_DRAWING:
-            yield Problem(cell, f"a drawing {wide} characters wide, {MAX_DRAWING} at the most")
+            yield Problem(cell, f"a drawing {wide} characters wide: the limit is {MAX_DRAWING}")
     for cell in lab.code:
         if cell.code_lines > MAX_LINES:
-            yield Problem(cell, f"{cell.code_lines} lines of code, {MAX_LINES} at the most: move some to the library")
+            yield Problem(cell, f"{cell.code_lines} lines of code: the limit is {MAX_LINES}; move some to the library")
         wide = max(map(len, cell.source.splitlines()), default=0)
         if wide > MAX_WIDTH:
-            yield Problem(cell, f"a line of {wide} characters, {MAX_WIDTH} at the most")
+            yield Problem(cell, f"a line of {wide} characters: the limit is {MAX_WIDTH}")
         if cell.tree is None:
             yield Problem(cell, f"is not valid Python: {_where_wrong(cell.python)}")
 
@@ -95,7 +95,7 @@ def predictions(lab: Source):
     for cell in lab.code:
         calls = cell.calls("lab.predict")
         if bool(calls) != ("predict" in cell.tags):
-            yield Problem(cell, "calls lab.predict and is tagged `predict`, or neither")
+            yield Problem(cell, "must call lab.predict and be tagged `predict`, or do neither")
         for call in calls:
             key = _key(call)
             answer = next((k for k in call.keywords if k.arg == "answer"), None)

@@ -30,6 +30,7 @@ DETACH = 2
 SET_DEATH_SIGNAL, DROP_CAPABILITY, NO_NEW_PRIVILEGES = 1, 24, 38
 OLD = "/.old"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+FORBIDDEN = ": users may not create namespaces here (a limit of /proc/sys/user, AppArmor's or a container's rule)"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -59,7 +60,8 @@ def _call(name: str, *args) -> None:
     args = [ctypes.c_ulong(a) if isinstance(a, int) else a for a in args]
     if getattr(_libc, name)(*args) != 0:
         error = ctypes.get_errno()
-        raise OSError(error, f"{name}{[a for a in args if isinstance(a, bytes)]}: {os.strerror(error)}")
+        told = f"{name}{[a for a in args if isinstance(a, bytes)] or ''}"
+        raise OSError(error, told + FORBIDDEN if name == "unshare" else f"{told}: {os.strerror(error)}")
 
 
 def _mount(source, target, kind=None, flags=0, data=None) -> None:

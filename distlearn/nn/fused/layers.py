@@ -9,6 +9,7 @@ import numpy as np
 from ...backend import column_sums, get_xp, matmul
 from .. import ops
 from ..conv import ALGORITHMS, Conv2d
+from ..conv.cost import conv_cost
 from ..layer import Layer, check_dtype
 from ..pool import MaxPool
 from . import cells, rows
@@ -151,7 +152,10 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
     - "fft" for kernels so large that spectra win: 81 pixels or more, 16 or more channels on both sides, stride 1;
     - Winograd for 3 x 3 kernels on many channels: it saves multiplications, which count pairs of channels, and pays in
       transforms, which count channels. "winograd4" from 512 pairs on where its tiles of 4 x 4 outputs fit the image
-      (it rounds some ten times worse than the others: 1e-5 of the largest value), else "winograd2" from 2,048 on;
+      (it rounds some ten times worse than the others: 1e-5 of the largest value); from 2,048 pairs on, it or
+      "winograd2", which rounds less and is taken unless "winograd4" saves a quarter of its work (`conv_cost`).
+      Measured, the step of a layer took 0.7 times as long with "winograd4" at 7 x 7 pixels and 64 channels (0.63 of
+      the work), and between 0.9 and 1.3 times as long, by batch and run, at 14 x 14 (0.81 of it);
     - "rows", which is im2col that copies less, for all others, and for float64, whose users want the
       least rounding.
     """
@@ -168,5 +172,6 @@ def choose_algorithm(layer: Conv2d, shape) -> str:
         if covered <= 1.2 * oh * ow and c_in * c_out >= 512:
             return "winograd4"
         if c_in * c_out >= 2048:
-            return "winograd2"
+            small, large = (conv_cost("winograd", 64, c_in, c_out, oh, ow, m=m).work for m in (2, 4))
+            return "winograd4" if large <= 0.75 * small else "winograd2"
     return "rows"

@@ -1,4 +1,4 @@
-"""Arrays that know how they lie on a mesh of ranks: what a product gives, and which collective is missing, by type.
+"""Arrays that know their layout on a mesh of ranks: what a product gives, and which collective is missing, by type.
 
 >>> from distlearn.sim import SimWorld
 >>> import numpy as np

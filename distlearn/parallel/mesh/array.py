@@ -1,4 +1,4 @@
-"""An array that lies on a mesh, and the rules of what may be computed with it.
+"""An array that is laid out on a mesh, and the rules of what may be computed with it.
 
 ============== ============== ============== ===============================================================
 x (n, k)       W (k, m)       x @ W          because
@@ -36,7 +36,7 @@ class LayoutError(ValueError):
 
 
 class MeshArray:
-    """What this rank has of an array, and how the array lies on the mesh.
+    """What this rank has of an array, and how the array is laid out on the mesh.
 
     Made by `Mesh.distribute` and `Mesh.from_local`.
 
@@ -178,12 +178,15 @@ class MeshArray:
         Raises
         ------
         LayoutError
-            If it is not a Partial in any: it has been reduced already, and would be multiplied.
+            If it is not a Partial in any: it has been reduced already, or its parts are not summands.
         """
         if not any(isinstance(p, Partial) for p in self.placements):
-            raise LayoutError(
-                f"all_reduce of {self}: nothing is left to be summed; it would be multiplied by the number of ranks"
+            cut = any(isinstance(p, Shard) for p in self.placements)
+            why = (
+                "ranks have different parts of it, which are not summands; redistribute(Replicate()) puts them together"
             )
+            told = why if cut else "nothing is left to be summed; it would be multiplied by the number of ranks"
+            raise LayoutError(f"all_reduce of {self}: {told}")
         return self.redistribute(*(Replicate() if isinstance(p, Partial) else p for p in self.placements))
 
     # -- what is computed ----------------------------------------------------------------------------------------------
@@ -224,7 +227,7 @@ class MeshArray:
             sums = isinstance(a, Partial) + isinstance(b, Partial)
             partial, full = (self, other) if isinstance(a, Partial) else (other, self)
             if sums == 2 and sign == "*":
-                raise LayoutError(f"{self} * {other}: a product of sums is no sum of products; all_reduce one of them")
+                raise LayoutError(f"{self} * {other}: a product of sums is not a sum of products; all_reduce one")
             if sums == 1 and sign != "*":
                 raise LayoutError(
                     f"{self} {sign} {other}: {full} would be added once on each of the {self.mesh.shape[dim]} ranks; "

@@ -52,7 +52,6 @@ class StageParams:
         self.entries = [StageParam(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
         self.params = [p for p in model.params if comm.rank in holders[id(p)]]
         self.tied = [p for p in self.params if len(users[id(p)]) > 1]
-        self._name_of = {p.name: p for p in self.params}
         self.shared = {}  # ranks -> (their communicator, the parameters that they share)
         for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
             sharing = comm.split(0 if comm.rank in group else None)  # every rank must call

@@ -164,6 +164,11 @@ MUTANTS = {
             ("        for loss in losses:\n            comm.send_obj(loss, 0)", "        comm.send_obj(losses[0], 0)"),
             NETWORK,
         ),
+        (
+            "mended: sums on every rank",
+            ("        return None\n    return [sum", "        return losses\n    return [sum"),
+            NETWORK,
+        ),
         ("mended: no return", ("    return " + SUM, "    " + SUM), NETWORK),
         (
             "mended: by rank, not by epoch",

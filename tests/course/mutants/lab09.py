@@ -15,6 +15,7 @@ FEWEST = "    found = sent(facts)\n    return min(found, key=found.get)"
 MUTANTS = {
     "product_type": [
         ("a sum is whole", ("return Partial()", "return Replicate()"), TYPES),
+        ("a class", ("return Partial()", "return Partial"), TYPES),
         ("columns by W's axis", ("return Shard(last)", "return Shard(1)"), TYPES),
         ("rows are lost", ("        return x\n", "        return Replicate()\n"), TYPES),
         ("partials multiply", ("    return None", "    return Partial() if x == w == Partial() else None"), TYPES),
@@ -32,6 +33,7 @@ MUTANTS = {
         ("its own part once", ("(p - 1) / p * nbytes", "nbytes / p"), MOVE),
         ("an all-to-all is a gather", ("others / p", "others"), MOVE),
         ("moves where it lies", ("isinstance(new, Shard) and old != new", "isinstance(new, Shard)"), MOVE),
+        ("bytes first", ('return "reduce_scatter", others', 'return others, "reduce_scatter"'), MOVE),
         ("names swapped", ('return "reduce_scatter"', 'return "all_gather"'), MOVE),
         ("gathers by a sum", ('return "all_gather", others', 'return "all_reduce", 2 * others'), MOVE),
         ("a name only", ('return "", 0.0', 'return ""'), MOVE),
@@ -83,6 +85,9 @@ MUTANTS = {
         ("in order of numbers", ("sorted(range(len(costs)), key=lambda k: -costs[k])", "range(len(costs))"), ASSIGN),
         ("cheapest first", ("-costs[k]", "costs[k]"), ASSIGN),
         ("dealt in turn", ("loads.index(min(loads))", "path % p"), ASSIGN),
+        ("sorted, then dealt", ("loads.index(min(loads))", "sum(map(len, paths)) % p"), ASSIGN),
+        ("no load grows", ("loads[rank] += costs[path]", "pass"), ASSIGN),
+        ("numbered from 1", ("paths[rank].append(path)", "paths[rank].append(path + 1)"), ASSIGN),
         ("fewest paths", ("loads[rank] += costs[path]", "loads[rank] += 1"), ASSIGN),
         ("the busiest", ("min(loads)", "max(loads)"), ASSIGN),
         ("costs, not numbers", ("paths[rank].append(path)", "paths[rank].append(costs[path])"), ASSIGN),

@@ -24,6 +24,7 @@ class Launch:
     options: tuple = ()
     constants: dict = field(default_factory=dict)
     warnings: list = field(default_factory=list)
+    may_warn: tuple = ()  # what some compilers warn about, and others do not
     rtol: float = 2e-5
     atol: float = 1e-5
 

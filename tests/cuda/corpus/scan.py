@@ -79,7 +79,7 @@ def filtered(block):
     return (-(-1000 // block),), (block,), (X, zeros(1000, dtype=i32), zeros(1, dtype=i32), i32(1000)), {2: [kept.size]}
 
 
-@launch(FILE)
+@launch(FILE, may_warn=("uninitialised-local",))  # clang does: only the leader sets `base` before the shuffle
 def filter_positive():
     return filtered(64)
 

@@ -251,6 +251,15 @@ class TestBugsOfRealFrameworks:
         with pytest.raises(RankError, match="it would be multiplied by the number of ranks"):
             on((2,), program)
 
+    def test_a_sum_of_different_parts(self):
+        """Ranks that have different columns have nothing to sum."""
+
+        def program(mesh):
+            mesh.distribute(np.ones((4, 6)), Shard(1)).all_reduce()
+
+        with pytest.raises(RankError, match="different parts of it, which are not summands"):
+            on((2,), program)
+
     def test_a_norm_over_shards(self):
         """Every rank clips by the norm of its own part."""
 

@@ -1,6 +1,7 @@
 """The plan's costs are those of the strategies: in time, in bytes and in memory; and its recommendation holds."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,10 @@ from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.comm.network.formulas import sent_bytes
 from distlearn.experiments import check_plan, simulate_layout
-from distlearn.nn import MLP, Linear, SoftmaxCrossEntropy, build
+from distlearn.nn import GPT, MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
-from distlearn.parallel import Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
+from distlearn.parallel import DataParallel, Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
 from distlearn.parallel.meta import MetaBatch, drop_arithmetic, meta_copy, meta_loss
 from distlearn.parallel.pipeline.schedule import make_schedule, simulate
 from distlearn.parallel.pipeline.schedule.play import play
@@ -120,6 +121,31 @@ def test_the_simulated_layouts_are_those_of_real_numbers():
             world.run(program, kind, real)
             found.append((sorted(world.trace.spans), sorted(world.trace.messages)))
         assert found[0] == found[1], kind
+
+
+@pytest.mark.parametrize("way", [DataParallel, TensorParallel, partial(TensorParallel, sequence=True)])
+def test_a_gpt_without_numbers_takes_the_same_time(way):
+    """Its input is of integers, and its attention computes between the layers inside it."""
+    text = np.random.default_rng(0).integers(0, 16, (4, 8))
+
+    def program(comm, real):
+        model = GPT(16, 8, 2, 1, seed=0)
+        model = model if real else meta_copy(model)
+        loss = SoftmaxCrossEntropy() if real else meta_loss
+        strategy = way(comm, model, loss, Optimizer(model.params, Momentum(), 0.1))
+        mine = text[strategy.rank * 2 : strategy.rank * 2 + 4 // strategy.size]
+        if not real:
+            drop_arithmetic(strategy.model)
+            mine = MetaArray(mine.shape, mine.dtype)
+        strategy.step(MetaBatch(mine, mine, 4))
+        return strategy.model.forward(mine)[0].dtype
+
+    found = []
+    for real in (True, False):
+        world = SimWorld(2, NETWORK, COMPUTE)
+        dtypes = world.run(program, real)
+        found.append((dtypes, sorted(world.trace.spans), sorted(world.trace.messages)))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@
 //     sites.h       from a return address to a line
 //     memory.h      which memory there is: everything else is out of bounds
 //     shadow.h      races, uninitialised shared memory
-//     coalescing.h  sectors, bank conflicts, active lanes
+//     sectors_and_banks.h  sectors, bank conflicts, active lanes
 //     findings.h    what went wrong
 //     checked_calls.h  what a kernel calls: barriers, warp operations, printf
 //     launch_io.h   the launch comes in, the report goes out

@@ -24,7 +24,7 @@
 // thread has made an atomic access before (or another one, before a barrier): the last block that adds up
 // the partial sums of all.
 #pragma once
-#include "coalescing.h"
+#include "sectors_and_banks.h"
 
 namespace emu {
 

@@ -1,4 +1,4 @@
-// trace.h -- what the lanes of a warp did between two barriers, until coalescing.h replays it.
+// trace.h -- what the lanes of a warp did between two barriers, until sectors_and_banks.h replays it.
 //
 // Every lane leaves a trace of the basic blocks that it entered and the accesses that it made. The traces of a warp lie
 // side by side, one row per event: as long as its lanes do the same, a row is what the warp did in one instruction.

@@ -1,4 +1,4 @@
-// coalescing.h -- how well the lanes of a warp use the memory.
+// sectors_and_banks.h -- what the accesses of a warp cost: sectors of global memory, bank conflicts of shared memory.
 //
 // On a card the lanes of a warp run side by side; here one after another. So when all lanes of a warp have come to a
 // barrier their traces (trace.h) are replayed side by side: of the lanes that are not done, those that are furthest behind
