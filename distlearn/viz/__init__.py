@@ -48,6 +48,7 @@ _NAMES = {
     "plot_stall": "stall",
     "plot_backups": "race",
     "plot_bounds": "race",
+    "plot_floors": "staleness",
     "plot_loss": "policies",
     "plot_loss_by_rate": "staleness",
     "plot_losses": "staleness",

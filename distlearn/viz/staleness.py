@@ -205,6 +205,43 @@ def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
     return tuple(axes)
 
 
+@styled
+def plot_floors(found, rows, *, ax=None, title=None):
+    """Draw test errors against time, down to the error floors: medians, and bands from the lowest to the highest seed.
+
+    Parameters
+    ----------
+    found : dict of str to list of Run
+        What `runs_to_floor` returns.
+    rows : list of dict
+        What `floors` returns.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    ax = new_axes(figsize=(8.4, 4.2))[0] if ax is None else ax
+    levels = [row["floor [%]"] for row in rows]
+    for i, (name, runs) in enumerate(found.items()):
+        end = min(run.curve["time"][-1] for run in runs)
+        times = np.geomspace(max(run.curve["time"][1] for run in runs), end, 60)
+        errors = np.transpose([np.interp(times, r.curve["time"], 1 - r.curve["test_accuracy"]) for r in runs])
+        look = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[i % len(LINES)]}
+        _line(ax, times, 100 * errors, label=f"{name}: {levels[i]:.1f} %", **look)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(FixedLocator([2, 5, 10, 20, 50, 100]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda error, _: f"{error:g}"))
+    ax.set_xlabel("time [s]")
+    ax.set_ylabel("test error [%]")
+    ax.legend(title="floor", loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.8)
+    write_title(ax, f"The error floors lie between {min(levels):.1f} and {max(levels):.1f} %", title)
+    return ax
+
+
 def _control_finding(found, rates, guessing) -> str:
     """Say up to which rate each of the first three methods learns with every seed."""
     limit = guessing / 2 if guessing else np.inf

@@ -1,5 +1,7 @@
 """The experiments of lab 11: a race of policies, backup workers under two assumptions, controls, a given server."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from distlearn.experiments import (
     backup_seconds,
     check_log,
     digits_task,
+    error_floor,
+    floors,
     hidden_mixes,
     loss_by_rate,
     make_entry,
@@ -17,6 +21,7 @@ from distlearn.experiments import (
     race,
     replay,
     run_digits_synchronous,
+    runs_to_floor,
     try_server,
 )
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp
@@ -91,6 +96,47 @@ def test_many_synchronous_workers_fail_at_the_rate_of_one_as_asynchronous_ones_d
     assert found["sync"][1, 0] > 2 < found["async"][1, 0]
     assert found["sync"][0, 0] < found["async"][0, 0] < 0.5
     assert run_digits_synchronous(16, 0.2)[1][-80:].mean() > 2
+
+
+def test_a_floor_is_where_the_error_no_longer_falls():
+    assert error_floor([0.9, 0.3, 0.05, 0.04, 0.05, 0.04], window=2) == (pytest.approx(0.045), 2)
+    assert error_floor([0.9, 0.5, 0.3, 0.2, 0.15, 0.12], window=2) is None, "it still falls"
+    assert error_floor([0.1, 0.1, 0.2, 0.3], window=2) == (0.25, 0), "it rises: it has been at its floor"
+    assert error_floor([0.9] * 4, window=2) == (0.9, 0), "a run that has learned nothing stays where it is"
+    slow = np.linspace(0.5, 0.1, 40)
+    assert error_floor(slow) is None
+    assert error_floor(slow, tolerance=0.2) is not None
+    with pytest.raises(ValueError, match="6 points, expected 20 or more"):
+        error_floor(np.zeros(6))
+
+
+def test_runs_to_the_floor_have_every_method_at_its_own_rate():
+    which = {"one": Method(1, asp(), warm=20), "sync": Method(4, bsp())}
+    found = runs_to_floor(digits_task(batch=32), {"one": 0.1, "sync": 0.0}, which=which, seeds=2, gradients=420)
+    assert {name: len(runs) for name, runs in found.items()} == {"one": 2, "sync": 2}
+    one, sync = (runs[1] for runs in found.values())
+    assert len(one.applied["loss"]) == 400
+    assert 10 < one.curve["time"][0] < one.curve["time"][-1], "the 20 seconds alone count"
+    assert sync.curve["time"][0] == 0
+    errors = {name: 1 - runs[1].curve["test_accuracy"] for name, runs in found.items()}
+    assert errors["one"][-1] < 0.15 < errors["one"][0]
+    assert np.ptp(errors["sync"]) == 0, "at a rate of zero nothing moves"
+    assert min(len(one.curve["time"]), len(sync.curve["time"])) >= 40
+
+
+def test_floors_say_how_many_seeds_are_there():
+    times = np.arange(40.0)
+    settled = np.where(times < 7, 0.9, 0.04)
+    curves = [settled, np.where(times < 9, 0.9, 0.06), np.linspace(0.9, 0.1, 40)]
+    runs = [SimpleNamespace(curve={"time": times, "test_accuracy": 1 - c}) for c in curves]
+    two, one = floors({"settled": runs[:2], "falling": runs[2:]})
+    assert two == {"method": "settled", "floor [%]": pytest.approx(5), "lowest": pytest.approx(4),
+                   "highest": pytest.approx(6), "time to it [s]": 8, "at it": 2}  # fmt: skip
+    assert one["at it"] == 0
+    assert one["floor [%]"] == pytest.approx(100 * curves[2][-10:].mean())
+    ax = viz.plot_floors({"settled": runs[:2], "falling": runs[2:]}, [two, one])
+    assert "5.0" in ax.get_title(loc="left")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["settled: 5.0 %", "falling: 19.2 %"]
 
 
 def test_a_log_and_what_it_must_lead_to():

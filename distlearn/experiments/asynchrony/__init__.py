@@ -19,7 +19,7 @@ from .backups import backup_seconds
 from .compare import POLICIES, alternatives, compare_policies, recovered
 from .limits import Limits, lr_limits, theory
 from .race import Entry, Mix, Race, hidden_mixes, make_entry, practice_mixes, race
-from .rates import Method, loss_by_rate
+from .rates import Method, error_floor, floors, loss_by_rate, runs_to_floor
 from .real import Pair, calibrate, real_beside_simulated
 from .servers import (
     active_units,
@@ -53,6 +53,8 @@ __all__ = [
     "check_log",
     "compare_policies",
     "digits_task",
+    "error_floor",
+    "floors",
     "hidden_mixes",
     "judge_server",
     "loss_by_rate",
@@ -67,6 +69,7 @@ __all__ = [
     "run_digits",
     "run_digits_synchronous",
     "run_policy",
+    "runs_to_floor",
     "scenario_speeds",
     "theory",
     "throughputs",

@@ -1,4 +1,4 @@
-"""Loss by learning rate: asynchronous training beside its control, synchronous at the same rate per gradient."""
+"""Asynchronous training beside its control, synchronous at the same rate per gradient: by rate, and to the floor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...comm.protocol import ignore_report
 from ...optim import Adagrad
-from ...parallel.asynchronous.param_server import Policy, Rate, Speeds, asp, bsp, constant, inverse
+from ...parallel.asynchronous.param_server import Policy, Rate, Run, Speeds, asp, bsp, constant, inverse
 from .task import Task, run_policy
 
 DIVERGED = 10.0
@@ -94,14 +94,121 @@ def loss_by_rate(
     return found
 
 
+def runs_to_floor(
+    task: Task, rates: dict[str, float], *, which: dict[str, Method] | None = None, seeds=3, gradients=8000, report=None
+) -> dict[str, list[Run]]:
+    """Train every method at a learning rate of its own for so long that its test error no longer falls.
+
+    Parameters
+    ----------
+    task : Task
+    rates : dict of str to float
+        Learning rate of one gradient, by method.
+    which : dict of str to Method, optional
+        `methods()` by default.
+    seeds : int
+    gradients : int
+        In all. Whether they were enough, `error_floor` says.
+    report : callable, optional
+        Gets `report(runs done, runs in all, method=)`.
+
+    Returns
+    -------
+    runs : dict of str to list of Run
+        With some 40 points on each curve. A warm start's curve begins when the other workers join.
+    """
+    report, which, runs = report or ignore_report, methods() if which is None else which, {}
+    for name, lr in rates.items():
+        runs[name] = []
+        for seed in range(seeds):
+            runs[name].append(_train(task.but(lr=lr), which[name], seed, gradients, points=40))
+            report(sum(map(len, runs.values())), len(rates) * seeds, method=name)
+    return runs
+
+
+def error_floor(errors, *, window: int = 10, tolerance: float = 0.01) -> tuple[float, int] | None:
+    """Return a curve's error floor and the point from which on it is reached; None if the error still falls.
+
+    The curve is at its floor if the mean error of its last `window` points is less than `tolerance` below that of the
+    `window` points before them. The floor is the mean of the last ones, and reached at the first point whose error is
+    at most `tolerance` above it.
+
+    Parameters
+    ----------
+    errors : (points,) array
+        Equally far apart in gradients; at least twice `window`.
+    window : int
+    tolerance : float
+        An error, as a share: 0.01 are three or four of the digits' 360 test images.
+
+    Returns
+    -------
+    floor : float
+    reached : int
+        Index into `errors`.
+
+    Examples
+    --------
+    >>> error_floor([0.9, 0.3, 0.05, 0.04, 0.05, 0.04], window=2)
+    (0.045, 2)
+    >>> error_floor([0.9, 0.5, 0.3, 0.2, 0.15, 0.12], window=2) is None
+    True
+
+    References
+    ----------
+    S. Dutta, G. Joshi, S. Ghosh, P. Dube, P. Nagpurkar (2018), Slow and stale gradients can win the race, AISTATS.
+    """
+    errors = np.asarray(errors, dtype=float)
+    if len(errors) < 2 * window:
+        raise ValueError(f"error_floor: {len(errors)} points, expected {2 * window} or more, twice the window")
+    floor, before = errors[-window:].mean(), errors[-2 * window : -window].mean()
+    if before - floor >= tolerance:
+        return None
+    return float(floor), int(np.argmax(errors <= floor + tolerance))
+
+
+def floors(runs: dict[str, list[Run]]) -> list[dict]:
+    """Return the error floor of every method, and when it is reached.
+
+    Parameters
+    ----------
+    runs : dict of str to list of Run
+        What `runs_to_floor` returns.
+
+    Returns
+    -------
+    rows : list of dict
+        "method"; its "floor [%]" (mean over the seeds), the "lowest" and the "highest"; the mean "time to it [s]"; and
+        "at it", the number of seeds that are at their floor by the rule of `error_floor`: the error of others still
+        falls, and their floor is the mean of the last points.
+    """
+    rows = []
+    for name, several in runs.items():
+        errors = [1 - run.curve["test_accuracy"] for run in several]
+        found = [error_floor(e) for e in errors]
+        ends = [error_floor(e, tolerance=np.inf) if one is None else one for e, one in zip(errors, found, strict=True)]
+        levels = [100 * floor for floor, _ in ends]
+        times = [run.curve["time"][reached] for run, (_, reached) in zip(several, ends, strict=True)]
+        row = {"method": name, "floor [%]": float(np.mean(levels)), "lowest": min(levels), "highest": max(levels)}
+        rows.append(row | {"time to it [s]": float(np.mean(times)), "at it": len(found) - found.count(None)})
+    return rows
+
+
+def _train(task: Task, method: Method, seed: int, gradients: int, points: int) -> Run:
+    """Train once; the time of a warm start is in the curve's."""
+    start, before = None, 0.0
+    if method.warm:
+        alone = run_policy(task, asp(), Speeds(1, seed=seed), steps=method.warm, seed=seed, points=0)
+        start, before = alone.params, alone.seconds
+    speeds, steps = Speeds(method.workers, seed=seed), (gradients - method.warm) // method.workers
+    options = {"rate": method.rate, "rule": Adagrad() if method.adagrad else None, "start": start, "points": points}
+    run = run_policy(task, method.policy, speeds, steps=steps, seed=seed, **options)
+    run.curve["time"] += before
+    return run
+
+
 def _final_loss(task: Task, method: Method, seed: int, gradients: int) -> float:
     """Train once; return the loss at the end."""
-    start = None
-    if method.warm:
-        alone = Speeds(1, seed=seed)
-        start = run_policy(task, asp(), alone, steps=method.warm, seed=seed, points=0).params
-    speeds, steps = Speeds(method.workers, seed=seed), (gradients - method.warm) // method.workers
-    options = {"rate": method.rate, "rule": Adagrad() if method.adagrad else None, "start": start, "points": 0}
-    run = run_policy(task, method.policy, speeds, steps=steps, seed=seed, **options)
+    run = _train(task, method, seed, gradients, points=0)
     loss = float(run.applied["loss"][-gradients // 10 :].mean())
     return loss if np.isfinite(loss) and not run.diverged else DIVERGED
