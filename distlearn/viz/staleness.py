@@ -196,8 +196,9 @@ def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
         ax.xaxis.set_minor_locator(NullLocator())
         ax.xaxis.set_major_formatter(FuncFormatter(lambda lr, _: f"{lr:g}"))
         ax.set_xlabel("learning rate of one gradient")
-    axes[0].legend(loc="center right", handlelength=2.8)
-    axes[1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.8)
+    handles = {name: line for ax in axes for line, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    axes[1].legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0,
+                   handlelength=2.8)  # fmt: skip
     axes[0].set_ylim(0, 1.08 * top)
     axes[0].set_ylabel("loss at the end")
     write_title(axes[0], _control_finding(found, rates, guessing), title)
