@@ -80,7 +80,7 @@ def same_in_grey(drawn) -> list[str]:
     --------
     >>> from matplotlib.figure import Figure
     >>> ax = Figure().subplots()
-    >>> _ = ax.plot([1, 2], color="#ff0000", label="a"), ax.plot([2, 1], color="#008a00", label="b")
+    >>> _ = ax.plot([1, 2], "-", color="#ff0000", label="a"), ax.plot([2, 1], "-", color="#008a00", label="b")
     >>> same_in_grey(ax)
     ['axes 1: a (lightness 53) and b (lightness 50) look the same in grey']
     >>> ax.lines[1].set_linestyle("--")
