@@ -35,8 +35,8 @@ def _values(curve, y: str):
     return curve["loss"] if y == "loss" else 1 - curve["test_accuracy"]
 
 
-def _band(runs, x: str, y: str = "loss"):
-    """Bring the curves of several seeds onto common points: (x, median, lowest, highest)."""
+def band(runs, x: str, y: str = "loss", *, log: bool = False):
+    """Bring curves of several seeds onto common points, evenly far apart on the axis: (x, median, lowest, highest)."""
     curves = []
     for run in runs:
         if len(run.curve) < 2:
@@ -48,7 +48,7 @@ def _band(runs, x: str, y: str = "loss"):
         curves.append((xs, _values(run.curve, y)))
     end = min(float(xs[-1]) for xs, _ in curves)
     first = max(float(xs[1]) for xs, _ in curves)
-    points = np.geomspace(min(first, end), end, 80) if x == "updates" else np.linspace(0, end, 80)
+    points = np.geomspace(min(first, end), end, 80) if log else np.linspace(0, end, 80)
     values = np.stack([np.interp(points, xs, ys) for xs, ys in curves])
     return points, np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
 
@@ -78,7 +78,7 @@ def plot_loss(runs, *, x="time", y="loss", ax=None, title=None):
         raise ValueError(f"plot_loss: y is {y!r}, expected one of {', '.join(Y_LABELS)}")
     longest = 0.0
     for i, (name, several) in enumerate(runs.items()):
-        points, median, low, high = _band(several, x, y)
+        points, median, low, high = band(several, x, y, log=x == "updates")
         look = policy_look(name, i, runs)
         ax.plot(points, median, label=name, **look)
         if len(several) > 1:
@@ -208,7 +208,7 @@ def plot_policies(runs, *, y="loss", target=None, title=None):
 
 def _reached(runs, x: str, y: str, target) -> tuple[float, dict[str, float]]:
     """Return the loss that the titles refer to, and where on the axis the median of each policy reaches it."""
-    medians = {name: _band(several, x, y)[:2] for name, several in runs.items()}
+    medians = {name: band(several, x, y, log=x == "updates")[:2] for name, several in runs.items()}
     target = max(float(median[-1]) for _, median in medians.values()) if target is None else target
     when = {}
     for name, (points, median) in medians.items():

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
-from .policies import policy_look
+from .policies import band, policy_look
 from .units import share_axis, time_axis
 
 
@@ -226,11 +226,11 @@ def plot_floors(found, rows, *, ax=None, title=None):
     ax = new_axes(figsize=(8.4, 4.2))[0] if ax is None else ax
     levels = [row["floor [%]"] for row in rows]
     for i, (name, runs) in enumerate(found.items()):
-        end = min(run.curve["time"][-1] for run in runs)
-        times = np.geomspace(max(run.curve["time"][1] for run in runs), end, 60)
-        errors = np.transpose([np.interp(times, r.curve["time"], 1 - r.curve["test_accuracy"]) for r in runs])
-        look = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[i % len(LINES)]}
-        _line(ax, times, 100 * errors, label=f"{name}: {levels[i]:.1f} %", **look)
+        points, *errors = band(runs, "time", "error", log=True)
+        median, low, high = (100 * e for e in errors)
+        color = COLORS[i % len(COLORS)]
+        ax.plot(points, median, label=f"{name}: {levels[i]:.1f} %", color=color, linestyle=LINES[i % len(LINES)])
+        ax.fill_between(points, low, high, color=color, alpha=0.16, linewidth=0)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(FixedLocator([2, 5, 10, 20, 50, 100]))

@@ -133,6 +133,9 @@ def test_floors_say_how_many_seeds_are_there():
     assert two == {"method": "settled", "floor [%]": pytest.approx(5), "lowest": pytest.approx(4),
                    "highest": pytest.approx(6), "time to it [s]": 8, "at it": 2}  # fmt: skip
     assert one["at it"] == 0
+    assert one["time to it [s]"] is None, "it has not reached it"
+    (mixed,) = floors({"mixed": [runs[0], runs[2]]})
+    assert (mixed["at it"], mixed["time to it [s]"]) == (1, 7)
     assert one["floor [%]"] == pytest.approx(100 * curves[2][-10:].mean())
     ax = viz.plot_floors({"settled": runs[:2], "falling": runs[2:]}, [two, one])
     assert "5.0" in ax.get_title(loc="left")

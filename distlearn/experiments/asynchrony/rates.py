@@ -11,6 +11,8 @@ from ...optim import Adagrad
 from ...parallel.asynchronous.param_server import Policy, Rate, Run, Speeds, asp, bsp, constant, inverse
 from .task import Task, run_policy
 
+WINDOW = 10
+"""Points of a curve over which `error_floor` takes a mean."""
 DIVERGED = 10.0
 """The loss that is noted for a run whose loss was no longer finite."""
 
@@ -126,7 +128,7 @@ def runs_to_floor(
     return runs
 
 
-def error_floor(errors, *, window: int = 10, tolerance: float = 0.01) -> tuple[float, int] | None:
+def error_floor(errors, *, window: int = WINDOW, tolerance: float = 0.01) -> tuple[float, int] | None:
     """Return a curve's error floor and the point from which on it is reached; None if the error still falls.
 
     The curve is at its floor if the mean error of its last `window` points is less than `tolerance` below that of the
@@ -178,19 +180,18 @@ def floors(runs: dict[str, list[Run]]) -> list[dict]:
     Returns
     -------
     rows : list of dict
-        "method"; its "floor [%]" (mean over the seeds), the "lowest" and the "highest"; the mean "time to it [s]"; and
-        "at it", the number of seeds that are at their floor by the rule of `error_floor`: the error of others still
-        falls, and their floor is the mean of the last points.
+        "method"; its "floor [%]" (mean over the seeds), the "lowest" and the "highest"; "at it", the number of seeds
+        that are at their floor by the rule of `error_floor`; and the mean "time to it [s]" of these, None if there are
+        none. The error of the others still falls: their floor is the mean of the last points.
     """
     rows = []
     for name, several in runs.items():
         errors = [1 - run.curve["test_accuracy"] for run in several]
         found = [error_floor(e) for e in errors]
-        ends = [error_floor(e, tolerance=np.inf) if one is None else one for e, one in zip(errors, found, strict=True)]
-        levels = [100 * floor for floor, _ in ends]
-        times = [run.curve["time"][reached] for run, (_, reached) in zip(several, ends, strict=True)]
+        levels = [100 * (e[-WINDOW:].mean() if one is None else one[0]) for e, one in zip(errors, found, strict=True)]
+        times = [run.curve["time"][one[1]] for run, one in zip(several, found, strict=True) if one is not None]
         row = {"method": name, "floor [%]": float(np.mean(levels)), "lowest": min(levels), "highest": max(levels)}
-        rows.append(row | {"time to it [s]": float(np.mean(times)), "at it": len(found) - found.count(None)})
+        rows.append(row | {"time to it [s]": float(np.mean(times)) if times else None, "at it": len(times)})
     return rows
 
 
