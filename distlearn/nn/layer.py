@@ -259,7 +259,7 @@ def check_positive(what: str, **values) -> None:
 
 def nbytes(saved) -> int:
     """Bytes of memory that the arrays in what `forward` saved keep alive; arrays that share memory count once."""
-    spans = []
+    spans, without_data = [], {}
 
     def visit(x):
         if hasattr(x, "strides"):
@@ -270,9 +270,11 @@ def nbytes(saved) -> int:
         elif isinstance(x, (list, tuple)):
             for v in x:
                 visit(v)
+        elif hasattr(x, "nbytes"):  # a meta array has no address
+            without_data[id(x)] = x.nbytes
 
     visit(saved)
-    return sum(end - start for start, end in union(spans))
+    return sum(end - start for start, end in union(spans)) + sum(without_data.values())
 
 
 def _memory(x) -> tuple[int, int]:

@@ -30,10 +30,10 @@ from .pipeline.schedule import (
 )
 from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
-from .planning import Layout, Plan, plan
+from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy, params_on_root
-from .tensor import TensorParallel, account, parallelize
+from .tensor import TensorParallel, parallelize
 from .tensor.one_weird_trick import OneWeirdTrick
 from .zero.memory import ZeROMemory, model_state_bytes
 from .zero.strategy import ZeRO
@@ -99,6 +99,7 @@ __all__ = [
     "params_on_root",
     "pipedream",
     "plan",
+    "simulate_layout",
     "simulate_run",
     "softsync",
     "ssp",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..nn import Flatten, Identity, ReLU, Reshape, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention
 from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
@@ -121,6 +122,12 @@ def meta_copy(model: Sequential) -> Sequential:
     return move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))
 
 
+ONLY_SHAPES = (Flatten, Identity, Reshape)
+"""Layers that compute nothing, and save nothing."""
+SAVE_OUTPUT = (ReLU, Sigmoid, Tanh)
+"""Layers that save their output, which the next layer saves too, and not their input."""
+
+
 def drop_arithmetic(model: Layer) -> None:
     """Let the layers of a model compute nothing, in place: their outputs are meta arrays of the right shapes.
 
@@ -137,7 +144,7 @@ def drop_arithmetic(model: Layer) -> None:
                 leaf.attend = lambda q, k, v: (MetaArray(q.shape, q.dtype), (q, k, v))
                 leaf.attend_backward = lambda dy, saved: saved
                 leaf.rotate = lambda x, back=False: x
-            elif leaf is not None and not leaf.children and not isinstance(leaf, TensorLayer):
+            elif leaf is not None and not leaf.children and not isinstance(leaf, (TensorLayer, *ONLY_SHAPES)):
                 leaf.forward, leaf.backward = forward, backward = _passes_without_arithmetic(leaf)
                 leaf.forward_from = lambda x, state, forward=forward: forward(x)  # recurrent layers, block by block
                 leaf.backward_from = lambda dy, saved, last, backward=backward: (backward(dy, saved), None)
@@ -146,7 +153,8 @@ def drop_arithmetic(model: Layer) -> None:
 def _passes_without_arithmetic(layer):
     def forward(x):
         symbols = x.dtype.kind in "iu" and layer.params  # an embedding's output has the dtype of its vectors
-        return MetaArray(layer.output_shape(x.shape), layer.params[0].data.dtype if symbols else x.dtype), x
+        y = MetaArray(layer.output_shape(x.shape), layer.params[0].data.dtype if symbols else x.dtype)
+        return y, y if isinstance(layer, SAVE_OUTPUT) else x
 
     def backward(dy, saved):
         return MetaArray(saved.shape, dy.dtype) if layer.input_gradient else None

@@ -2,8 +2,7 @@
 
 A queue is anything that does one thing at a time: a rank that computes, a network card that sends, the collectives of a
 communicator. The order in each queue is given beforehand, so nothing is decided during the simulation, and a list of
-tasks is its only input. Pipeline schedules are checked, timed, drawn and planned with it (`pipeline.schedule.play`),
-and so is the overlap of gradient buckets with backward (`planning.buckets`).
+tasks is its only input. Pipeline schedules are checked, timed and drawn with it (`pipeline.schedule.play`).
 
 Two other simulations remain, which answer questions that fixed orders cannot. `SimWorld` runs the strategies' own code.
 Under a parameter server's policy, the arrivals determine which step begins when (`param_server.simulation`);

@@ -7,9 +7,8 @@ import pytest
 
 from distlearn.comm import RankError
 from distlearn.experiments import model_parallel as mp
-from distlearn.experiments import simulate_layout
 from distlearn.lab.check import Check, CheckFailed
-from distlearn.parallel import Layout
+from distlearn.parallel import Layout, simulate_layout
 from distlearn.parallel.mesh import Partial, Replicate, Shard
 from distlearn.sim import SimWorld
 

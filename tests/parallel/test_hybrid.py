@@ -1,7 +1,5 @@
 """Several kinds of parallelism at once equal serial training, and send what they say."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ from distlearn.train import train as train_by_settings
 from distlearn.world import launch
 
 from .hybrid_rank import WAYS
-from .tensor.cases import IMAGES, Batch, F, batches, own_part, serial, train
+from .tensor.cases import IMAGES, Batch, F, own_part, serial, train
 from .tensor.test_tensor import COLLECTIVES, assert_equal
 
 # -- one weird trick
@@ -56,29 +54,8 @@ def test_trick_on_the_networks_that_a_laptop_trains(name, samples):
         np.testing.assert_allclose(results[-1][0], losses, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["filters", "flat dropout", "inception", "few filters"])
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_trick_sends_what_its_account_says(kind, size):
-    batch = next(batches(kind, 1))
-
-    def program(comm):
-        model = IMAGES[kind]()
-        strategy = OneWeirdTrick(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1))
-        began = comm.clock.now()
-        strategy.step(batch)
-        return began, strategy.account(batch.x.shape)
-
-    world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e9))
-    results = world.run(program)
-    step = world.trace.window(max(began for began, _ in results))
-    for rank, (_, told) in enumerate(results):
-        calls = Counter((s.name, s.nbytes) for s in step.select(rank=rank, lane="comm") if s.name in COLLECTIVES)
-        assert size == 1 or calls == Counter((t.name, t.nbytes) for t in told.forward + told.backward)
-        assert bool(told.nbytes) == (size > 1)
-
-
 def step_on_alexnet(way, size=4, batch=256):
-    """Run one step on AlexNet without numbers; return what rank 0 gave to collectives, and the strategy's account."""
+    """Run one step on AlexNet without numbers; return what rank 0 gave to collectives."""
 
     def program(comm):
         model = meta_copy(outline)
@@ -87,24 +64,23 @@ def step_on_alexnet(way, size=4, batch=256):
         comm.barrier()
         began = comm.clock.now()
         strategy.step(meta_batch(batch, (227, 227, 3), strategy.rank, strategy.size))
-        return began, strategy.account((batch, 227, 227, 3)) if way is OneWeirdTrick else None
+        return began
 
     outline = meta_copy(nn.build("alexnet", seed=None))
     world = SimWorld(size, Network(1e-6, 1e9), Roofline(1e12))
-    (began, told), *_ = world.run(program)
+    began = world.run(program)[0]
     calls = world.trace.window(began).select(rank=0, lane="comm")
-    return [(s.name, s.nbytes) for s in calls if s.name in COLLECTIVES], told
+    return [(s.name, s.nbytes) for s in calls if s.name in COLLECTIVES]
 
 
 def test_trick_sends_less_than_data_parallelism_on_alexnet():
     """Krizhevsky's point: convolutions' gradients and dense layers' activations are small."""
-    calls, told = step_on_alexnet(OneWeirdTrick)
-    everything, _ = step_on_alexnet(DataParallel)
-    assert Counter(calls) == Counter((t.name, t.nbytes) for t in told.forward + told.backward)
+    calls = step_on_alexnet(OneWeirdTrick)
+    everything = step_on_alexnet(DataParallel)
     seam = 256 * 9216 * 4
     assert {("all_gather", seam), ("reduce_scatter", seam)} <= set(calls)
     assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 4  # all parameters, and the loss
-    assert told.nbytes < 243_860_896 / 5
+    assert sum(nbytes for _, nbytes in calls) < 243_860_896 / 5
 
 
 def test_trick_needs_both_kinds_of_layers():

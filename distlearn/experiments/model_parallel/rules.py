@@ -11,12 +11,10 @@ import numpy as np
 
 from ...comm.network.formulas import sent_bytes
 from ...nn import MLP
-from ...parallel import Layout, plan
-from ...parallel.meta import meta_copy
+from ...parallel import Layout, simulate_layout
+from ...parallel.pipeline.stages import cut
 from ...parallel.planning.named import model_and_sample
-from ...parallel.planning.trick import has_trick
-from ...parallel.planning.work import RankSpec
-from ...parallel.tensor.one_weird_trick import SplitModel
+from ...parallel.tensor.one_weird_trick import boundary
 from ...tables import Table, Tabular
 
 TRICK = "one weird trick"
@@ -91,22 +89,25 @@ TEN = (
 def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
     """Return the facts of a case, and the planner's seconds for "data", "tensor" and, if it applies, the trick."""
     model = case.model if isinstance(case.model, str) else case.model()
-    planned = plan(model, case.network, case.ranks, batch_size=case.batch_size, input_shape=case.sample)
     layouts = {"data": Layout(case.ranks), "tensor": Layout(1, case.ranks)}
     serial, sample = model_and_sample(model, case.sample)
+    first = boundary(serial)
+    if first is not None:
+        layouts[TRICK] = Layout(case.ranks, trick=True)
+    options = {"batch_size": case.batch_size, "input_shape": sample}
+    costs = {name: simulate_layout(serial, layout, case.network, **options) for name, layout in layouts.items()}
     p, weights = case.ranks, sum(q.nbytes for q in serial.params)
-    dense, boundary, tensor_dense = 0, None, None
-    if has_trick(meta_copy(serial)):
-        layouts[TRICK] = Layout(p, trick=True)
-        features = SplitModel.of(meta_copy(serial), RankSpec(p)).features
+    dense, entering, tensor_dense = 0, None, None
+    if first is not None:
+        features = cut(serial, slice(0, first))
         before = sum(q.nbytes for q in features.params)
         dense, itemsize = weights - before, serial.params[0].data.dtype.itemsize
         shape = features.output_shape((case.batch_size, *sample))
-        boundary = itemsize * int(np.prod(shape))
-        twice = 2 * sent_bytes("all_gather", boundary, p)
-        tensor_dense = planned[layouts[TRICK]].nbytes - sent_bytes("all_reduce", before, p) - twice
-    facts = LayoutFacts(p, weights, dense, boundary, planned[layouts["tensor"]].nbytes, tensor_dense)
-    return facts, {name: planned[layout].seconds for name, layout in layouts.items()}
+        entering = itemsize * int(np.prod(shape))
+        twice = 2 * sent_bytes("all_gather", entering, p)
+        tensor_dense = costs[TRICK].nbytes - sent_bytes("all_reduce", before, p) - twice
+    facts = LayoutFacts(p, weights, dense, entering, costs["tensor"].nbytes, tensor_dense)
+    return facts, {name: cost.seconds for name, cost in costs.items()}
 
 
 class RuleScore(Tabular):

@@ -3,15 +3,14 @@
 - `layer`: what all layers here have in common, and which values of an axis each rank holds (`AxisSharding`)
 - layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
   `paths` (of a block such as Inception's), `experts` (of a mixture), `siamese`, `stack` (of GRUs)
-- from a serial model to these: `rewrite` (`parallelize`); what it costs: `account`
+- from a serial model to these: `rewrite` (`parallelize`)
 - norms, sums and dropout between them on 1 / p of the positions: `positions`
 - training: `strategy` (`TensorParallel`), `one_weird_trick`
 """
 
-from .account import Account, account
 from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
 from .experts import ExpertParallel
-from .layer import AxisSharding, TensorLayer, TensorSequential, Traffic, gather_params, shard_specs
+from .layer import AxisSharding, TensorLayer, TensorSequential, gather_params, shard_specs
 from .paths import PathParallel
 from .positions import CutPositions, GatherPositions, cut_positions, partial_params
 from .rewrite import parallelize
@@ -21,7 +20,6 @@ from .stack import StackParallel
 from .strategy import TensorParallel, check_whole, sub_optimizer
 
 __all__ = [
-    "Account",
     "AxisSharding",
     "ColumnParallelLinear",
     "CutPositions",
@@ -39,8 +37,6 @@ __all__ = [
     "TensorLayer",
     "TensorParallel",
     "TensorSequential",
-    "Traffic",
-    "account",
     "check_whole",
     "cut_positions",
     "gather_params",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 
 from ...backend import column_sums, get_xp
 from ...nn.container import layer_span
 from ...nn.layer import Param
-from .layer import AxisSharding, TensorLayer, Traffic
+from .layer import AxisSharding, TensorLayer
 
 
 class HeadParallelAttention(TensorLayer):
@@ -104,10 +103,6 @@ class HeadParallelAttention(TensorLayer):
 
     def bytes_moved(self, shape, itemsize=4):
         return self.local.bytes_moved(shape, itemsize)
-
-    def traffic(self, shape, itemsize=4):
-        sums = [Traffic("all_reduce", itemsize * math.prod(shape))]
-        return sums * self.sum_output, sums * self.sum_input_gradient
 
     def __repr__(self):
         return f"HeadParallelAttention({self.local.heads} heads)"

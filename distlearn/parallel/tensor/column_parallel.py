@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import math
 
 from ...backend import column_sums, get_xp, matmul
 from ...nn.container import cost, layer_span
 from ...nn.layer import describe
-from .layer import AxisSharding, TensorLayer, Traffic, gather_last, gathered_values
+from .layer import AxisSharding, TensorLayer, gather_last
 
 
 class ColumnParallel(TensorLayer):
@@ -81,20 +80,6 @@ class ColumnParallel(TensorLayer):
 
     def bytes_moved(self, shape, itemsize=4):
         return self.local.bytes_moved(self._local_shape(shape), itemsize)
-
-    def traffic(self, shape, itemsize=4):
-        if self.comm.size == 1:
-            return [], []
-        forward = []
-        if self.gather_output:
-            values = gathered_values(self.local.output_shape(self._local_shape(shape)), self.sharding)
-            forward.append(Traffic("all_gather", itemsize * values))
-        wanted = self.sum_input_gradient and self.input_gradient
-        return forward, self._input_traffic(shape, itemsize) if wanted else []
-
-    def _input_traffic(self, shape, itemsize) -> list[Traffic]:
-        """List what summing the input's gradient sends."""
-        return [Traffic("all_reduce", itemsize * math.prod(shape))]
 
     def __repr__(self):
         return f"{type(self).__name__}({self.sharding.widths[self.comm.rank]} of {self.sharding.n})"
@@ -298,8 +283,3 @@ class GroupParallelConv2d(ColumnParallel):
 
     def _local_shape(self, shape):
         return shape if self.sharded_input else (*shape[:-1], self.inputs.widths[self.comm.rank])
-
-    def _input_traffic(self, shape, itemsize):
-        if self.sharded_input:
-            return []
-        return [Traffic("all_gather", itemsize * math.prod(shape))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ...nn.experts import MixtureOfExperts, kept_counts, places_before, softmax_
 from ...nn.layer import describe
 from ...shares import shares
 from ..sharding import ShardSpec
-from .layer import TensorLayer, Traffic, gather_rows
+from .layer import TensorLayer, gather_rows
 
 
 class ExpertParallel(TensorLayer):
@@ -175,16 +174,6 @@ class ExpertParallel(TensorLayer):
 
     def backward_flops(self, shape):
         return self.serial.backward_flops(shape) // self.comm.size
-
-    def traffic(self, shape, itemsize=4):
-        p, rows, experts = self.comm.size, math.prod(shape[:-1]), len(self.serial.experts)
-        if p == 1:
-            return [], []
-        slots = -(-self.serial.k * rows // (p * experts))  # of an even load
-        there = [Traffic("all_to_all", itemsize * p * -(-experts // p) * slots * self.width)] * 2
-        whole = Traffic("all_gather", itemsize * p * -(-rows // p) * self.width)
-        gate = Traffic("all_reduce", itemsize * (self.width + 1) * experts)
-        return [Traffic("all_gather", 8 * p * self.serial.k * experts), *there, whole], [*there, gate, whole]
 
     def __repr__(self):
         return f"ExpertParallel({len(self.experts)} of {len(self.serial.experts)} experts, k={self.serial.k})"

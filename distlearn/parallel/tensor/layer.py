@@ -5,9 +5,7 @@ Which values of an axis each rank holds, the base class, and the two collectives
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -90,14 +88,6 @@ def _place(part):
     return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
 
 
-class Traffic(NamedTuple):
-    """One collective call (or message) of a layer's pass, as a trace counts it."""
-
-    name: str
-    """As the communicator's spans are called: "all_reduce", "all_gather", ..."""
-    nbytes: int
-
-
 class TensorLayer(Layer):
     """Base of the layers that communicate: holds a communicator, and writes spans of what it computes.
 
@@ -124,16 +114,6 @@ class TensorLayer(Layer):
 
     def __init__(self, comm):
         self.comm, self.specs, self.params = comm, {}, []
-
-    def traffic(self, shape, itemsize: int = 4) -> tuple[list[Traffic], list[Traffic]]:
-        """List what a forward and a backward pass send for an input of which this rank has `shape`.
-
-        Returns
-        -------
-        forward, backward : list of Traffic
-            Empty for a single rank.
-        """
-        return [], []
 
     def shard_param(self, param: Param, axis: int, sharding: AxisSharding) -> Param:
         """Make this rank's part of a serial layer's parameter, and store its spec."""
@@ -255,12 +235,6 @@ def reduce_scatter_last(comm, x, sharding: AxisSharding):
         blocks[rank][..., :width] = x[..., sharding.index(rank, x)]
     mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(*lead, sharding.widest)
     return xp.ascontiguousarray(mine[..., : sharding.widths[comm.rank]])
-
-
-def gathered_values(shape, sharding: AxisSharding) -> int:
-    """Values that `gather_last` and `reduce_scatter_last` move where this rank has an array of `shape`."""
-    rows = math.prod(shape[:-1])
-    return rows * sharding.widest * len(sharding.parts)
 
 
 def gather_rows(comm, x, parts: list[slice]):

@@ -12,25 +12,14 @@ of the former, and send the activations of the latter.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...shares import shares
-from ..data.bucket import GradientReducer, group_params
+from ..data.bucket import GradientReducer
 from ..pipeline.stages import cut
 from ..strategy import Strategy, adopt, share_params, update
-from . import (
-    Account,
-    TensorSequential,
-    Traffic,
-    account,
-    check_whole,
-    parallelize,
-    shard_specs,
-    sub_optimizer,
-)
-from .account import AccountRow
+from . import TensorSequential, check_whole, parallelize, shard_specs, sub_optimizer
 from .layer import gather_rows, reduce_scatter_rows
 from .rewrite import defer_input_all_reduce
 from .strategy import sharded_state
@@ -62,7 +51,7 @@ class OneWeirdTrick(Strategy):
     Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for code that shards the data). Per
     step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of p ceil(N /
     p) d s bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
-    convolutions' parameters. `account(input_shape)` lists them. AlexNet has 2.3 of its 61 million parameters in
+    convolutions' parameters. AlexNet has 2.3 of its 61 million parameters in
     convolutions and 9,216 values at the boundary, so up to batches of 2,000 or so this sends less than data
     parallelism. Layers before the boundary that look at the batch as a whole (`BatchNorm`) see a rank's rows.
 
@@ -74,7 +63,6 @@ class OneWeirdTrick(Strategy):
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         adopt(self, model, loss, optimizer)
         share_params(comm, model)
-        self.cap_bytes = cap_bytes
         self.split = SplitModel.of(unfuse(model), comm)
         features, dense, _ = self.split
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
@@ -110,10 +98,6 @@ class OneWeirdTrick(Strategy):
     def state_dict(self):
         return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
 
-    def account(self, input_shape: tuple[int, ...]) -> Account:
-        """List what a step sends for a batch, as `distlearn.parallel.tensor.account` does."""
-        return trick_account(self.comm, self.split, input_shape, self.cap_bytes)
-
 
 PART = "a part of the batch"
 
@@ -128,16 +112,13 @@ class SplitModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Sequential, comm) -> SplitModel:
-        """Split a serial model before its first dense layer, or the `Flatten` and `Dropout` right before that."""
-        layers = model.layers
-        k = first = next((i for i, layer in enumerate(layers) if type(layer) is Linear), None)
-        while k and type(layers[k - 1]) in (Dropout, Flatten):
-            k -= 1
-        if not k or all(p.frozen for layer in layers[:k] for p in layer.params):
+        """Split a serial model at its `boundary`."""
+        k = boundary(model)
+        if k is None:
+            kinds = [type(layer).__name__ for layer in model.layers]
             raise ValueError(
-                "OneWeirdTrick: expected layers to train before the first Linear, got "
-                f"{', '.join(type(layer).__name__ for layer in layers)}; "
-                f"use {'DataParallel' if first is None else 'TensorParallel'}"
+                f"OneWeirdTrick: expected layers to train before the first Linear, got {', '.join(kinds)}; "
+                f"use {'TensorParallel' if 'Linear' in kinds else 'DataParallel'}"
             )
         features, dense = cut(model, slice(0, k)), cut(model, slice(k, None))
         tied = {id(p) for p in features.params} & {id(p) for p in dense.params}
@@ -148,31 +129,13 @@ class SplitModel(NamedTuple):
         return cls(features, dense, defer_input_all_reduce(dense.layers))
 
 
-def trick_account(comm, split: SplitModel, input_shape: tuple[int, ...], cap_bytes: float = 1 << 20) -> Account:
-    """List what a step of `OneWeirdTrick` sends; nothing is run.
+def boundary(model: Sequential) -> int | None:
+    """Return the index of the first dense layer, or of the `Flatten` and `Dropout` right before it.
 
-    Parameters
-    ----------
-    comm : Communicator
-    split : SplitModel
-    input_shape : tuple of int
-        Of the whole batch.
-    cap_bytes : float
-        Size of a bucket [bytes].
+    None if no layer before it learns: then there is no trick.
     """
-    (features, dense, partial), n, p = split, input_shape[0], comm.size
-    itemsize = features.params[0].data.dtype.itemsize
-    shape = features.output_shape((-(-n // p), *input_shape[1:]))
-    at_boundary, back, gradients = [], [], []
-    if p > 1:
-        nbytes = p * math.prod(shape) * itemsize
-        at_boundary, back = [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if partial else []
-        sizes = [sum(q.nbytes for q in group) for group in group_params(features.params, cap_bytes)]
-        sizes[-1] += itemsize  # with the loss
-        gradients = [Traffic("all_reduce", size) for size in sizes]
-    rows = [
-        AccountRow("", "convolutions", PART, sum(q.nbytes for q in features.params), [], gradients),
-        AccountRow("", "boundary", "rows put together", 0, at_boundary, back),
-        *account(dense, (n, *shape[1:]), itemsize).rows,
-    ]
-    return Account(rows, n, f"{p} ranks, input {tuple(input_shape)}, bytes per sample")
+    layers = model.layers
+    k = next((i for i, layer in enumerate(layers) if type(layer) is Linear), 0)
+    while k and type(layers[k - 1]) in (Dropout, Flatten):
+        k -= 1
+    return k if any(not p.frozen for layer in layers[:k] for p in layer.params) else None

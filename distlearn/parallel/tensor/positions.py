@@ -10,7 +10,6 @@ positions of them instead, and what an all-reduce did is done in two halves, one
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from ...nn.layer import Layer, check_shape, describe, walk
 from ..sequence.order import cut, positions, put_together
 from .attention import HeadParallelAttention
 from .column_parallel import ColumnParallelLinear
-from .layer import TensorLayer, TensorSequential, Traffic
+from .layer import TensorLayer, TensorSequential
 from .row_parallel import RowParallelLinear, ShardDropout
 
 NORMS = (LayerNorm, RMSNorm)
@@ -84,10 +83,6 @@ class CutPositions(TensorLayer):
         mine = positions(shape[1], self.comm.rank, self.comm.size, "contiguous")[0]
         return shape[0], mine.stop - mine.start, shape[2]
 
-    def traffic(self, shape, itemsize=4):
-        nbytes = itemsize * math.prod(shape)
-        return [Traffic("reduce_scatter", nbytes)] if self.partial else [], [Traffic("all_gather", nbytes)]
-
     def __repr__(self):
         return f"CutPositions({'partial' if self.partial else ''})"
 
@@ -128,10 +123,6 @@ class GatherPositions(TensorLayer):
     def output_shape(self, shape):
         check_shape(self, shape, *AXES)
         return shape[0], shape[1] * self.comm.size, shape[2]
-
-    def traffic(self, shape, itemsize=4):
-        nbytes = itemsize * math.prod(self.output_shape(shape))
-        return [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if self.partial else []
 
     def __repr__(self):
         return f"GatherPositions({'partial' if self.partial else ''})"

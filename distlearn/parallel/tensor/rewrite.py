@@ -90,7 +90,7 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     Returns
     -------
     model : TensorSequential
-        Takes and returns whole activations on every rank. `account(model, input_shape)` lists what was done.
+        Takes and returns whole activations on every rank. `planning.account` lists what was done.
 
     References
     ----------

@@ -11,7 +11,7 @@ from ...backend import column_sums, get_xp, matmul
 from ...nn import Dropout, Identity
 from ...nn.container import layer_span
 from ...nn.layer import check_dtype, check_shape, describe
-from .layer import AxisSharding, TensorLayer, Traffic, gather_last, gathered_values, reduce_scatter_last
+from .layer import AxisSharding, TensorLayer, gather_last, reduce_scatter_last
 
 
 class RowParallelLinear(TensorLayer):
@@ -98,11 +98,6 @@ class RowParallelLinear(TensorLayer):
     def backward_flops(self, shape):
         return self.flops(shape) * (2 if self.input_gradient else 1)
 
-    def traffic(self, shape, itemsize=4):
-        if not self.sum_output:
-            return [], []
-        return [Traffic("all_reduce", itemsize * math.prod(shape[:-1]) * self.d_out)], []
-
     def __repr__(self):
         return f"RowParallelLinear({self.d_in} of {self.sharding.n}, {self.d_out})"
 
@@ -151,12 +146,6 @@ class Gather(TensorLayer):
 
     def output_shape(self, shape):
         return (*shape[:-1], self._sharding_of(shape[-1]).n)
-
-    def traffic(self, shape, itemsize=4):
-        if self.comm.size == 1:
-            return [], []
-        nbytes = itemsize * gathered_values(shape, self._sharding_of(shape[-1]))
-        return [Traffic("all_gather", nbytes)], [Traffic("reduce_scatter", nbytes)] if self.partial else []
 
     def __repr__(self):
         return f"Gather({self.sharding.n}{', partial' if self.partial else ''})"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from ...backend import get_xp
 from ...nn import BatchNorm, Dropout, Siamese
 from ...nn.container import layer_span
 from ...nn.layer import Param, describe, walk
 from ..data.bucket import make_buckets
-from .layer import TensorLayer, Traffic
+from .layer import TensorLayer
 
 
 class SiameseParallel(TensorLayer):
@@ -116,14 +114,6 @@ class SiameseParallel(TensorLayer):
 
     def bytes_moved(self, shape, itemsize=4):
         return self.serial.bytes_moved(shape, itemsize) // self.comm.size
-
-    def traffic(self, shape, itemsize=4):
-        if self.comm.size == 1:
-            return [], []
-        backward = [Traffic("all_reduce", bucket.flat.nbytes) for bucket in self.buckets]
-        if all(layer.input_gradient for layer in walk(self.body)):
-            backward.append(Traffic("all_gather", itemsize * math.prod(shape)))
-        return [Traffic("all_gather", itemsize * math.prod(self.output_shape(shape)))], backward
 
     def __repr__(self):
         return f"SiameseParallel({self.body!r})"

@@ -15,7 +15,7 @@ from ...nn import GRU, Sequential
 from ...nn.container import layer_span
 from ...nn.layer import check_shape, describe
 from ...shares import shares
-from .layer import TensorLayer, Traffic
+from .layer import TensorLayer
 
 FORWARD, BACKWARD = 70, 71
 """Tags of the messages between neighbours."""
@@ -153,18 +153,6 @@ class StackParallel(TensorLayer):
 
     def flops(self, shape):
         return sum(layer.flops((*shape[:2], layer.d_in)) for layer in self.layers)
-
-    def traffic(self, shape, itemsize=4):
-        if self.comm.size == 1:
-            return [], []
-        lengths = [block.stop - block.start for block in self._blocks(shape)]
-        per_step = itemsize * shape[0]
-        forward = [] if self._last else [Traffic("send", per_step * n * self.layers[-1].d_hidden) for n in lengths]
-        backward = [] if self._first else [Traffic("send", per_step * n * self.layers[0].d_in) for n in lengths]
-        forward.append(Traffic("broadcast", per_step * shape[1] * self.d_hidden))
-        if self.input_gradient:
-            backward.append(Traffic("broadcast", per_step * shape[1] * self.d_in))
-        return forward, backward
 
     def __repr__(self):
         return f"StackParallel({', '.join(map(repr, self.layers))})"

@@ -19,10 +19,9 @@ from .rewrite import parallelize
 class TensorParallel(Strategy):
     r"""Tensor parallelism: every rank sees the whole batch and holds a part of (nearly) every layer.
 
-    What each layer does and sends is decided by `parallelize` and listed by `account(strategy.model, input_shape)`: for
-    an MLP one all-reduce of batch x width for every second layer, forward and backward. Nothing is sent for the
-    parameters: a rank computes the whole gradient of its own part, and its optimizer holds the memory for that part
-    only.
+    What each layer does and sends is decided by `parallelize` and listed by `planning.account`: for an MLP one
+    all-reduce of batch x width for every second layer, forward and backward. Nothing is sent for the parameters: a rank
+    computes the whole gradient of its own part, and its optimizer holds the memory for that part only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The plan's costs are those of the strategies: in time, in bytes and in memory; and its recommendation holds."""
+"""A plan: the cost of every layout, by simulation of its strategy, and which one is recommended."""
 
 import math
 from functools import partial
@@ -9,20 +9,15 @@ import pytest
 from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.comm.network.formulas import sent_bytes
-from distlearn.experiments import check_plan, simulate_layout
 from distlearn.nn import GPT, MLP, Linear, SoftmaxCrossEntropy, build
 from distlearn.nn.layer import nbytes
 from distlearn.optim import SGD, Adam, Momentum, Optimizer
-from distlearn.parallel import DataParallel, Hybrid, Layout, OneWeirdTrick, TensorParallel, plan
+from distlearn.parallel import DataParallel, Hybrid, Layout, OneWeirdTrick, TensorParallel, plan, simulate_layout
 from distlearn.parallel.meta import MetaBatch, drop_arithmetic, meta_copy, meta_loss
-from distlearn.parallel.pipeline.schedule import make_schedule, simulate
-from distlearn.parallel.pipeline.schedule.play import play
 from distlearn.parallel.planning import layouts
-from distlearn.parallel.planning.memory import activation_bytes
 from distlearn.sim import MetaArray, Roofline, SimWorld
 
 NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(2e12, 2e11)
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 CLUSTER = HierarchicalNetwork(Network(2e-6, 2e11), Network(10e-6, 2e9), ranks_per_node=4)
 
 WIDE = MLP((784, 2048, 2048, 2048, 10), seed=None)
@@ -33,29 +28,38 @@ CASES = {
     "lenet": ("lenet", NETWORK, 4, {"batch_size": 512}, "data 4"),
     "small": (SMALL, NETWORK, 4, {"batch_size": 4096, "input_shape": (784,)}, "data 4"),
     "googlenet28": ("googlenet28", "ethernet-10g", 6, {"batch_size": 384}, "data 6"),
-    "wide": (WIDE, NETWORK, 8, {"batch_size": 64, "input_shape": (784,)}, None),
+    "wide": (WIDE, NETWORK, 8, {"batch_size": 64, "input_shape": (784,)}, "tensor 8"),
     "alexnet": ("alexnet", "ethernet-10g", 4, {"batch_size": 128}, "one weird trick 4"),
-    "alexnet, 8": ("alexnet", "infiniband-hdr", 8, {"batch_size": 256}, "one weird trick 8"),
-    "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, None),
+    "alexnet, cluster": ("alexnet", CLUSTER, 8, {"batch_size": 64}, "one weird trick 8"),
     "googlenet": ("googlenet", "ethernet-10g", 4, {"batch_size": 128}, "data 4"),
     "cnn, nearly a rank for each layer": ("cnn", NETWORK, 8, {"batch_size": 64}, "data 8"),
     "siamese": ("siamese", NETWORK, 4, {"batch_size": 64}, "data 4"),
-    "gru": ("gru", NETWORK, 4, {"batch_size": 64}, None),
+    "gru": ("gru", NETWORK, 4, {"batch_size": 64}, "data 4"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_recommended_layout_is_the_fastest_simulated_one(case):
-    """Every layout is simulated by the strategies themselves: the choice costs 5 % at most, a time is 30 % off."""
+def test_the_fastest_layout_is_recommended(case):
     model, network, n, options, best = CASES[case]
     compute = {} if isinstance(network, str) else {"compute": COMPUTE}
     seen = []
-    tested = check_plan(model, network, n, progress=lambda step, total, **v: seen.append(v), **options, **compute)
-    assert len(seen) == len(tested.steps) == len(tested.plan.costs) >= 3
-    assert 1 <= tested.regret < 1.05, tested
-    assert tested.error < 1.3, tested
-    if best is not None:
-        assert str(tested.plan.best.layout) == best, tested
+    found = plan(model, network, n, progress=lambda step, total, **v: seen.append(v), **options, **compute)
+    assert len(seen) == len(found.costs) >= 3
+    assert found.best.seconds == min(c.seconds for c in found.costs)
+    assert str(found.best.layout) == best, found
+
+
+@pytest.mark.parametrize("layout", [Layout(8), Layout(6, 2), Layout(4, 1, 2), Layout(9)], ids=str)
+@pytest.mark.parametrize("network", [NETWORK, CLUSTER])
+def test_two_replicas_stand_for_many(layout, network, monkeypatch):
+    """Far beyond 64 ranks only some replicas are simulated; here all of them can be."""
+    options = {"batch_size": 4 * layout.dp, "compute": COMPUTE}
+    whole = simulate_layout("lenet", layout, network, **options)
+    monkeypatch.setattr("distlearn.parallel.planning.simulate.MOST_RANKS", 4)
+    part = simulate_layout("lenet", layout, network, **options)
+    assert len(part.trace.ranks) < layout.size == len(whole.trace.ranks)
+    assert part.seconds == pytest.approx(whole.seconds, rel=0.01)
+    assert (part.nbytes, part.memory) == (pytest.approx(whole.nbytes), whole.memory)
 
 
 def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
@@ -75,20 +79,16 @@ def test_small_networks_are_data_parallel_and_large_ones_model_parallel():
     assert "are large" in plan(WIDE, NETWORK, 4, batch_size=64, input_shape=(784,)).why()
 
 
-@pytest.mark.parametrize("layout", [Layout(4), Layout(1, 4), Layout(1, 1, 4), Layout(2, 2), Layout(2, 1, 2)], ids=str)
-@pytest.mark.parametrize("name", ["wide", "lenet"])
-def test_bytes_are_those_of_the_trace(name, layout):
-    model, options = ("lenet", {}) if name == "lenet" else (WIDE, {"input_shape": (784,)})
-    cost = plan(model, NETWORK, 4, batch_size=64, **options)[layout]
-    step = simulate_layout(model, layout, NETWORK, batch_size=64, **options)
-    sent = {}
-    for rank in range(4):
-        groups = {"dp": layout.dp, "tp": layout.tp}
-        size = max(groups.values()) if layout.pp == 1 else layout.dp
-        own = [s for s in step.trace.select(rank=rank, lane="comm") if s.name in COLLECTIVES and s.nbytes > 16]
-        sent[rank] = sum(sent_bytes(s.name, s.nbytes, size) for s in own)
-        sent[rank] += sum(m.nbytes for m in step.trace.messages if m.source == rank)
-    assert cost.nbytes == pytest.approx(max(sent.values()), rel=1e-3)
+def test_bytes_are_those_that_the_busiest_rank_sends():
+    options = {"batch_size": 64, "input_shape": (784,)}
+    costs = plan(WIDE, NETWORK, 4, **options)
+    weights, itemsize = sum(p.nbytes for p in WIDE.params), 4
+    assert costs[Layout(4)].nbytes == pytest.approx(sent_bytes("all_reduce", weights, 4), rel=1e-3)
+    cuts = itemsize * 64 * 2048  # a stage in the middle sends its activations on, and a gradient back
+    assert costs[Layout(1, 1, 4)].nbytes == pytest.approx(2 * cuts, rel=1e-3)
+    assert costs[Layout(1, 4)].nbytes == pytest.approx(
+        sent_bytes("all_reduce", 64 * (2048 * 2 + 10) * itemsize, 4), rel=1e-2
+    )
 
 
 def test_the_simulated_layouts_are_those_of_real_numbers():
@@ -148,14 +148,12 @@ def test_a_gpt_without_numbers_takes_the_same_time(way):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "least", "most"),
-    [("mlp", (784,), 1, 1), ("lenet", (784,), 0.5, 2.5), ("googlenet28", (784,), 0.5, 2)],
-)
-def test_activations_are_what_layers_save(name, shape, least, most):
-    model = build(name, seed=0)
-    _, saved = model.forward(np.zeros((8, *shape), np.float32))
-    assert least <= activation_bytes(model, (8, *shape)) / nbytes(saved) <= most
+@pytest.mark.parametrize(("name", "least", "most"), [("mlp", 1, 1), ("lenet", 0.5, 1), ("googlenet28", 0.5, 1.01)])
+def test_activations_are_what_layers_save(name, least, most):
+    """But for the work buffers of convolutions, norms and pooling."""
+    _, saved = build(name, seed=0).forward(np.zeros((8, 784), np.float32))
+    found = simulate_layout(name, Layout(), NETWORK, batch_size=8).memory.activations
+    assert least <= found / nbytes(saved) <= most
 
 
 def test_memory_counts_parameters_gradients_and_states():
@@ -213,16 +211,15 @@ def test_parts_add_up_and_the_figure_shows_them():
 
 
 def test_the_figure_compares_with_what_it_shows_and_what_fits():
-    found = plan("alexnet", NETWORK, 12, batch_size=96)
+    options = {"batch_size": 64, "input_shape": (784,)}
+    found = plan(WIDE, NETWORK, 4, **options)
     ax = viz.plot_plan(found, most=2)
     labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == [*(str(c.layout) for c in found.costs[:2]), "data 12"]
+    assert labels == [*(str(c.layout) for c in found.costs[:2]), "data 4"]
     assert ax.get_title("left").endswith(" times as fast as data parallelism")
     least = min(c.memory.total for c in found.costs)
-    tight = plan("alexnet", NETWORK, 12, batch_size=96, memory=least)
-    assert (
-        viz.plot_plan(tight).get_title("left") == f"alexnet on 12 ranks: {tight.best.layout} is the only one that fits"
-    )
+    tight = viz.plot_plan(plan(WIDE, NETWORK, 4, memory=least, **options))
+    assert tight.get_title("left").endswith(" is the only one that fits")
 
 
 def test_on_a_free_network_all_that_counts_is_computing():
@@ -231,18 +228,6 @@ def test_on_a_free_network_all_that_counts_is_computing():
     alone = plan("lenet", NETWORK, 1, batch_size=64)
     assert [str(c.layout) for c in alone.costs] == ["serial"]
     assert alone.why().endswith("There is one rank.")
-
-
-@pytest.mark.parametrize("kind", ["gpipe", "1f1b"])
-@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 5), (4, 12), (5, 2)])
-def test_the_time_line_is_the_schedules_where_the_network_is_wide(kind, p, m):
-    made = make_schedule(kind, p, m)
-    want = simulate(kind, p, m, forward=1.0, backward=2.0, transfer=0.25)
-    times = play(made, lambda a: 1.0 if a.kind == "F" else 2.0, lambda consumer: (0.25, 0.0)).times
-    assert max(end for _, end in times.values()) == pytest.approx(want.makespan)
-    slow = play(made, lambda a: 1.0, lambda consumer: (0.0, 3.0)).times
-    if p > 1:
-        assert max(end for _, end in slow.values()) >= 3.0 * m, "a card sends one message after another"
 
 
 def test_layouts_use_every_rank_once():

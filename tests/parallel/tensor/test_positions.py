@@ -7,7 +7,7 @@ from distlearn import nn
 from distlearn.comm import RankError
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
-from distlearn.parallel import Serial, TensorParallel, account, parallelize
+from distlearn.parallel import Serial, TensorParallel, parallelize
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.parallel.tensor.positions import cut_positions
 from distlearn.sim import SimWorld
@@ -123,9 +123,9 @@ def test_it_sends_as_many_bytes_as_all_reduces(size):
             comm.barrier()
             start = comm.clock.now()
             strategy.step(Batch(X[:2, :-1], X[:2, 1:], 2))
-            return start, account(strategy.model, (2, LENGTH))
+            return start
 
-        start, told = world.run(program)[0]
+        start = world.run(program)[0]
         calls = [s for s in world.trace.select(rank=0) if s.nbytes and s.start >= start]
         found = {
             name: sum(s.nbytes for s in calls if s.name == name)
@@ -133,7 +133,6 @@ def test_it_sends_as_many_bytes_as_all_reduces(size):
         }
         sent[sequence] = found
         norms = 5 * WIDTH * 8 if sequence else 0
-        assert told.nbytes == sum(found.values()) - norms
         assert found["all_reduce"] == (norms if sequence else sent[False]["all_reduce"])
     ring = {k: 2 * v["all_reduce"] + v["all_gather"] + v["reduce_scatter"] for k, v in sent.items()}
     embedding = 2 * LENGTH * WIDTH * 8
