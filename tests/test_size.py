@@ -1,0 +1,82 @@
+"""Lines of code by folder, with caps that may only be lowered: what is added pays for itself by a cut elsewhere.
+
+A line of code has a token; docstrings, comments and blank lines do not count. `python tests/test_size.py`, which
+`make lint` runs, prints the table.
+"""
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+CAPS = {}
+"""By folder: the largest number of lines of code."""
+DOCSTRINGS = 0
+"""Lines of docstrings of both packages."""
+FILES = 0
+TESTS = 0
+"""Lines of the tests, all of them."""
+SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Numbers of the lines of strings that stand alone: docstrings, of attributes too."""
+    bodies = [node.body for node in ast.walk(tree) if isinstance(getattr(node, "body", None), list)]
+    texts = [s for body in bodies for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)]
+    return {line for s in texts if isinstance(s.value.value, str) for line in range(s.lineno, s.end_lineno + 1)}
+
+
+def lines_of(source: str) -> tuple[int, int]:
+    """Lines of code and of docstrings."""
+    text = docstring_lines(ast.parse(source))
+    code = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in SILENT:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - text), len(text)
+
+
+def count() -> tuple[Counter, int, int]:
+    """Lines of code by folder, lines of docstrings, and the number of files of both packages."""
+    code, docstrings, files = Counter(), 0, 0
+    for package in (ROOT / "distlearn", ROOT / "course/distcourse"):
+        for path in package.rglob("*.py"):
+            here, docs = lines_of(path.read_text(encoding="utf-8"))
+            inside = path.relative_to(package).parts
+            folder = package.name if len(inside) == 1 or package.name == "distcourse" else f"distlearn/{inside[0]}"
+            code[folder] += here
+            docstrings += docs
+            files += 1
+    return code, docstrings, files
+
+
+def test_no_folder_grows():
+    code, docstrings, files = count()
+    too_large = {folder: n for folder, n in code.items() if n > CAPS.get(folder, 0)}
+    assert not too_large, f"caps: {({f: CAPS.get(f, 0) for f in too_large})}; make room, the caps only fall"
+    assert docstrings <= DOCSTRINGS
+    assert files <= FILES
+    assert sum(path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "tests").rglob("*.py")) <= TESTS
+
+
+def test_caps_are_close():
+    """A cut lowers its cap, or the room would be filled again."""
+    code, *_ = count()
+    assert set(CAPS) == set(code)
+    assert {folder: CAPS[folder] for folder in code if CAPS[folder] > code[folder] + 50} == {}
+
+
+def test_what_counts_as_code():
+    source = '"""Text\nof two lines."""\n\nx = """a\nb"""  # why\n# alone\ndef f():\n    """Text."""\n    return (1,\n            2)\n'
+    assert lines_of(source) == (5, 3)
+
+
+if __name__ == "__main__":
+    code, docstrings, files = count()
+    for folder, n in sorted(code.items()):
+        print(f"{n:6,}  of {CAPS.get(folder, 0):6,}  {folder}")
+    library = sum(n for folder, n in code.items() if folder != "distcourse")
+    print(f"{library:6,}  library, {code['distcourse']:,} course; {docstrings:,} lines of docstrings, {files} files")
