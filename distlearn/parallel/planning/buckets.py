@@ -26,7 +26,7 @@ def summed_by(job: Job, layers: list[LayerTime], ranks: list[int], held: float =
     computing, sending = [], []  # two queues: a rank's collectives run one after another
     seconds, needs = {"held": held}, {}
     params = [p for p in params_of(layers) if not p.frozen]
-    buckets = make_buckets(params, job.cap_bytes, extra=1) if params else []
+    buckets = make_buckets(params, job.cap_bytes, extra=2) if params else []
     bucket_of = {id(p): k for k, bucket in enumerate(buckets) for p in bucket.params}
     missing = [len(bucket.params) for bucket in buckets]
     ended: list = []  # what must have ended before the next layer begins
