@@ -52,7 +52,7 @@ class Collectives:
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
 
     def guards(self, x) -> bool:
-        """Say whether `wait` checks that a non-blocking call's array has not changed; those on a GPU are not checked."""
+        """Say whether `wait` checks that a non-blocking call's array has not changed: not for those on a GPU."""
         return self.strict and isinstance(x, np.ndarray)
 
     def _iall_reduce(self, call, x, op):

@@ -215,9 +215,8 @@ class GradientReducer:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
-        loss, rows = self.sums.tolist()
-        check_rows(self.comm, rows, n)
-        return loss
+        check_rows(self.comm, float(self.sums[1]), n)
+        return float(self.sums[0])
 
     def waits_for_loss(self, param: Param) -> bool:
         """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""

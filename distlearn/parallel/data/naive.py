@@ -44,7 +44,7 @@ class NaiveDataParallel(Replicated):
         self.model.backward(dy, saved, clock=self.clock)
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
-        loss, rows = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64)).tolist()
-        check_rows(self.comm, rows, batch.n)
+        sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
+        check_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
-        return loss
+        return float(sums[0])

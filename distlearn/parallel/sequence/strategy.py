@@ -73,6 +73,11 @@ class SequenceParallel(Replicated):
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
         check_whole(self, batch, self.comm)
+        if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
+            raise ValueError(
+                f"SequenceParallel: inputs of shape {batch.x.shape} with labels of shape {batch.y.shape}, expected "
+                "(batch, length, ...) with a label for every position"
+            )
         comm = self.comm
         self.reducer.clear()
         x, labels = (cut(a, comm.rank, comm.size, self.order) for a in (batch.x, batch.y))

@@ -67,9 +67,9 @@ class ZeRO(Strategy):
 
     and one all-reduce of 16 bytes for the loss and the number of rows, another one if gradients are clipped; a layer
     that is in the model twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the
-    saved memory costs no communication. Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is in flight until
-    backward has filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds
-    one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.
+    saved memory costs no communication. Buckets are padded to a multiple of p elements. With `overlap` a
+    reduce-scatter is in flight until backward has filled the next bucket, and no longer: so stage 2 holds two full
+    buckets at its peak, where it holds one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
@@ -133,6 +133,7 @@ class ZeRO(Strategy):
         for p in self._whole:
             p.zero_grad()
         for group in self.groups:
+            group.check_held()
             group.pending = group.users
             if self.stage == 1:
                 group.open()
@@ -145,13 +146,13 @@ class ZeRO(Strategy):
             dy, full = piece.backward(dy, saved.pop(), self.clock)
             self._reduce(full)
         self._finish_reduce()
-        loss, rows = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64)).tolist()
-        check_rows(self.comm, rows, batch.n)
+        sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
+        check_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
                 group.publish()
-        return loss
+        return float(sums[0])
 
     def _reduce(self, full: list[ShardGroup]) -> None:
         """Start reducing full buckets; wait for the earlier ones, which have had a layer's time or more."""
