@@ -69,7 +69,8 @@ class ZeRO(Strategy):
     that is in the model twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the
     saved memory costs no communication. Buckets are padded to a multiple of p elements. With `overlap` a
     reduce-scatter is in flight until backward has filled the next bucket, and no longer: so stage 2 holds two full
-    buckets at its peak, where it holds one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.
+    buckets at its peak, where it holds one without. Gathers are blocking, and so is everything at
+    stage 3, where a gather follows every layer.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
