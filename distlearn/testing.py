@@ -33,8 +33,8 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
         Reads `x`, which is changed in place and restored.
     x : array of float64
     eps : float
-        Half the distance of the two points. The error is O(eps^2) from the curve and O(1e-16 / eps) from rounding,
-        least near eps = 1e-5 to 1e-6.
+        Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve and
+        O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
 
     Returns
     -------
@@ -50,12 +50,13 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     gradient = get_xp(x).zeros_like(x)
     for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
         kept = float(x[place])
-        x[place] = kept + eps
+        step = eps * max(1.0, abs(kept))
+        x[place] = kept + step
         above = f()
-        x[place] = kept - eps
+        x[place] = kept - step
         below = f()
         x[place] = kept
-        gradient[place] = np.sum(above - below) / (2 * eps)
+        gradient[place] = np.sum(above - below) / (2 * step)
     return gradient
 
 

@@ -113,10 +113,10 @@ class CollectiveWork(SimWork):
         """Block until it has ended; return what the collective returns."""
         if self._snapshot is None:
             return self._result  # waited for before
+        self._wait()
         if not same_bytes(self._x, self._snapshot):
             name = self._call.name
             raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
-        self._wait()
         self._result, self._snapshot = self._event.results[self.rank], None
         if self._call.name == "all_reduce":
             self._x[...] = self._result
