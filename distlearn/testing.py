@@ -29,11 +29,12 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     Parameters
     ----------
     f : callable
-        Returns a float; reads `x`, which is changed in place and restored.
+        Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding.
+        Reads `x`, which is changed in place and restored.
     x : array of float64
     eps : float
-        Half the distance of the two points. The error is O(eps^2) from the curve and O(1e-16 / eps) from rounding,
-        least near eps = 1e-5 to 1e-6.
+        Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve and
+        O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
 
     Returns
     -------
@@ -49,12 +50,13 @@ def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
     gradient = get_xp(x).zeros_like(x)
     for place in np.ndindex(x.shape):  # not x.reshape(-1): of an array with gaps, that is a copy
         kept = float(x[place])
-        x[place] = kept + eps
+        step = eps * max(1.0, abs(kept))
+        x[place] = kept + step
         above = f()
-        x[place] = kept - eps
+        x[place] = kept - step
         below = f()
         x[place] = kept
-        gradient[place] = (above - below) / (2 * eps)
+        gradient[place] = np.sum(above - below) / (2 * step)
     return gradient
 
 
@@ -98,8 +100,8 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
     xp = get_xp(y)
     r = xp.asarray(np.random.default_rng(seed).normal(size=y.shape))
 
-    def scalar() -> float:
-        return float((layer.forward(x)[0] * r).sum())
+    def terms():
+        return layer.forward(x)[0] * r
 
     before = [p.grad.copy() for p in layer.params]
     dx = layer.backward(r.copy(), saved)
@@ -108,7 +110,7 @@ def gradient_check(layer, x, *, seed: int = 0, eps: float = 1e-6, tol: float = 1
         if dx.shape != x.shape:
             raise AssertionError(f"{layer!r}: backward returned a gradient of shape {dx.shape} for an input {x.shape}")
         analytic.insert(0, ("dx", x, dx))
-    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(scalar, data, eps))) for name, data, g in analytic]
+    errors = [_compare(name, to_numpy(g), to_numpy(numeric_gradient(terms, data, eps))) for name, data, g in analytic]
     bad = [e for e in errors if not e.error <= tol]
     if bad:
         lines = [

@@ -72,13 +72,17 @@ class Call(NamedTuple):
         return f"{self} ({self.site})" if self.site else str(self)
 
 
+N_TAGS = 1 << 20
+"""Tags are below this number in every world; an MPI library may have fewer."""
+
+
 class BaseComm:
     """The `Communicator` protocol except for the primitives.
 
     Attributes
     ----------
     rank, size : int
-    n_tags : float
+    n_tags : int
         Tags are below this number.
     timeout : float or None
         Seconds after which a rank that waits for others raises; None is never.
@@ -86,8 +90,17 @@ class BaseComm:
 
     rank: int
     size: int
-    n_tags: float = float("inf")
+    n_tags: int = N_TAGS
     timeout: float | None = None
+    _stated: tuple = ()
+
+    def state(self, what: str) -> None:
+        """Let the ranks compare `what` along with their next collective call, which costs no message."""
+        self._stated = (what,)
+
+    def _call(self, name: str, *arguments) -> Call:
+        arguments, self._stated = arguments + self._stated, ()
+        return Call(name, arguments, call_site())
 
     def agreement(self, call: Call):
         """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
@@ -151,33 +164,33 @@ class BaseComm:
     def all_reduce(self, x, op="sum"):
         """Replace `x` on every rank by its reduction; return it."""
         check_reduction("all_reduce", x, op, self.rank)
-        return self._all_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
+        return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
 
     def iall_reduce(self, x, op="sum"):
         """Start an all-reduce, in place; do not touch `x` before `wait`."""
         check_reduction("all_reduce", x, op, self.rank)
-        return self._iall_reduce(Call("all_reduce", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
+        return self._iall_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
 
     def reduce_scatter(self, x, op="sum"):
         """Reduce the flat array `x`; return this rank's share."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._reduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
+        return self._reduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
 
     def ireduce_scatter(self, x, op="sum"):
         """Start a reduce-scatter; do not touch `x` before `wait`."""
         check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._ireduce_scatter(Call("reduce_scatter", (f"op={op!r}", x.shape, x.dtype), call_site()), x, op)
+        return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
 
     def all_gather(self, x):
         """Return the `x` of every rank, stacked."""
         check_buffer("all_gather", x, self.rank)
-        return self._all_gather(Call("all_gather", (x.shape, x.dtype), call_site()), x)
+        return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
 
     def broadcast(self, x, root=0):
         """Replace `x` on every rank by the root's; return it."""
         check_root(root, self.rank, self.size)
         (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
-        return self._broadcast(Call("broadcast", (f"root={root}", x.shape, x.dtype), call_site()), x, int(root))
+        return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
 
     def scatter(self, x, out, root=0):
         """Copy the rows of the root's `x`, one to each rank, into `out`; return it."""
@@ -185,37 +198,37 @@ class BaseComm:
         check_output("scatter", out, self.rank)
         if self.rank == root:
             check_scatter("scatter", x, out, self.rank, self.size)
-        call = Call("scatter", (f"root={root}", out.shape, out.dtype), call_site())
+        call = self._call("scatter", f"root={root}", out.shape, out.dtype)
         return self._scatter(call, x if self.rank == root else None, out, int(root))
 
     def gather(self, x, root=0):
         """Return the `x` of every rank, stacked, on the root."""
         check_root(root, self.rank, self.size)
         check_buffer("gather", x, self.rank)
-        return self._gather(Call("gather", (f"root={root}", x.shape, x.dtype), call_site()), x, int(root))
+        return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))
 
     def all_to_all(self, x):
         """Send row j to rank j; return the rows received, by source."""
         check_rows("all_to_all", x, self.rank, self.size)
-        return self._all_to_all(Call("all_to_all", (x.shape, x.dtype), call_site()), x)
+        return self._all_to_all(self._call("all_to_all", x.shape, x.dtype), x)
 
     def barrier(self):
         """Wait until every rank has called it."""
-        self._barrier(Call("barrier", (), call_site()))
+        self._barrier(self._call("barrier"))
 
     def broadcast_obj(self, obj, root=0):
         """Return the root's object on every rank."""
         check_root(root, self.rank, self.size)
-        return self._broadcast_obj(Call("broadcast_obj", (f"root={root}",), call_site()), obj, int(root))
+        return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
 
     def gather_obj(self, obj, root=0):
         """Return the object of every rank, by rank, on the root."""
         check_root(root, self.rank, self.size)
-        return self._gather_obj(Call("gather_obj", (f"root={root}",), call_site()), obj, int(root))
+        return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
 
     def split(self, color, key=0):
         """Return the communicator of the ranks that gave the same `color`, or None for color None."""
-        return self._split(Call("split", (), call_site()), color, key)
+        return self._split(self._call("split"), color, key)
 
     # -- primitives: what a subclass implements ----------------------------------------------------------------------
     def _isend(self, x, dest, tag) -> Work:
@@ -324,6 +337,11 @@ def check_apart(what: str, x, out, rank: int) -> None:
         )
 
 
+def same_bytes(x, y) -> bool:
+    """Compare two arrays bit for bit, so that NaN equals itself; meta arrays are always equal."""
+    return x.size == 0 or not hasattr(x, "view") or bool((x.reshape(-1).view("u1") == y.reshape(-1).view("u1")).all())
+
+
 SHOWN = 8
 """Error messages show arrays of at most this many values."""
 
@@ -358,10 +376,17 @@ def check_reduction(what: str, x, op: str, rank: int, in_place: bool = True) -> 
         raise TypeError(f"rank {rank}: {what} cannot form the {op} of arrays of dtype {dtype.str}")
 
 
-def check_tag(tag: int, rank: int, n_tags: float = float("inf")) -> None:
+def check_report(rank: int, step, total) -> None:
+    """Raise unless a report's `step` and `total` are numbers."""
+    for name, value in (("step", step), ("total", total)):
+        if not isinstance(value, (int, float, np.number)):
+            raise TypeError(f"rank {rank}: report: {name} is {_shown(value)}, expected a number")
+
+
+def check_tag(tag: int, rank: int, n_tags: int = N_TAGS) -> None:
     """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
-        bound = f"from 0 to {n_tags - 1}" if n_tags < float("inf") else "of 0 or more"
+        bound = f"from 0 to {n_tags - 1}"
         raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number {bound}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 
 from ..trace import WallClock
-from .base import BaseComm
+from .base import BaseComm, check_report
 from .protocol import ANY, CommError, DoneWork, ignore_report
 
 
@@ -36,7 +36,12 @@ class LocalComm(BaseComm):
 
     def __init__(self, clock=None, report=None):
         self.clock = WallClock() if clock is None else clock
-        self.report = ignore_report if report is None else report
+        self._report = ignore_report if report is None else report
+
+    def report(self, step, total, **values):
+        """Pass the progress on."""
+        check_report(0, step, total)
+        self._report(step, total, **values)
 
     def __repr__(self) -> str:
         return "LocalComm()"
@@ -78,7 +83,7 @@ class LocalComm(BaseComm):
         return [self._broadcast_obj(call, obj, root)]
 
     def _split(self, call, color, key):
-        return None if color is None else LocalComm(self.clock, self.report)
+        return None if color is None else LocalComm(self.clock, self._report)
 
 
 class DisconnectedComm:

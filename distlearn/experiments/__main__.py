@@ -12,7 +12,6 @@ from ..world import EngineWorld
 from ..world.progress import Bar
 from . import (
     SCENARIOS,
-    alternatives,
     compare_policies,
     lr_limits,
     mnist_task,
@@ -35,10 +34,6 @@ def _policies(scenario):
 
 EXPERIMENTS = {
     **{f"policies-{scenario.replace(' ', '-')}": (_policies(scenario), viz.plot_policies) for scenario in SCENARIOS},
-    "alternatives": (
-        lambda task, report, seeds: alternatives(task, seeds=seeds, report=report),
-        viz.plot_policies,
-    ),
     "throughput": (lambda task, report, seeds: throughputs(seeds=seeds, report=report), viz.plot_throughputs),
     "throughput-10000": (
         lambda task, report, seeds: throughputs(workers=(10, 100, 1000, 10_000), steps=50, seeds=3, report=report),

@@ -211,6 +211,8 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     step : int
         From 0.
     """
+    if not 0 <= lr < np.inf:  # a schedule may return anything
+        raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
     on_cpu, arrays = isinstance(data, np.ndarray), [data, grad, *state_arrays(state)]
     if not on_cpu or data.size <= 2 * PIECE or needs_whole(rule) or not all(a.flags.c_contiguous for a in arrays):
         rule.update(data, grad, state, lr, step)

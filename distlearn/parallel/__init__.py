@@ -1,7 +1,5 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
-from .asynchronous.easgd import EASGD
-from .asynchronous.hogwild import Hogwild
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
 from .checkpoint.file import Checkpoint, CheckpointError
 from .checkpoint.interval import daly_interval, expected_time, system_mtbf, young_interval
@@ -39,7 +37,6 @@ from .zero.memory import ZeROMemory, model_state_bytes
 from .zero.strategy import ZeRO
 
 __all__ = [
-    "EASGD",
     "FP16",
     "Action",
     "Bucket",
@@ -53,7 +50,6 @@ __all__ = [
     "DiLoCo",
     "Drift",
     "ElasticDataParallel",
-    "Hogwild",
     "Hybrid",
     "Int8",
     "IntervalStudy",

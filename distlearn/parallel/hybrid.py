@@ -24,7 +24,7 @@ from .data.codecs import Codec
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec
-from .strategy import Strategy, adopt, share_params, summed_norm, update
+from .strategy import Strategy, adopt, check_whole, share_params, summed_norm, update
 from .tensor import parallelize, shard_specs, sub_optimizer
 
 
@@ -102,7 +102,7 @@ class Hybrid(Strategy):
     ):
         adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
-        share_params(comm, model)
+        share_params(comm, model, self.fingerprint)
         fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -152,23 +152,24 @@ class Hybrid(Strategy):
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
+        check_whole(self, batch, self.mesh.pp, self.mesh.tp)
         reducer, held_back = self.reducer, []
         reducer.clear()
 
         def on_grad(p):  # the last bucket waits for the loss, which is known when the pipeline has finished
             held_back.append(p) if reducer.waits_for_loss(p) else reducer.on_grad(p)
 
-        reducer.loss[0] += self.pipeline.accumulate(batch, on_grad)
+        reducer.add(self.pipeline.accumulate(batch, on_grad), len(batch.x))
         for p in held_back:
             reducer.on_grad(p)
-        loss = reducer.finish()
+        loss = reducer.finish(batch.n)
         update(self.optimizer, self.clock)
         return loss
 
     def _norm(self, params) -> float:
         """Return the length of the whole model's gradient: every parameter counts once."""
         mine = [p for p in self.pipeline.counted(params) if self.mesh.tp.rank == 0 or p.name in self._specs]
-        return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.loss)
+        return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
     def predict(self, x):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""

@@ -18,9 +18,11 @@ from ..comm.local import LocalComm
 from ..nn.container import check_unique_names
 from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole
+from ..sim import MetaArray
 from ..trace import Clock
-from .checkpoint.fingerprint import run_fingerprint
+from .checkpoint.fingerprint import differences, run_fingerprint
 from .checkpoint.state import StateLayout, named_arrays, serial_part
+from .data.replicas import checksum
 from .sharding import Sharded, load_into, replicated, unshard
 
 
@@ -53,6 +55,8 @@ class Strategy(Protocol):
         Times when ranks were lost and training continued.
     checkpointable : bool
         Whether the run's state can be saved and resumed.
+    batches_compared : bool
+        Whether ranks that work on the same batch have compared theirs.
     """
 
     comm: Any
@@ -67,6 +71,7 @@ class Strategy(Protocol):
     generators: Sequence = ()
     recoveries: Sequence = ()
     checkpointable: bool = True
+    batches_compared: bool = False
 
     def step(self, batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
@@ -141,7 +146,7 @@ def params_on_root(model, rank: int) -> dict | None:
     return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
 
-def share_params(comm, model) -> None:
+def share_params(comm, model, fingerprint: dict) -> None:
     """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call.
 
     One small object, and one broadcast for each parameter.
@@ -149,19 +154,41 @@ def share_params(comm, model) -> None:
     Raises
     ------
     ValueError
-        On a rank whose model is not that of rank 0: real networks would silently mix the two up. Or if two
-        parameters of the model have one name.
+        On a rank whose model, rule, learning rate or other part of the `fingerprint` is not that of rank 0: real
+        networks would silently mix the two up. Or if two parameters of the model have one name.
     """
     check_unique_names(model)
     if comm.size == 1:
         return
     mine = [f"{p.name} {tuple(p.data.shape)} {p.data.dtype}{' frozen' * p.frozen}" for p in model.params]
-    theirs = comm.broadcast_obj(mine)
+    theirs, fingerprint_there = comm.broadcast_obj((mine, fingerprint))
     if mine != theirs:
         here, there = next((a, b) for a, b in zip_longest(mine, theirs, fillvalue="nothing more") if a != b)
         raise ValueError(f"rank {comm.rank}: the model has {here} where that of rank 0 has {there}")
+    for found in differences(fingerprint_there, fingerprint):
+        found = found.replace(" (now ", f" (rank {comm.rank}: ")
+        raise ValueError(f"rank {comm.rank} does not train what rank 0 trains: {found}")
     for p in model.params:
         comm.broadcast(p.data)
+
+
+def check_whole(strategy, batch, *comms) -> None:
+    """Raise unless the ranks of `comms` were all given the whole batch, the same one.
+
+    Contents are compared at the first step alone, along with the next collective call over each communicator.
+    """
+    rank, what = strategy.world.rank, type(strategy).__name__
+    if comms[0] is strategy.world and len(batch.x) != batch.n:
+        raise ValueError(
+            f"rank {rank}: {what} got {len(batch.x)} of a batch of {batch.n} samples, "
+            "expected all of them on every rank (Batches with rank=0, size=1)"
+        )
+    if strategy.batches_compared or isinstance(batch.x, MetaArray):
+        return
+    strategy.batches_compared = True
+    text = f"whole batch with checksum {checksum(batch.x) ^ checksum(batch.y) >> 1:x}"
+    for comm in comms:
+        comm.state(text)
 
 
 def adopt(strategy, model, loss, optimizer) -> None:
@@ -171,6 +198,9 @@ def adopt(strategy, model, loss, optimizer) -> None:
         raise TypeError(
             f"{what}: optimizer is {optimizer!r}, expected for example Optimizer(model.params, Momentum(), 0.1)"
         )
+    for p in model.params:
+        if 0 in getattr(p.data, "strides", ()):  # as ZeRO leaves them at stage 3
+            raise ValueError(f"{what}: parameter {p.name!r} belongs to a ZeRO strategy of stage 3; make another model")
     known = {id(p) for p in model.params}
     for p in optimizer.params:
         if id(p) not in known:
@@ -257,7 +287,7 @@ class Replicated(Strategy):
         self.comm, self.model, self.loss, self.optimizer = comm, model, optimizer.scaled(loss), optimizer
         self.rank, self.size = comm.rank, comm.size
         self.clock: Clock = comm.clock
-        share_params(comm, model)
+        share_params(comm, model, self.fingerprint)
 
     def gather_params(self):
         """Return rank 0's parameters."""

@@ -16,14 +16,14 @@ from collections.abc import Callable
 from numpy import ndarray
 
 from ..comm import collectives
-from ..comm.base import check_apart, check_buffer, check_output, check_peer, check_tag
+from ..comm.base import check_apart, check_buffer, check_output, check_peer, check_report, check_tag
 from ..comm.network.formulas import BY_ROWS, LEVELS
 from ..comm.protocol import ANY
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives
 from .meta import MetaArray
-from .scheduler import BlockReason, Fibre
+from .scheduler import BlockReason, Fibre, check_caller
 from .transport import Completion, ObjectSendOp, RecvOp, SendOp, Transport
 from .work import CollectiveWork, RecvWork, SendWork
 
@@ -58,12 +58,14 @@ class SimComm(FormulaCollectives):
 
     def report(self, step, total, **values):
         """Pass rank 0's progress to the world's `report`."""
+        check_report(self.rank, step, total)
         if self._fibre.rank == 0 and self._transport.world.report:
             self._transport.world.report(step, total, **values)
 
     # -- arrays: as in the base class, but for speed ranks and tags are checked once per channel, not per message
     def _to(self, dest, tag):
         """Open the channel to `dest` for the first message."""
+        check_caller(self._fibre)
         check_peer("dest", dest, self.rank, self.size)
         check_tag(tag, self.rank)
         channel = self._transport.channel(self._context, self._members, self.rank, int(dest), tag)
@@ -72,6 +74,7 @@ class SimComm(FormulaCollectives):
 
     def _from(self, source, tag):
         """Open the channel from `source` for the first message."""
+        check_caller(self._fibre)
         check_peer("source", source, self.rank, self.size)
         check_tag(tag, self.rank)
         channel = self._transport.channel(self._context, self._members, int(source), self.rank, tag)
@@ -150,6 +153,7 @@ class SimComm(FormulaCollectives):
     # -- objects -----------------------------------------------------------------------------------------------------
     def _send_obj(self, obj, dest, tag):
         """Send a pickled object; blocks until it is received, unless it is small enough to be eager."""
+        check_caller(self._fibre)
         data = pickle.dumps(obj, protocol=5)
         transport, fibre = self._transport, self._fibre
         channel = transport.channel(self._context, self._members, self.rank, dest, tag)
@@ -160,6 +164,7 @@ class SimComm(FormulaCollectives):
 
     def _recv_obj(self, source, tag):
         """Receive the object from `source` (or any rank) that arrives first."""
+        check_caller(self._fibre)
         transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
         box = transport.objects[key]
         waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]

@@ -24,7 +24,7 @@ from types import TracebackType
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..comm.base import OWN, call_site
-from ..comm.protocol import DeadlockError, RankError
+from ..comm.protocol import CommError, DeadlockError, RankError
 from .timeline import CommTimeline
 
 
@@ -259,6 +259,7 @@ class Scheduler:
     def block(self, fibre: Fibre, event) -> None:
         """Switch to other fibres until `fibre` is woken; its clock is then at the time it was woken for."""
         if self._stopping:
+            check_caller(fibre)
             raise GreenletExit
         fibre.waits = event
         if self._measures:
@@ -293,6 +294,16 @@ class Scheduler:
                 if fibre.greenlet is None or fibre.greenlet.dead:
                     break
                 fibre.greenlet.throw(GreenletExit)
+
+
+def check_caller(fibre: Fibre) -> None:
+    """Raise unless the code that runs is that of a fibre: not another thread's, another world's, or after the run."""
+    if fibre.greenlet is not getcurrent():
+        ended = "after the run has ended" if fibre.greenlet.dead else "by another thread, rank or world"
+        raise CommError(
+            f"rank {fibre.rank}: its communicator is used {ended}; only the function that `run` calls on this rank may "
+            "use it, until it returns"
+        )
 
 
 def _where_it_waits(fibre: Fibre) -> TracebackType | None:

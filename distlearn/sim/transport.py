@@ -23,7 +23,7 @@ from ..comm.base import Call
 from ..comm.protocol import ANY, CommError
 from ..trace import Message
 from .meta import MetaArray
-from .scheduler import BlockReason, Fibre, Scheduler
+from .scheduler import BlockReason, Fibre, Scheduler, check_caller
 
 if TYPE_CHECKING:
     from .world import SimWorld
@@ -348,6 +348,7 @@ class Transport:
         CommError
             If another rank makes another call.
         """
+        check_caller(members[rank])
         seq = self.n_calls[context, rank]
         self.n_calls[context, rank] += 1
         joined = self.calls.get((context, seq))

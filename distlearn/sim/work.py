@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..comm.base import call_site
+from ..comm.base import call_site, same_bytes
 from ..comm.protocol import CommError
-from .meta import MetaArray
 
 
 class SimWork:
@@ -114,17 +113,12 @@ class CollectiveWork(SimWork):
         """Block until it has ended; return what the collective returns."""
         if self._snapshot is None:
             return self._result  # waited for before
+        self._wait()
         if not same_bytes(self._x, self._snapshot):
             name = self._call.name
             raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
-        self._wait()
         self._result, self._snapshot = self._event.results[self.rank], None
         if self._call.name == "all_reduce":
             self._x[...] = self._result
             self._result = self._x
         return self._result
-
-
-def same_bytes(x, y) -> bool:
-    """Compare bit for bit, so that NaN equals itself."""
-    return x.size == 0 or isinstance(x, MetaArray) or bool((x.reshape(-1).view("u1") == y.reshape(-1).view("u1")).all())

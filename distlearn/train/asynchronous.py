@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..data import Batches
-from ..parallel import EASGD, Hogwild, ParameterServer, asp, backup, bsp, softsync, ssp
+from ..parallel import ParameterServer, asp, backup, bsp, softsync, ssp
 from ..parallel.asynchronous.param_server import RATES, Policy, Run
 from .fit import DivergedError
 from .history import Epoch, History
@@ -52,23 +52,7 @@ def _param_server(recipe: Recipe, every: int):
     )  # fmt: skip
 
 
-def _easgd(recipe: Recipe, every: int):
-    period, workers = recipe.settings.period, recipe.comm.size - 1
-    options = {"period": period, "every": max(1, every * workers // period)}
-    return EASGD(recipe.comm, recipe.model, recipe.loss, recipe.rule, recipe.lr, **options)
-
-
-def _hogwild(recipe: Recipe, every: int):
-    settings = recipe.settings
-    if settings.optimizer != "sgd" or settings.weight_decay:
-        raise ValueError(
-            f"strategy 'hogwild' is plain SGD: optimizer is {settings.optimizer!r} with weight_decay "
-            f"{settings.weight_decay or 0:g}, expected 'sgd' without"
-        )
-    return Hogwild(recipe.comm, recipe.model, recipe.loss, recipe.lr, every=every)
-
-
-ASYNCHRONOUS: dict[str, Callable] = {"easgd": _easgd, "hogwild": _hogwild, "param_server": _param_server}
+ASYNCHRONOUS: dict[str, Callable] = {"param_server": _param_server}
 """Builders by name: each makes its method from a `Recipe` and the steps of a worker between two points of the curve."""
 
 

@@ -194,7 +194,6 @@ class Settings:
         choices=STALENESS_RATES,
         needs=_with("param_server"),
     )
-    period: int = _setting(int, "Steps between two exchanges with the centre.", 10, least=1, needs=_with("easgd"))
     n_train: int | None = _setting(int, "Use only so many training samples.", least=1)
     evaluate_every: int = _setting(int, "Epochs between two evaluations, and one at the end; 0 for none.", 1, least=0)
 

@@ -170,6 +170,7 @@ def test_runs_with_a_given_step_plan_and_deal():
     epochs, seconds = dp.time_to_accuracy(small, 2, accuracy=0.5)
     assert 1 <= epochs <= 6
     assert seconds > 0
+    assert dp.time_to_accuracy(Settings(epochs=1), 2, accuracy=0.05)[0] == 1  # all training samples
     with pytest.raises(ValueError, match="end below 100%"):
         dp.time_to_accuracy(small.but(epochs=1), 1, accuracy=1.0)
     often, seldom = (dp.local_run(local_sgd, every, by_class=True, epochs=2) for every in (1, 40))

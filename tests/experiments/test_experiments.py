@@ -11,7 +11,6 @@ from distlearn import viz
 from distlearn.comm import Network
 from distlearn.experiments import (
     SCENARIOS,
-    alternatives,
     calibrate,
     compare_policies,
     digits_task,
@@ -58,18 +57,6 @@ def test_policies_differ_in_waiting_and_staleness_alone(runs):
         assert free.seconds < 0.5 * bulk.seconds  # one of four workers takes four times as long
         assert free.throughput > 2 * runs["SSP(4)"][seed].throughput > 2 * lockstep.throughput > 2 * bulk.throughput
         assert free.curve["loss"][-1] < 0.85 * free.curve["loss"][0]
-
-
-def test_alternatives_on_the_same_axes():
-    found = alternatives(TASK, workers=4, seeds=1, steps=24, period=3)
-    assert list(found) == ["BSP", "ASP", "EASGD(3)", "Hogwild"]
-    for name, (run,) in found.items():
-        assert run.curve["loss"][-1] < run.curve["loss"][0], name
-        assert run.applied["rows"].sum() == pytest.approx(24 * 4 * 8, rel=0.15), name
-    assert found["EASGD(3)"][0].updates == 32
-    assert found["Hogwild"][0].seconds < found["BSP"][0].seconds / 2
-    axes = viz.plot_policies(found)
-    assert [line.get_label() for line in axes[1].lines] == list(found)
 
 
 def test_the_same_again():

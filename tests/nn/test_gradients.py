@@ -118,3 +118,11 @@ def test_single_precision_is_refused_and_not_called_wrong():
         gradient_check(nn.Linear(3, 2, 0), x)
     with pytest.raises(TypeError, match="x is int64"):
         numeric_gradient(lambda: 0.0, np.arange(3))
+
+
+@pytest.mark.parametrize("scale", [1, 100, 1000])
+def test_large_inputs_are_checked_as_sharply(scale):
+    """The rounding of a sum of 200 outputs, over a step of 1e-6, was 1e-6 here."""
+    for seed in range(5):
+        x = scale * np.random.default_rng(seed).normal(size=(10, 20))
+        assert gradient_check(nn.GELU(), x, seed=seed)[0].error < 1e-9

@@ -124,5 +124,5 @@ def test_a_number_is_a_constant_plan_whoever_takes_it():
 
 
 def test_what_is_no_rate_is_named():
-    with pytest.raises(TypeError, match=r"Hogwild: lr is Optimizer\(.*, expected a number, or a function of the step"):
-        as_schedule(Optimizer([Param(np.ones(1))], SGD(), 0.1), "Hogwild")
+    with pytest.raises(TypeError, match=r"Somebody: lr is Optimizer\(.*, expected a number, or a function of the step"):
+        as_schedule(Optimizer([Param(np.ones(1))], SGD(), 0.1), "Somebody")

@@ -54,7 +54,7 @@ def test_naive_sends_one_all_reduce_per_parameter_and_one_for_the_loss(size):
     params = model_of("plain").params
     sent = [m for m in world.trace.messages if m.source == 0]
     assert len(sent) == 2 * (len(params) + 1) * 2 * (size - 1)
-    values = sum(p.size for p in params) + 1
+    values = sum(p.size for p in params) + 2  # loss and rows
     assert sum(m.nbytes for m in world.trace.messages) == 2 * 2 * (size - 1) * 8 * values
 
 

@@ -89,7 +89,7 @@ def replicas(comm, every=3, steps=4, arrays=None, rule=Adam, uneven=True):
     bounds = np.round(np.concatenate([[0], np.cumsum(weights)]) / weights.sum() * 20).astype(int)
     for step in range(steps):
         rows = slice(20 * step + bounds[comm.rank], 20 * step + bounds[comm.rank + 1])
-        strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], 20))
+        strategy.step(Batch(DATASET.x_train[rows], DATASET.y_train[rows], min(20, len(DATASET.x_train) - 20 * step)))
     state, _ = capture(strategy)
     strategy.finish()
     return state, strategy.gather_params(), strategy

@@ -128,7 +128,7 @@ def test_one_all_reduce_per_bucket_and_step():
     world = SimWorld(2)
     buckets = world.run(train, steps=3, cap_bytes=300)[0].buckets
     spans = world.trace.select(rank=0, name="all_reduce")
-    values = sum(p.size for p in model_of("plain").params) + 1  # the loss rides along
+    values = sum(p.size for p in model_of("plain").params) + 2  # loss and rows ride along
     assert buckets > 1
     assert len(spans) == 3 * buckets
     assert sum(s.nbytes for s in spans) == 3 * 8 * values

@@ -79,7 +79,7 @@ def test_trick_sends_less_than_data_parallelism_on_alexnet():
     everything = step_on_alexnet(DataParallel)
     seam = 256 * 9216 * 4
     assert {("all_gather", seam), ("reduce_scatter", seam)} <= set(calls)
-    assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 4  # all parameters, and the loss
+    assert sum(nbytes for _, nbytes in everything) == 243_860_896 + 8  # all parameters, loss and rows
     assert sum(nbytes for _, nbytes in calls) < 243_860_896 / 5
 
 
@@ -190,7 +190,7 @@ def test_hybrid_sums_its_own_parameters_along_dp():
     a_stage = 16 * 64 + 64 + 64 * 16 + 16
     for held, summed, _, _ in results:
         assert held == (a_stage - 16) // 2 + 16
-        assert summed == held + 1  # the loss rides along
+        assert summed == held + 2  # loss and rows ride along
     assert [tp for _, _, tp, _ in results] == [0, 1] * 4
     assert [dp for _, _, _, dp in results] == [0] * 4 + [1] * 4
 

@@ -202,7 +202,7 @@ def test_messages_and_bytes_on_a_ring_are_the_docstrings(stage, size):
     b, n = world.run(program)[0]
     sent = [m for m in world.trace.messages if m.source == 0]
     phases = 3 if stage == 3 else 2
-    loss = 2 * (size - 1), 8 * 2 * (size - 1) / size
+    loss = 2 * (size - 1), 16 * 2 * (size - 1) / size
     assert len(sent) == phases * b * (size - 1) + loss[0]
     total = sum(m.nbytes for m in world.trace.messages)
     assert total == size * (phases * n * (size - 1) / size + loss[1])

@@ -1,5 +1,7 @@
 """What students do wrong with a communicator: every mistake is an error that names rank and line."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -111,3 +113,54 @@ def test_is_named(what, kind):
     program, message = MISUSE[what]
     with pytest.raises((RankError, DeadlockError, CommError), match=message):
         SimWorld(2 if what == "changed before wait" else 3, collectives=kind).run(program)
+
+
+# -- a communicator is for the function that `run` calls ---------------------------------------------------------------
+
+USES = {
+    "all_reduce": lambda c: c.all_reduce(np.ones(2)),
+    "iall_reduce": lambda c: c.iall_reduce(np.ones(2)).wait(),
+    "send": lambda c: c.send(np.ones(2), 1 - c.rank),
+    "recv": lambda c: c.recv(np.ones(2), 1 - c.rank),
+    "send_obj": lambda c: c.send_obj(1, 1 - c.rank),
+    "recv_obj": lambda c: c.recv_obj(),
+    "split": lambda c: c.split(0),
+}
+
+
+@pytest.mark.parametrize("kind", ["messages", "formula"])
+@pytest.mark.parametrize("use", USES)
+def test_a_communicator_in_another_place_is_named(use, kind):
+    def in_a_thread(comm):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(USES[use], comm).result()
+
+    def in_another_world(comm):
+        SimWorld(2).run(lambda _: USES[use](comm))
+
+    for program in (in_a_thread, in_another_world):
+        with pytest.raises(
+            RankError, match=r"rank 0.* communicator is used by another thread, rank or world; only the"
+        ):
+            SimWorld(2, collectives=kind).run(program)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_communicator_after_its_run_is_named(use):
+    def before(comm):  # channels that are open already
+        x = np.ones(2)
+        comm.send_recv(x, 1 - comm.rank, x.copy(), 1 - comm.rank)
+        return comm
+
+    for program in (before, lambda comm: comm):
+        comm = SimWorld(2).run(program)[0]
+        with pytest.raises(CommError, match="rank 0: its communicator is used after the run has ended"):
+            USES[use](comm)
+
+
+def test_a_world_within_a_world():
+    def outer(comm):
+        inner = SimWorld(3).run(lambda c: c.all_reduce(np.ones(1))[0])
+        return sum(inner) + comm.all_reduce(np.ones(1))[0]
+
+    assert SimWorld(2).run(outer) == [11, 11]

@@ -1,4 +1,4 @@
-"""Parameter servers, EASGD and Hogwild by their settings: waiting for all is serial training, the rest learns."""
+"""Parameter servers by their settings: waiting for all is serial training, the rest learns."""
 
 import numpy as np
 import pytest
@@ -43,8 +43,6 @@ def test_a_parameter_server_that_waits_for_all_is_serial_training(size, servers)
             "lr": 0.02,
         },
         {"strategy": "param_server", "policy": "softsync(2)"},
-        {"strategy": "easgd", "period": 2},
-        {"strategy": "hogwild", "lr": 0.1},
     ],
     ids=lambda changes: " ".join(map(str, changes.values())),
 )
@@ -75,9 +73,6 @@ def test_evaluations_as_often_as_asked_for():
     ("size", "changes", "message"),
     [
         (2, {"strategy": "param_server", "servers": 2}, "2 servers on 2 ranks leave no worker"),
-        (1, {"strategy": "easgd"}, "EASGD: 1 rank, expected the centre and at least one worker"),
-        (2, {"strategy": "hogwild", "optimizer": "adam"}, "'hogwild' is plain SGD: optimizer is 'adam'"),
-        (2, {"strategy": "hogwild", "weight_decay": 0.1}, "weight_decay 0.1, expected 'sgd' without"),
     ],
 )
 def test_what_cannot_be_done_is_told(size, changes, message):
@@ -86,8 +81,8 @@ def test_what_cannot_be_done_is_told(size, changes, message):
 
 
 def test_no_checkpoints(tmp_path):
-    with pytest.raises(RankError, match="strategy 'easgd' does not save checkpoints"):
-        run(3, FAST.but(strategy="easgd"), checkpoints=tmp_path)
+    with pytest.raises(RankError, match="strategy 'param_server' does not save checkpoints"):
+        run(3, FAST.but(strategy="param_server"), checkpoints=tmp_path)
 
 
 def test_divergence_is_an_error():

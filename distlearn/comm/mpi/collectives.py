@@ -9,7 +9,7 @@ import numpy as np
 
 from ...shares import shares
 from .staging import as_bytes, empty, from_host, like, synchronized, to_host
-from .work import MPIWork
+from .work import GuardedWork, MPIWork
 
 OPS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 WIDER = {"e": np.float32, "h": np.int32, "H": np.uint32}
@@ -51,7 +51,20 @@ class Collectives:
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
 
+    def guards(self, x) -> bool:
+        """Say whether `wait` checks that a non-blocking call's array has not changed: not for those on a GPU."""
+        return self.strict and isinstance(x, np.ndarray)
+
     def _iall_reduce(self, call, x, op):
+        if not self.guards(x):
+            return self._start_all_reduce(call, x, op)
+        before, mine = x.copy(), x.copy()
+        return GuardedWork(self._start_all_reduce(call, mine, op), "iall_reduce", x, before, mine)
+
+    def _all_reduce(self, call, x, op):
+        return self._start_all_reduce(call, x, op).wait()
+
+    def _start_all_reduce(self, call, x, op):
         start = self.clock.now()
         host, wide, mpi_op = self._operands(x, op)
         request = self.reducing(wide.dtype).Iallreduce(self.mpi.IN_PLACE, wide, mpi_op)
@@ -64,6 +77,15 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, finish)
 
     def _ireduce_scatter(self, call, x, op):
+        if not self.guards(x):
+            return self._start_reduce_scatter(call, x, op)
+        before = x.copy()
+        return GuardedWork(self._start_reduce_scatter(call, before, op), "ireduce_scatter", x, before)
+
+    def _reduce_scatter(self, call, x, op):
+        return self._start_reduce_scatter(call, x, op).wait()
+
+    def _start_reduce_scatter(self, call, x, op):
         start = self.clock.now()
         _, wide, mpi_op = self._operands(x, op)
         counts = [s.stop - s.start for s in shares(wide.size, self.size)]

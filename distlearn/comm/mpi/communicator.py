@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import BaseComm, Call
+from ..base import N_TAGS, BaseComm, Call, check_report
 from ..protocol import CommError, CommTimeoutError, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .agreement import RETURN, Agreement
@@ -101,7 +101,7 @@ class MPIComm(Messages, Collectives, BaseComm):
             self.clock.make_progress = self.activity.make_progress
         self._report = ignore_report if report is None or self.rank else report
         self._n_calls = 0
-        self.n_tags = (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS
+        self.n_tags = min(N_TAGS, (MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) + 1) // KINDS)
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
@@ -185,6 +185,7 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     def report(self, step, total, **values):
         """Pass rank 0's progress on."""
+        check_report(self.rank, step, total)
         self._report(step, total, **values)
 
     # -- waiting and recording ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import numpy as np
 from ..base import call_site
 from ..protocol import ANY
 from .staging import as_bytes, from_host, to_host
-from .work import LOOK_SECONDS, MPIWork, RecvWork, SendWork
+from .work import LOOK_SECONDS, GuardedWork, MPIWork, RecvWork, SendWork
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
           "float64", "longdouble", "complex64", "complex128", "clongdouble")  # fmt: skip
@@ -78,7 +78,9 @@ class Messages:
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag, look)
 
     def _isend(self, x, dest, tag):
-        return self._start_send(x, dest, tag, "send").started_at(call_site())
+        sent = x.copy() if self.guards(x) else x
+        work = self._start_send(sent, dest, tag, "send").started_at(call_site())
+        return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
 
     def _irecv(self, out, source, tag):
         return self._start_recv(out, source, tag, "recv").started_at(call_site())

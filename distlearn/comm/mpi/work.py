@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+from ..base import same_bytes
 from ..protocol import CommError
 
 LOOK_SECONDS = 0.02
@@ -97,6 +98,11 @@ class MPIWork:
     def _call(self) -> str:
         return self._name or "a message"
 
+    @property
+    def rank(self) -> int:
+        """The rank that started it."""
+        return self._comm.rank
+
     def started_at(self, site):
         """Note that a call on the user's line `site` returned this; it must be waited for."""
         self.site = site
@@ -150,6 +156,42 @@ class MPIWork:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class GuardedWork:
+    """An operation on a copy of the array `x`, which must not change before `wait`: there it is compared, as in `sim`.
+
+    Parameters
+    ----------
+    work : MPIWork
+    name : str
+        Of the user's call.
+    x, before : array
+        What the user gave, and a copy of it.
+    result : array, optional
+        Goes into `x` at the end.
+    """
+
+    __slots__ = ("_before", "_name", "_result", "_work", "_x")
+
+    def __init__(self, work: MPIWork, name: str, x, before, result=None):
+        self._work, self._name, self._x, self._before, self._result = work, name, x, before, result
+
+    def done(self) -> bool:
+        """Return whether it is done, without blocking."""
+        return self._work.done()
+
+    def wait(self):
+        """Block until it is done; return its result."""
+        found = self._work.wait()
+        if self._before is not None:
+            if not same_bytes(self._x, self._before):
+                who = f"rank {self._work.rank}"
+                raise CommError(f"{who}: the array given to {self._name} was changed before wait() ({self._work.site})")
+            self._before = None
+            if self._result is not None:
+                self._x[...] = self._result
+        return found if self._result is None else self._x
 
 
 class SendWork(MPIWork):

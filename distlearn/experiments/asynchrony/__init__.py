@@ -16,7 +16,7 @@ straggler, calibrates the simulator from them, and compares.
 """
 
 from .backups import backup_seconds
-from .compare import POLICIES, alternatives, compare_policies, recovered
+from .compare import POLICIES, compare_policies, recovered
 from .limits import Limits, lr_limits, theory
 from .race import Entry, Mix, Race, hidden_mixes, make_entry, practice_mixes, race
 from .rates import Method, error_floor, floors, loss_by_rate, runs_to_floor
@@ -47,7 +47,6 @@ __all__ = [
     "Throughputs",
     "TimeToLoss",
     "active_units",
-    "alternatives",
     "backup_seconds",
     "calibrate",
     "check_log",

@@ -11,7 +11,6 @@ from ...comm import Network
 from ...data import Dataset, available, load
 from ...nn import MLP, SoftmaxCrossEntropy
 from ...optim import SGD, Momentum
-from ...parallel import EASGD, Hogwild
 from ...parallel.asynchronous.param_server import ParameterServer, Run, Speeds, constant
 from ...sim import SimWorld
 
@@ -190,43 +189,3 @@ def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, networ
         np.errstate(all="ignore"),
     ):  # small products are slower on several cores; runs may diverge
         return world.run(program, task, policy, steps=steps, seed=seed, pace=speeds, **options)[0]
-
-
-def run_other(task: Task, method, speeds: Speeds, *, steps: int, seed=0, period=4, points=25, network=NETWORK) -> Run:
-    """Train once on simulated ranks with `EASGD` or `Hogwild`.
-
-    Parameters
-    ----------
-    task : Task
-    method : EASGD or Hogwild
-        The class.
-    speeds : Speeds
-    steps : int
-        Gradients of each worker, on average.
-    seed : int
-    period : int
-        EASGD's.
-    points : int
-        Of the curve, about.
-    network : Network
-
-    Returns
-    -------
-    run : Run
-    """
-    workers = speeds.workers
-
-    def train(comm):
-        model = MLP((task.dataset.n_features, *task.hidden, task.dataset.n_classes), seed=seed)
-        if method is EASGD:
-            every = max(1, steps * workers // period // points)
-            part = EASGD(
-                comm, model, SoftmaxCrossEntropy(), SGD(), task.lr * workers, period=period, pace=speeds, every=every
-            )
-        else:
-            part = Hogwild(comm, model, SoftmaxCrossEntropy(), task.lr, pace=speeds, every=max(1, steps // points))
-        return part.train(task.dataset, batch_size=task.batch * workers, steps=steps, seed=seed)
-
-    world = SimWorld(workers + (method is EASGD), network)
-    with threadpool_limits(1), np.errstate(all="ignore"):
-        return world.run(train)[0]

@@ -30,7 +30,8 @@ def train_digits_with(comm, settings: Settings, step=None, lr=None, rule=None):
     -------
     history : History
     """
-    data = load(settings.data, dtype=settings.dtype).take(settings.n_train)
+    data = load(settings.data, dtype=settings.dtype)
+    data = data if settings.n_train is None else data.take(settings.n_train)
     strategy = build(comm, settings, data)
     strategy.optimizer = Optimizer(strategy.model.params, rule or RULES[settings.optimizer](), lr or settings.lr)
     if step is not None:

@@ -312,7 +312,7 @@ def stall_table(curves: list[Curve], *, title: str = "") -> Table:
     """Return the points of several curves as one table."""
     rows = [
         {
-            "network": curve.model,
+            "network": f"{curve.model}, {curve.remedy}" if curve.remedy else curve.model,
             "images": curve.batch,
             "nodes": point.nodes,
             "iteration [ms]": 1e3 * point.seconds,

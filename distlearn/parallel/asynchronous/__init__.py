@@ -1,1 +1,1 @@
-"""Strategies whose ranks do not wait for each other: parameter server, EASGD, Hogwild."""
+"""Strategies whose ranks do not wait for each other: the parameter server."""

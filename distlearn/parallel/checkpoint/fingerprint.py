@@ -98,7 +98,7 @@ def _difference(where: str, saved, now):
         pairs = zip_longest(saved, now)
         parts = ((f"{where}[{i}]", a, b) for i, (a, b) in enumerate(pairs))
     else:
-        return None if saved == now else (where, _short(saved), _short(now))
+        return None if saved == now or (saved != saved and now != now) else (where, _short(saved), _short(now))
     return next(filter(None, (_difference(*part) for part in parts)), None)
 
 

@@ -47,22 +47,26 @@ class Bucket:
         self.flat = xp.zeros(n + extra, params[0].data.dtype)
         self.extra = self.flat[n:]
         self.pending = 0
-        offset = 0
+        self._views, offset = [], 0
         for p in params:
             p.grad = self.flat[offset : offset + p.size].reshape(p.data.shape)
+            self._views.append(p.grad)
             offset += p.size
 
     def clear(self) -> None:
         """Clear all gradients, and expect all of them again; `settle` writes the zeros that are needed."""
-        for p in self.params:
+        for p, view in zip(self.params, self._views, strict=True):
+            p.grad = view  # the user may have assigned another array
             p.zero_grad()
         self.extra[...] = 0
         self.pending = len(self.params)
 
     def settle(self) -> None:
-        """Complete `flat` before it is read: a gradient to which nothing was added becomes zero now."""
-        for p in self.params:
-            _ = p.grad
+        """Complete `flat` before it is read, with zeros where nothing was added and what was assigned to `p.grad`."""
+        for p, view in zip(self.params, self._views, strict=True):
+            if p.grad is not view:
+                view[...] = p.grad
+                p.grad = view
 
 
 def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callable | None = None) -> list[list[Param]]:
@@ -108,8 +112,17 @@ def make_buckets(
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
 
 
+def check_rows(comm, rows: float, n: int) -> None:
+    """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
+    if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
+        raise ValueError(
+            f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together, but n is {n}: "
+            "every rank must be given its own part of the batch, and n = the rows of all parts"
+        )
+
+
 class GradientReducer:
-    """All-reduces of the gradients of some parameters, and of the loss.
+    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of.
 
     Parameters
     ----------
@@ -131,8 +144,8 @@ class GradientReducer:
     Attributes
     ----------
     buckets : list of Bucket
-    loss : (1,) array
-        This rank's part of the loss: add to it before `finish`.
+    sums : (2,) array
+        This rank's part of the loss, and its rows of the batch: see `add`.
     squared_norm : float
         Of this rank's gradients, as one vector; only with `norms`.
     residuals : Residuals
@@ -140,8 +153,8 @@ class GradientReducer:
 
     Notes
     -----
-    The loss is sent in the last bucket; with compression and in half precision, which would round it, it is sent alone,
-    as 8 bytes.
+    Loss and rows are sent in the last bucket; with compression and in half precision, which would round them, they are
+    sent alone, as 16 bytes.
     """
 
     def __init__(
@@ -158,12 +171,12 @@ class GradientReducer:
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
-        self.buckets = make_buckets(params, cap_bytes, extra=1, kind=kind)
+        self.buckets = make_buckets(params, cap_bytes, extra=2, kind=kind)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4
         like = get_xp(params[0].data) if params else np
-        self.loss = self.buckets[-1].extra if self._rides else like.zeros(1, np.float64)
+        self.sums = self.buckets[-1].extra if self._rides else like.zeros(2, np.float64)
         self._reducers = {}
         if compress is not None and comm.size > 1:
             for bucket in self.buckets:
@@ -177,7 +190,12 @@ class GradientReducer:
             bucket.clear()
         self._works = []
         self.squared_norm = 0.0
-        self.loss[...] = 0
+        self.sums[...] = 0
+
+    def add(self, loss: float, rows: int) -> None:
+        """Add the loss of some of this rank's rows, before the last of their gradients is complete."""
+        self.sums[0] += loss
+        self.sums[1] += rows
 
     def on_grad(self, param: Param) -> None:
         """Count down the bucket of a parameter whose gradient is complete; start its all-reduce when it is full."""
@@ -188,16 +206,17 @@ class GradientReducer:
         if bucket.pending == 0:
             self._start(bucket)
 
-    def finish(self) -> float:
-        """Wait for all sums; return the loss of the global batch."""
+    def finish(self, n: int) -> float:
+        """Wait for all sums; return the loss of the global batch, whose n rows the ranks' rows must add up to."""
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
         if not self._rides:
-            self._works.append(self.comm.iall_reduce(self.loss))
+            self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
-        return float(self.loss[0])
+        check_rows(self.comm, float(self.sums[1]), n)
+        return float(self.sums[0])
 
     def waits_for_loss(self, param: Param) -> bool:
         """Say whether a parameter's bucket carries the loss: it must not be full before the loss is known."""

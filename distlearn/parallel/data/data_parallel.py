@@ -55,8 +55,9 @@ class DataParallel(Replicated):
     Notes
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in total; on a ring 2 (p - 1) messages each.
-    The loss is sent in the last bucket; with compression and in half precision, which would round it, it is sent alone,
-    as 8 bytes. Saves what the model saves. Accumulation sends no more than that.
+    The loss and the number of rows, which must add up to n, are sent in the last bucket; with compression and in half
+    precision, which would round them, they are sent alone, as 16 bytes. Saves what the model saves.
+    Accumulation sends no more than that.
 
     References
     ----------
@@ -97,11 +98,11 @@ class DataParallel(Replicated):
         for i, (x, y) in enumerate(pieces, 1):
             out, saved = self.model.forward(x, clock=self.clock)
             loss, dy = self.loss(out, y, batch.n)
-            self.reducer.loss[0] += loss
+            self.reducer.add(loss, len(x))
             on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these
-        loss = self.reducer.finish()
+        loss = self.reducer.finish(batch.n)
         if self.noise_scale is not None:
             self._add_norms(batch)
         update(self.optimizer, self.clock)

@@ -15,6 +15,7 @@ from ...backend import get_xp
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
 from ..strategy import Replicated, refuse_masters, update
+from .bucket import check_rows
 from .replicas import optimizer_arrays
 
 _SINCE = "since_average"
@@ -74,28 +75,30 @@ class LocalSGD(Replicated):
         refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
         self.every, self.average_state = every, average_state
-        self._steps = self._samples = 0  # since the last average
+        self._steps = self._samples = self._expected = 0  # since the last average
 
     def step(self, batch) -> float:
         """Train this rank's replica on its part of the batch; average if it is time."""
         part = len(batch.x)
-        loss = 0.0
-        if part:
-            loss = self._train(batch.x, batch.y)
-        else:  # nothing to learn from; learning-rate schedules go on
-            self.optimizer.steps += 1
+        loss = self._train(batch.x, batch.y)
         self._steps += 1
         self._samples += part
+        self._expected += batch.n
         if self.every is not None and self._steps >= self.every:  # more if a resumed run had a larger H
             return self._average(loss * part, batch.n)
         return loss
 
     def _train(self, x, y) -> float:
-        """Take one step on this rank's replica: forward, loss of this part alone, backward, update."""
+        """Take one step on this rank's replica: forward, loss of this part alone, backward, update.
+
+        The gradient of an empty part is zero; the step counts, so that moments fit the number of steps they divide by.
+        """
         self.optimizer.zero_grad()
-        out, saved = self.model.forward(x, clock=self.clock)
-        loss, dy = self.loss(out, y, len(x))
-        self.model.backward(dy, saved, clock=self.clock)
+        loss = 0.0
+        if len(x):
+            out, saved = self.model.forward(x, clock=self.clock)
+            loss, dy = self.loss(out, y, len(x))
+            self.model.backward(dy, saved, clock=self.clock)
         update(self.optimizer, self.clock)
         return loss
 
@@ -114,10 +117,11 @@ class LocalSGD(Replicated):
         for flat in flats:
             self.comm.all_reduce(flat)
         samples, loss = (float(v) for v in flats[-1][-2:])
+        check_rows(self.comm, samples, self._expected)
         with self.clock.span("unpack", nbytes=nbytes):
             for arrays, flat in zip(groups, flats, strict=True):
                 _unpack(flat, arrays, samples)
-        self._steps = self._samples = 0
+        self._steps = self._samples = self._expected = 0
         return loss / n
 
     # -- checkpoints: the average, and every rank's replica between two averages ---------------------------------------
@@ -131,16 +135,16 @@ class LocalSGD(Replicated):
 
     def own_state(self):
         frozen = {f"param/{p.name}": p.data for p in self.model.params if p.frozen}
-        return frozen | {_SINCE: np.array([self._steps, self._samples])}
+        return frozen | {_SINCE: np.array([self._steps, self._samples, self._expected])}
 
     def load_state_dict(self, arrays):
         """Load this rank's replica if as many ranks saved theirs; else the average, as after averaging."""
         mine = {}
         if _SINCE in part_of_rank(arrays, self.size - 1) and not part_of_rank(arrays, self.size):
             mine = part_of_rank(arrays, self.rank)
-        steps, samples = mine.pop(_SINCE, (0, 0))
+        since = mine.pop(_SINCE, (0, 0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
-        self._steps, self._samples = int(steps), int(samples)
+        self._steps, self._samples, self._expected = map(int, since)
 
     def _arrays(self) -> list:
         """What is averaged: parameters, and the optimizer's state with `average_state`."""

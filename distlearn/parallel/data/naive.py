@@ -6,6 +6,7 @@ import numpy as np
 
 from ...backend import get_xp
 from ..strategy import Replicated, update
+from .bucket import check_rows
 
 
 class NaiveDataParallel(Replicated):
@@ -25,9 +26,9 @@ class NaiveDataParallel(Replicated):
 
     Notes
     -----
-    Per step and rank one all-reduce per parameter and one of the loss; on a ring of p ranks 2 (p - 1) messages each,
-    of 2 (p - 1) / p of the parameters' bytes in total. Small parameters cost a latency as large ones do, and nothing is
-    hidden behind backward. Saves what the model saves.
+    Per step and rank one all-reduce per parameter and one of the loss and the number of rows; on a ring of p ranks
+    2 (p - 1) messages each, of 2 (p - 1) / p of the parameters' bytes in total. Small parameters cost a latency as
+    large ones do, and nothing is hidden behind backward. Saves what the model saves.
 
     References
     ----------
@@ -43,5 +44,7 @@ class NaiveDataParallel(Replicated):
         self.model.backward(dy, saved, clock=self.clock)
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
+        sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
+        check_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
-        return float(self.total(get_xp(batch.x).array([loss], np.float64))[0])
+        return float(sums[0])

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 
+from ..strategy import check_whole
 from .schedule import Action
 from .stage_params import sub_optimizer
 from .strategy import StagedModel
@@ -178,11 +179,7 @@ class PipeDream(StagedModel):
 
     def step(self, batch) -> float:
         """Train on the mini-batches that `batch` is cut into; return the mean of their losses, on every rank."""
-        if batch.n != len(batch.x):
-            raise ValueError(
-                f"PipeDream: {len(batch.x)} samples of a batch of {batch.n}; every pipeline updates independently, "
-                "so it cannot share a batch with other replicas"
-            )
+        check_whole(self, batch, self.comm)
         self._cut_batch(batch.x)
         stash = Stash if self.stashing else Newest
         self._stashes = {s: stash(stage.params, self._versions(s)) for s, stage in self.stages.items()}

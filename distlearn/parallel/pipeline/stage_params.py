@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...nn.container import check_unique_names
 from ..strategy import require_scope
 
 
@@ -43,7 +42,6 @@ class StageParams:
 
     def __init__(self, comm, model, stages, ranks):
         self.comm = comm
-        check_unique_names(model)
         users = {id(p): [] for p in model.params}
         for s, stage in enumerate(stages):
             for p in stage.params:
@@ -57,9 +55,6 @@ class StageParams:
             sharing = comm.split(0 if comm.rank in group else None)  # every rank must call
             if sharing is not None:
                 self.shared[group] = sharing, [p for p in self.tied if holders[id(p)] == group]
-        for sharing, params in self.shared.values():
-            for p in params:
-                sharing.broadcast(p.data)
 
     def sum_tied(self) -> None:
         """Add up the gradients of parameters that several ranks share: one all-reduce each, among those ranks."""

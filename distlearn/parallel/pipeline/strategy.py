@@ -23,7 +23,7 @@ from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
-from ..strategy import Strategy, adopt, summed_norm
+from ..strategy import Strategy, adopt, check_whole, share_params, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stage_comm import StageComm, agree_on_boundaries
 from .stage_params import StageParams, sub_optimizer
@@ -68,6 +68,7 @@ class StagedModel(Strategy):
         track_memory=False,
     ):
         adopt(self, model, loss, optimizer)
+        share_params(comm, model, self.fingerprint)
         self.comm, self.loss, self.clock = comm, loss, comm.clock
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
@@ -246,7 +247,8 @@ class Pipeline(StagedModel):
     ----------
     comm : Communicator
     model : Sequential
-        The whole model, the same on every rank. A rank keeps its own stages of it and no reference to the others.
+        The whole model, the same on every rank; rank 0's parameters are broadcast. A rank keeps its own stages of it
+        and no reference to the others.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
     optimizer : Optimizer
@@ -321,6 +323,7 @@ class Pipeline(StagedModel):
 
     def step(self, batch) -> float:
         """Train on a batch; return its loss, on every rank."""
+        check_whole(self, batch, self.comm)
         loss = self.accumulate(batch)
         self.update()
         return loss

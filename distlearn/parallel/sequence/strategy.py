@@ -10,7 +10,7 @@ from ...nn.attention import MultiHeadAttention
 from ...nn.fused import unfuse
 from ...nn.layer import Layer
 from ..data.bucket import GradientReducer
-from ..strategy import Replicated, update
+from ..strategy import Replicated, check_whole, update
 from .order import cut, positions, put_together
 from .ring import RingAttention
 from .ulysses import UlyssesAttention
@@ -72,15 +72,21 @@ class SequenceParallel(Replicated):
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
+        check_whole(self, batch, self.comm)
+        if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
+            raise ValueError(
+                f"SequenceParallel: inputs of shape {batch.x.shape} with labels of shape {batch.y.shape}, expected "
+                "(batch, length, ...) with a label for every position"
+            )
         comm = self.comm
         self.reducer.clear()
         x, labels = (cut(a, comm.rank, comm.size, self.order) for a in (batch.x, batch.y))
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, labels, batch.n)
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
-        self.reducer.loss[0] += loss / comm.size
+        self.reducer.add(loss / comm.size, len(batch.x) / comm.size)
         self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
-        loss = self.reducer.finish()
+        loss = self.reducer.finish(batch.n)
         update(self.optimizer, self.clock)
         return loss
 

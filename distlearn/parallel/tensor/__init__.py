@@ -17,7 +17,7 @@ from .rewrite import parallelize
 from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
 from .siamese import SiameseParallel
 from .stack import StackParallel
-from .strategy import TensorParallel, check_whole, sub_optimizer
+from .strategy import TensorParallel, sub_optimizer
 
 __all__ = [
     "AxisSharding",
@@ -37,7 +37,6 @@ __all__ = [
     "TensorLayer",
     "TensorParallel",
     "TensorSequential",
-    "check_whole",
     "cut_positions",
     "gather_params",
     "parallelize",

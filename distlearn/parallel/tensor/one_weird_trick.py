@@ -18,8 +18,8 @@ from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...shares import shares
 from ..data.bucket import GradientReducer
 from ..pipeline.stages import cut
-from ..strategy import Strategy, adopt, share_params, update
-from . import TensorSequential, check_whole, parallelize, shard_specs, sub_optimizer
+from ..strategy import Strategy, adopt, check_whole, share_params, update
+from . import TensorSequential, parallelize, shard_specs, sub_optimizer
 from .layer import gather_rows, reduce_scatter_rows
 from .rewrite import defer_input_all_reduce
 from .strategy import sharded_state
@@ -62,7 +62,7 @@ class OneWeirdTrick(Strategy):
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
         adopt(self, model, loss, optimizer)
-        share_params(comm, model)
+        share_params(comm, model, self.fingerprint)
         self.split = SplitModel.of(unfuse(model), comm)
         features, dense, _ = self.split
         whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
@@ -72,7 +72,7 @@ class OneWeirdTrick(Strategy):
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
-        check_whole(self, batch)
+        check_whole(self, batch, self.comm)
         comm, reducer, (features, dense, partial) = self.comm, self.reducer, self.split
         self.optimizer.zero_grad()
         reducer.clear()
@@ -80,12 +80,11 @@ class OneWeirdTrick(Strategy):
         here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
         out, kept = dense.forward(gather_rows(comm, here, parts))
         loss, dy = self.loss(out, batch.y, batch.n)
-        if comm.rank == 0:  # the same on every rank
-            reducer.loss[0] += loss
+        reducer.add(loss if comm.rank == 0 else 0.0, len(here))  # the loss is the same on every rank
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_rows(comm, dy, parts) if partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
-        loss = reducer.finish()
+        loss = reducer.finish(batch.n)
         update(self.optimizer, self.clock)
         return loss
 

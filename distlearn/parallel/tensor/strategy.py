@@ -10,7 +10,7 @@ from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays, param_name
 from ..data.bucket import make_buckets
 from ..sharding import Sharded, ShardSpec
-from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
+from ..strategy import Strategy, adopt, check_whole, require_scope, share_params, summed_norm, update
 from .layer import shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import parallelize
@@ -61,7 +61,7 @@ class TensorParallel(Strategy):
         if sequence:
             check_positions(unfuse(model))
         adopt(self, model, loss, optimizer)
-        share_params(comm, model)
+        share_params(comm, model, self.fingerprint)
         self.comm, self.partial_buckets = comm, []
         self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
         if sequence and comm.size > 1:
@@ -71,7 +71,7 @@ class TensorParallel(Strategy):
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
-        check_whole(self, batch)
+        check_whole(self, batch, self.comm)
         self.optimizer.zero_grad()
         for bucket in self.partial_buckets:
             bucket.clear()
@@ -108,15 +108,6 @@ def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
         spec = specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts)
         found[name] = Sharded(array, spec)
     return found
-
-
-def check_whole(strategy, batch) -> None:
-    """Raise unless a rank was given the whole batch: parts, as data parallelism shards them, would be mixed up."""
-    if batch.y.size < batch.n:  # sequences have more labels than samples
-        raise ValueError(
-            f"rank {strategy.comm.rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
-            "expected all of them on every rank (Batches with rank=0, size=1)"
-        )
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:

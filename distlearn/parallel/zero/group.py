@@ -80,6 +80,15 @@ class ShardGroup:
             for p, view in zip(self.params, self._views(), strict=True):
                 p.data = view
 
+    def check_held(self) -> None:
+        """Raise if a parameter no longer lies in `full`, and so would not be updated."""
+        for p in self.params:
+            if self.stage < 3 and getattr(p.data, "base", self.full) is not self.full:
+                raise ValueError(
+                    f"ZeRO: the data of parameter {p.name!r} was replaced after the strategy was made, as another ZeRO "
+                    "of the same model does; write into it (p.data[...] = values), or make another model"
+                )
+
     def release(self) -> None:
         """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
         if self.stage == 3:

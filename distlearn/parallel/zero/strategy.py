@@ -24,7 +24,7 @@ from ...nn.container import Sequential
 from ...nn.layer import nbytes
 from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays
-from ..data.bucket import group_params
+from ..data.bucket import check_rows, group_params
 from ..sharding import Sharded, load_into, replicated
 from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
 from .group import ShardGroup
@@ -65,11 +65,12 @@ class ZeRO(Strategy):
                 2 b all-gathers
     ==========  ==========================  ==============================================  ==================
 
-    and one all-reduce of 8 bytes for the loss, another one if gradients are clipped; a layer that is in the model twice
-    (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the saved memory costs no
-    communication. Buckets are padded to a multiple of p elements. With `overlap` a reduce-scatter is in flight until
-    backward has filled the next bucket, and no longer: so stage 2 holds two full buckets at its peak, where it holds
-    one without. Gathers are blocking, and so is everything at stage 3, where a gather follows every layer.
+    and one all-reduce of 16 bytes for the loss and the number of rows, another one if gradients are clipped; a layer
+    that is in the model twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the
+    saved memory costs no communication. Buckets are padded to a multiple of p elements. With `overlap` a
+    reduce-scatter is in flight until backward has filled the next bucket, and no longer: so stage 2 holds two full
+    buckets at its peak, where it holds one without. Gathers are blocking, and so is everything at
+    stage 3, where a gather follows every layer.
 
     `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
     Saves what the model saves.
@@ -101,7 +102,7 @@ class ZeRO(Strategy):
         self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
         self.overlap = overlap and stage < 3
         self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
-        share_params(comm, model)
+        share_params(comm, model, self.fingerprint)
         self._ledger = Ledger()
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]
@@ -133,6 +134,7 @@ class ZeRO(Strategy):
         for p in self._whole:
             p.zero_grad()
         for group in self.groups:
+            group.check_held()
             group.pending = group.users
             if self.stage == 1:
                 group.open()
@@ -145,11 +147,13 @@ class ZeRO(Strategy):
             dy, full = piece.backward(dy, saved.pop(), self.clock)
             self._reduce(full)
         self._finish_reduce()
+        sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
+        check_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
                 group.publish()
-        return float(self.total(get_xp(batch.x).asarray([loss], np.float64))[0])
+        return float(sums[0])
 
     def _reduce(self, full: list[ShardGroup]) -> None:
         """Start reducing full buckets; wait for the earlier ones, which have had a layer's time or more."""

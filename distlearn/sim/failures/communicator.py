@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 
+from ...comm.base import check_report
 from ..communicator import SimComm
 from ..transport import ObjectSendOp
 from .events import Vanished
@@ -26,6 +27,7 @@ class FaultyComm(SimComm):
 
     def report(self, step, total, **values):
         """Pass on the progress of the lowest surviving rank."""
+        check_report(self.rank, step, total)
         transport, fibre = self._transport, self._fibre
         first = next(r for r, timeline in enumerate(transport.timelines) if timeline.noticed_at > fibre.now)
         if fibre.rank == first and transport.world.report:

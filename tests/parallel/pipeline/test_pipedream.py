@@ -165,7 +165,7 @@ def tied():
     [
         (tied, 60, None, "stages share 1.W, 1.b, but update at different times"),
         (model_of, 60, 1.0, "clip_norm is 1.0"),
-        (model_of, 90, None, "60 samples of a batch of 90"),
+        (model_of, 90, None, "60 of a batch of 90 samples"),
     ],
 )
 def test_what_would_not_be_pipedream_is_refused(model, n, clip, message):

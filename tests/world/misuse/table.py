@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 SIZE = 3
-SIMULATED = ("sim",)  # MPI cannot tell whether an array has changed
 REAL = ("engines", "mpiexec")  # only the user can interrupt what runs in his own process
 MISUSES = []
 

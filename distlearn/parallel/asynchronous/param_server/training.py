@@ -143,6 +143,8 @@ class ParameterServer(Strategy):
 
         That of the whole update where the policy waits for one (BSP: of the global batch), else of these rows.
         """
+        if self.is_server:
+            raise TypeError(f"ParameterServer: rank {self.comm.rank} is a server, which takes no steps; call serve()")
         with self.clock.span("gradient", flops=self.flat.flops(batch.x.shape)):
             loss = self.flat.gradient(batch.x, batch.y, self.loss)
             if self.pace is not None:

@@ -1,0 +1,256 @@
+"""What users of a strategy do wrong: it trains as serial training does, or the error says what is wrong."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+
+from distlearn import nn
+from distlearn.comm import RankError
+from distlearn.data import Batch
+from distlearn.nn import MLP, SoftmaxCrossEntropy
+from distlearn.optim import SGD, AdamW, Momentum, Optimizer
+from distlearn.parallel import (
+    DataParallel,
+    DiLoCo,
+    ElasticDataParallel,
+    Hybrid,
+    LocalSGD,
+    NaiveDataParallel,
+    PipeDream,
+    Pipeline,
+    SequenceParallel,
+    Serial,
+    TensorParallel,
+    ZeRO,
+)
+from distlearn.sim import SimWorld
+
+N, P, STEPS = 12, 2, 3
+X = np.random.default_rng(0).normal(size=(N, 6))
+Y = np.random.default_rng(1).integers(0, 3, N)
+
+SHARDED = {
+    "data": (DataParallel, {}),
+    "buckets": (DataParallel, {"cap_bytes": 64}),
+    "accumulate": (DataParallel, {"accumulate": 2}),
+    "late": (DataParallel, {"overlap": False}),
+    "naive": (NaiveDataParallel, {}),
+    "zero1": (ZeRO, {"stage": 1}),
+    "zero2": (ZeRO, {"stage": 2}),
+    "zero3": (ZeRO, {"stage": 3}),
+    "hybrid": (Hybrid, {"dp": P}),
+    "local": (LocalSGD, {"every": 1}),
+    "diloco": (DiLoCo, {"every": 1}),
+}
+"""Each rank is given its part of the batch."""
+WHOLE = {
+    "elastic": (ElasticDataParallel, {}),
+    "tensor": (TensorParallel, {}),
+    "pipeline": (Pipeline, {}),
+    "pipedream": (PipeDream, {"n_microbatches": 1}),
+    "hybrid tp": (Hybrid, {"tp": P}),
+    "hybrid pp": (Hybrid, {"pp": P}),
+}
+"""Each rank is given all of it."""
+ALL = SHARDED | WHOLE
+
+
+def build(comm, name, *, seed=0, lr=0.1, rule=None, activation="relu", make=None, options=None):
+    model = MLP((6, 8, 3), seed=seed, activation=activation, dtype="float64")
+    optimizer = Optimizer(model.params, rule or SGD(), lr)
+    if name == "serial":
+        return Serial(model, SoftmaxCrossEntropy(), optimizer)
+    kind, given = ALL[name]
+    return kind(comm, model, SoftmaxCrossEntropy(), optimizer, **given)
+
+
+def step(comm, strategy, name, *, wrong=None):
+    """Take a step on this rank's rows, or with a mistake in what it is given."""
+    bounds = slice(0, N) if name in WHOLE or name == "serial" else slice(6 * comm.rank, 6 * comm.rank + 6)
+    batch = Batch(X[bounds], Y[bounds], N)
+    if wrong is not None:
+        batch = wrong(comm, batch)
+    return strategy.step(batch)
+
+
+BATCHES = {
+    "n of the rank's rows": (lambda c, b: Batch(b.x, b.y, len(b.x)), SHARDED),
+    "the whole batch everywhere": (lambda c, b: Batch(X, Y, N), SHARDED),
+    "n differs by rank": (lambda c, b: Batch(b.x, b.y, N + 4 * c.rank), SHARDED),
+    "a rank has lost its rows": (lambda c, b: Batch(b.x[: len(b.x) * c.rank], b.y[: len(b.x) * c.rank], N), SHARDED),
+    "parts": (lambda c, b: Batch(b.x[6 * c.rank : 6 * c.rank + 6], b.y[6 * c.rank : 6 * c.rank + 6], N), WHOLE),
+    "other rows by rank": (
+        lambda c, b: Batch(np.roll(b.x, c.rank, axis=0), b.y, N),
+        {name: made for name, made in WHOLE.items() if name != "elastic"},  # takes its part of what it is given
+    ),
+}
+ROWS = r"rows together, but n is \d+|expected all of them on every rank|whole batch with checksum"
+
+
+@pytest.mark.parametrize(("wrong", "name"), [(w, name) for w, (_, names) in BATCHES.items() for name in names])
+def test_batches_that_do_not_fit_together_are_named(wrong, name):
+    with pytest.raises(RankError, match=ROWS):
+        SimWorld(P).run(lambda c: step(c, build(c, name), name, wrong=BATCHES[wrong][0]))
+
+
+DIFFERENT = {
+    "lr": (lambda r: {"lr": 0.1 + r}, r"groups\[0\]\.lr"),
+    "rule": (lambda r: {"rule": Momentum(0.9 - r / 2)}, r"groups\[0\]\.rule"),
+    "activation": (lambda r: {"activation": ("relu", "tanh")[r]}, r"layers\[\d\]"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "elastic"] + ["elastic"])
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_ranks_that_train_something_else_are_named_when_the_strategy_is_made(name, what):
+    options, text = DIFFERENT[what]
+    with pytest.raises(RankError, match=f"rank 1 does not train what rank 0 trains: {text}"):
+        SimWorld(P).run(lambda c: build(c, name, **options(c.rank)) and None)
+
+
+def after(name, change=lambda strategy, number: None, **options):
+    """Return the parameters after some steps, before each of which `change(strategy, number)` is called."""
+
+    def program(comm):
+        strategy = build(comm, name, **{k: v(comm.rank) for k, v in options.items()})
+        losses = []
+        for number in range(STEPS):
+            change(strategy, number)
+            losses.append(step(comm, strategy, name))
+        strategy.finish()
+        return strategy.gather_params(), losses
+
+    return SimWorld(1 if name == "serial" else P).run(program)[0]
+
+
+def same(found, wanted):
+    for key in wanted[0]:
+        np.testing.assert_allclose(found[0][key], wanted[0][key], atol=1e-12, err_msg=key)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("diloco", "pipedream")])
+def test_another_seed_on_each_rank_is_that_of_rank_0(name):
+    same(after(name, seed=lambda rank: rank), after("serial"))
+
+
+def assign(strategy, number):
+    for p in strategy.model.params:
+        p.grad = np.full_like(p.data, 7.0)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in ("diloco", "pipedream")])
+def test_a_gradient_that_was_replaced_is_cleared_as_any(name):
+    same(after(name, assign), after("serial", assign))
+
+
+class Assigns(nn.Linear):
+    """A layer of a beginner's: it assigns gradients where it should add."""
+
+    def backward(self, dy, saved):
+        dx = super().backward(dy, saved)
+        for p in self.params:
+            p.grad = p.grad.copy()
+        return dx
+
+
+@pytest.mark.parametrize("make", [DataParallel, lambda *a: ZeRO(*a, stage=1), lambda *a: ZeRO(*a, stage=2)])
+def test_gradients_that_a_layer_assigns_are_summed(make):
+    def program(comm, serial=False):
+        model = nn.Sequential(Assigns(6, 8, 1, dtype="float64"), nn.ReLU(), Assigns(8, 3, 2, dtype="float64"))
+        given = model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1)
+        strategy = Serial(*given) if serial else make(comm, *given)
+        for _ in range(STEPS):
+            step(comm, strategy, "serial" if serial else "data")
+        return strategy.gather_params()
+
+    same([SimWorld(P).run(program)[0]], [SimWorld(1).run(program, True)[0]])
+
+
+@pytest.mark.parametrize("rate", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("name", ["serial", "data", "zero3", "pipeline", "local"])
+def test_a_schedule_that_returns_no_rate_is_named(name, rate):
+    with pytest.raises(RankError, match=rf"learning rate of step 1 is {rate}, expected a number of 0 or more"):
+        after(name, lr=lambda rank: lambda s: rate if s == 1 else 0.1)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_two_zeros_of_one_model(first):
+    def program(comm):
+        model = MLP((6, 8, 3), seed=0, dtype="float64")
+        made = [
+            ZeRO(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1), stage=s) for s in (first, 1)
+        ]
+        step(comm, made[0], "zero1")
+
+    with pytest.raises(RankError, match="'2.b' was replaced after" if first == 1 else "belongs to a ZeRO .* stage 3"):
+        SimWorld(P).run(program)
+
+
+def test_sequences_need_a_label_for_every_position():
+    def program(comm):
+        model = MLP((8, 8, 3), seed=0, dtype="float64")
+        strategy = SequenceParallel(comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.1))
+        strategy.step(Batch(np.ones((4, 8)), np.zeros(4, int), 4))
+
+    with pytest.raises(
+        RankError, match=r"inputs of shape \(4, 8\) with labels of shape \(4,\), expected \(batch, leng"
+    ):
+        SimWorld(P).run(program)
+
+
+def test_an_empty_part_takes_the_step_with_a_gradient_of_zero():
+    """A rank without rows for some steps: its moments are as old as the step number that corrects their bias."""
+
+    def program(comm):
+        model = MLP((6, 8, 3), seed=0, dtype="float64")
+        optimizer = Optimizer(model.params, AdamW(), 0.01)
+        strategy = LocalSGD(comm, model, SoftmaxCrossEntropy(), optimizer, every=5)
+        for number in range(4):
+            rows = slice(0, N) if comm.rank == 0 else slice(0, N * (number == 3))
+            n = N * (1 + (number == 3))
+            before = model.params[0].data.copy()
+            strategy.step(Batch(X[rows], Y[rows], n))
+        return optimizer.steps, abs(model.params[0].data - before).max()
+
+    (steps, _), (others, moved) = SimWorld(P).run(program)
+    # after three gradients of zero: (1 - b1) / (1 - b1^4) over the root of (1 - b2) / (1 - b2^4), by hand
+    expected = 0.01 * (0.1 / (1 - 0.9**4)) / np.sqrt(0.001 / (1 - 0.999**4))
+    assert steps == others == 4
+    assert moved == pytest.approx(expected, rel=0.05)
+
+
+MISTAKES = ["none", "seed", "assign", *BATCHES, *DIFFERENT]
+
+
+def check(rng) -> None:
+    """Draw a strategy and a mistake: the numbers of serial training, or an error that names it."""
+    mistake = rng.choice(MISTAKES)
+    name = rng.choice(
+        [n for n in (BATCHES[mistake][1] if mistake in BATCHES else ALL) if n not in ("diloco", "pipedream")]
+    )
+    at = rng.randrange(STEPS) if mistake != "other rows by rank" else 0  # contents are compared at the first step
+
+    def program(comm):
+        options = DIFFERENT[mistake][0](comm.rank) if mistake in DIFFERENT else {}
+        strategy = build(comm, name, **options, **({"seed": comm.rank} if mistake == "seed" else {}))
+        for number in range(STEPS):
+            if mistake == "assign" and number == at:
+                assign(strategy, number)
+            wrong = BATCHES[mistake][0] if mistake in BATCHES and number == at else None
+            step(comm, strategy, name, wrong=wrong)
+        return strategy.gather_params()
+
+    if mistake in BATCHES or mistake in DIFFERENT:
+        text = ROWS if mistake in BATCHES else DIFFERENT[mistake][1]
+        with pytest.raises(RankError, match=text):
+            SimWorld(P).run(program)
+    else:
+        same([SimWorld(P).run(program)[0]], after("serial", assign if mistake == "assign" else lambda *_: None))
+
+
+def test_random_strategies_with_random_mistakes_are_right_or_named():
+    rng = random.Random(0 if "DISTLEARN_COMBINATIONS" not in os.environ else None)
+    for _ in range(int(os.environ.get("DISTLEARN_COMBINATIONS", 60))):
+        check(rng)
