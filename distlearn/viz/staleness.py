@@ -1,129 +1,12 @@
-"""Asynchrony by number of workers: throughput, time to a loss, learning rates; and real ranks beside simulated."""
+"""Asynchrony: losses by learning rate, and the floor of the error that each method reaches."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from .look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
-from .policies import band, policy_look
-from .units import share_axis, time_axis
-
-
-@styled
-def plot_throughputs(found, *, axes=None, title=None):
-    """Draw gradients per second and worker against the number of workers, a panel for each scenario.
-
-    Parameters
-    ----------
-    found : Throughputs
-    axes : sequence of Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    axes : tuple of Axes
-    """
-    count = len(found.scenarios)
-    axes = new_axes(count, figsize=(4.4 * count, 3.8), sharey=True) if axes is None else list(np.ravel(axes))
-    workers = np.array(found.workers)
-    for s, (ax, scenario) in enumerate(zip(axes, found.scenarios, strict=True)):
-        for p, name in enumerate(found.policies):
-            look = policy_look(name, p, found.policies)
-            _line(ax, workers, found.gradients[s, p] / workers[:, None], label=name, **look)
-        _workers_axis(ax, workers)
-        write_title(ax, scenario.capitalize())
-    axes[0].set_ylim(bottom=0)
-    axes[0].set_ylabel("used gradients per worker\nand mean step [1]")
-    axes[-1].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), borderaxespad=0, handlelength=2.6)
-    write_title(axes[0].figure, _throughput_finding(found), title)
-    return tuple(axes)
-
-
-def _throughput_finding(found) -> str:
-    if not {"BSP", "ASP"} <= set(found.policies):
-        return "What waiting costs"
-    ratio = np.median(found.gradients[:, found.policies.index("ASP")], -1) / np.median(
-        found.gradients[:, found.policies.index("BSP")], -1
-    )
-    parts = [
-        f"{float(f'{r:.2g}'):,.10g} ({scenario})" for r, scenario in zip(ratio[:, -1], found.scenarios, strict=True)
-    ]
-    return f"{found.workers[-1]:,} workers: under ASP {', '.join(parts)} times the gradients per second of BSP"
-
-
-@styled
-def plot_time_to_loss(found, *, axes=None, title=None):
-    """Draw how long training takes to a loss, and how many samples it needs, against the number of workers.
-
-    A line ends where a seed never reached the loss.
-
-    Parameters
-    ----------
-    found : TimeToLoss
-    axes : two Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    axes : (Axes, Axes)
-    """
-    axes = new_axes(2, figsize=(10.4, 3.9)) if axes is None else list(np.ravel(axes))
-    workers = np.array(found.workers)
-    for ax, values, label in zip(axes, (found.seconds, found.samples), ("time [mean steps]", "samples"), strict=True):
-        for i, (name, table) in enumerate(values.items()):
-            # all seeds: a median over those that reached it would be too optimistic
-            reached = np.isfinite(table).all(axis=1, keepdims=True)
-            look = policy_look(name, i, values)
-            _line(ax, workers, np.where(reached, table, np.nan), label=name, marker="o", **look)
-        _workers_axis(ax, workers)
-        if not all(np.isfinite(table).all() for table in values.values()):
-            ax.set_xlabel("workers (a line ends where a seed never reached it)")
-        ax.set_yscale("log")
-        ax.set_ylabel(f"{label} to a loss of {found.loss:g}")
-    write_title(axes[0], "Waiting costs time", title)
-    write_title(axes[1], "Stale gradients and large batches cost samples")
-    axes[1].legend(loc="best", handlelength=2.6)
-    return tuple(axes)
-
-
-@styled
-def plot_lr_limits(limits, *, ax=None, title=None):
-    """Draw the largest learning rate at which ASP trains, against the number of workers, with what theory says.
-
-    Parameters
-    ----------
-    limits : Limits
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
-    """
-    (ax,) = new_axes(figsize=(7.2, 4.2)) if ax is None else (ax,)
-    workers = np.array(limits.workers)
-    for i, (name, lr) in enumerate(limits.lr.items()):
-        median = np.median(lr, axis=1)
-        error = [median - lr.min(axis=1), lr.max(axis=1) - median]
-        ax.errorbar(workers, median, error, label=name, color=COLORS[i], linestyle=LINES[i], marker="o", capsize=3)
-    fine = np.geomspace(workers[0], workers[-1], 100)
-    label = "theory: a quadratic, staleness n - 1"
-    ax.plot(fine, limits.expected(fine), color=MUTED, linestyle=(0, (2, 2)), linewidth=1.5, label=label)
-    _workers_axis(ax, workers)
-    ax.set_yscale("log")
-    ax.set_ylabel("largest learning rate that trains")
-    ax.legend(loc="best", handlelength=2.8)
-    write_title(ax, _limit_finding(limits), title)
-    return ax
-
-
-def _limit_finding(limits) -> str:
-    try:
-        slope = limits.slope(next(iter(limits.lr)))
-    except ValueError:
-        return "The largest learning rate of ASP"
-    return f"The largest learning rate of ASP falls like workers$^{{{slope:.2f}}}$"
+from .look import COLORS, LINES, MARKERS, MUTED, new_axes, styled, write_title
+from .policies import band
 
 
 @styled
@@ -187,7 +70,9 @@ def plot_loss_by_rate(found, rates, *, guessing=None, axes=None, title=None):
         for name in shown:
             i = names.index(name) % len(COLORS)
             values = np.minimum(found[name], top)
-            _line(ax, np.asarray(rates), values, label=name, color=COLORS[i], linestyle=LINES[i], marker=MARKERS[i])
+            look = {"color": COLORS[i], "linestyle": LINES[i], "marker": MARKERS[i]}
+            ax.plot(rates, np.median(values, axis=1), label=name, **look)
+            ax.fill_between(rates, values.min(axis=1), values.max(axis=1), color=COLORS[i], alpha=0.16, linewidth=0)
         if guessing:
             ax.axhline(guessing, color=MUTED, linewidth=1)
             ax.annotate("guessing", (rates[-1], guessing), (0, 4), textcoords="offset points", ha="right", color=MUTED)
@@ -261,97 +146,3 @@ def _best_remedy(found) -> str:
     if best == plain:
         return "none is better\nthan a small enough rate"
     return f"the lowest loss is\n{lowest[best]:.2f} ({best}); without one {lowest[plain]:.2f}"
-
-
-@styled
-def plot_recovered(runs, *, ax=None, title=None):
-    """Draw the accuracy of ASP against the number of workers, with and without staleness-dependent learning rates.
-
-    Parameters
-    ----------
-    runs : dict of str to dict of int to list of Run
-        What `recovered` returns.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
-    """
-    (ax,) = new_axes(figsize=(7.2, 4.2)) if ax is None else (ax,)
-    for i, (name, by_size) in enumerate(runs.items()):
-        workers = sorted(by_size)
-        values = np.array([[run.curve["test_accuracy"][-1] for run in by_size[n]] for n in workers])
-        _line(ax, workers, values, label=name, color=COLORS[i % 6], linestyle=LINES[i % 6], marker="o")
-    _workers_axis(ax, np.array(workers))
-    share_axis(ax.yaxis, "test accuracy")
-    ax.legend(loc="best", handlelength=2.8)
-    write_title(ax, _recovered_finding(runs), title)
-    return ax
-
-
-def _recovered_finding(runs) -> str:
-    """Say how the first rate and the best one end with the most workers."""
-    most = max(next(iter(runs.values())))
-    ends = {
-        name: float(np.median([r.curve["test_accuracy"][-1] for r in by_size[most]])) for name, by_size in runs.items()
-    }
-    (first, low), best = next(iter(ends.items())), max(ends, key=ends.get)
-    if best == first:
-        return "What rates that depend on the staleness recover"
-    return f"{most} workers: {first} ends at {low:.0%}, {best} at {ends[best]:.0%}"
-
-
-@styled
-def plot_real_and_simulated(pair, *, axes=None, title=None):
-    """Draw real runs beside the simulation that was calibrated from them: loss against time, and throughput.
-
-    Parameters
-    ----------
-    pair : Pair
-    axes : two Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    axes : (Axes, Axes)
-    """
-    left, right = new_axes(2, figsize=(11.4, 4.2)) if axes is None else list(np.ravel(axes))
-    longest = 0.0
-    for i, (name, run) in enumerate(pair.real.items()):
-        color = policy_look(name, i, pair.real)["color"]
-        for kind, one, line in (("real", run, "-"), ("simulated", pair.simulated[name], (0, (2, 2)))):
-            left.plot(one.curve["time"], one.curve["loss"], color=color, linestyle=line, label=f"{name}, {kind}")
-            longest = max(longest, float(one.curve["time"][-1]))
-            rate, row = one.samples_per_second, len(pair.real) - 1 - i + (0.2 if kind == "real" else -0.2)
-            right.barh(row, rate, 0.36, color=color, alpha=1.0 if kind == "real" else 0.45)
-            note = f"{kind}, {one.throughput:.3g} updates/s"
-            right.annotate(note, (rate, row), (5, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
-    time_axis(left.xaxis, longest, "time")
-    left.set_ylabel("training loss")
-    left.legend(loc="upper right", ncols=2, fontsize=8, handlelength=2.4)
-    write_title(left, "Solid: real ranks; dashed: simulated")
-    right.set_yticks(range(len(pair.real)), list(pair.real)[::-1])
-    right.grid(visible=False, axis="y")
-    right.set_xlim(0, 1.5 * right.get_xlim()[1])
-    right.set_xlabel("samples used per second [1/s]")
-    worst = max(abs(ratio - 1) for ratio in pair.ratios().values())
-    finding = f"is right to {worst:.0%}" if worst < 0.5 else f"is {worst:.0%} off"
-    write_title(right, f"The simulation {finding}", title)
-    return left, right
-
-
-def _line(ax, workers, values, *, color, **look) -> None:
-    """Draw medians over seeds, (workers, seeds), with a band from the lowest to the highest."""
-    ax.plot(workers, np.median(values, axis=1), color=color, **look)
-    low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
-    ax.fill_between(workers, low, high, color=color, alpha=0.16, linewidth=0)
-
-
-def _workers_axis(ax, workers) -> None:
-    """Mark the numbers of workers that were run, on a logarithmic axis."""
-    ax.set_xscale("log", base=2 if workers.max() < 1000 else 10)
-    ax.set_xlabel("workers")
-    ax.xaxis.set_major_locator(FixedLocator(workers.tolist()))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}"))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from distlearn.experiments import digits_task
 from distlearn.experiments.asynchrony.compare import ON_FOUR
-from distlearn.experiments.asynchrony.real import real_beside_simulated
 from distlearn.world import MPIWorld
 
 from . import quick
+from .real import real_beside_simulated
 
 
 def measure(world) -> dict | None:

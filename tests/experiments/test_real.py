@@ -2,9 +2,11 @@
 
 import pytest
 
-from distlearn.experiments import digits_task, real_beside_simulated
+from distlearn.experiments import digits_task
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, bsp, ssp
 from distlearn.world import EngineWorld
+
+from ..benchmarks.real import real_beside_simulated
 
 pytestmark = pytest.mark.engines
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from ...comm import Network
-from ...comm.protocol import ignore_report
-from ...parallel.asynchronous.param_server import Run, Speeds, asp
-from .compare import ON_FOUR
-from .task import Task, program, run_policy
+from distlearn.comm import Network
+from distlearn.comm.protocol import ignore_report
+from distlearn.experiments.asynchrony.compare import ON_FOUR
+from distlearn.experiments.asynchrony.task import Task, program, run_policy
+from distlearn.parallel.asynchronous.param_server import Run, Speeds, asp
 
 
 @dataclass
