@@ -12,6 +12,10 @@ import nbformat
 from distlearn.lab.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
 
 
+KIND = {"PredictionMissing", "CheckFailed", "NotImplementedError"}
+"""How an untouched notebook may stop a student."""
+
+
 class Student(NamedTuple):
     """A submission and what it must lose: `notebook`, and the grade ids of the checks that must fail."""
 
@@ -78,6 +82,24 @@ def checks(notebook) -> set[str]:
     return {
         graded_id(c) for c in notebook.cells if c.cell_type == "code" and c.metadata.get("nbgrader", {}).get("grade")
     }
+
+
+def stops(notebook) -> Counter:
+    """Count the errors at which an untouched notebook stops a student, by name; assert that they are kind."""
+    found = Counter()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type != "error":
+                continue
+            if cell.metadata.get("nbgrader", {}).get("grade"):
+                assert output.ename == "CheckFailed", (cell.id, output.evalue)
+                assert "not written yet" in output.evalue, (cell.id, output.evalue)
+            if "lab.require(" in cell.source:
+                assert output.ename in KIND, (cell.id, output.evalue)
+            if output.ename in ("CheckFailed", "PredictionMissing"):
+                found[output.ename] += 1
+                assert len(output.traceback) <= 2, "one line says it: no traceback"
+    return found
 
 
 def mutants(lab_name: str) -> dict:

@@ -15,15 +15,16 @@ import pytest
 from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
-from .conftest import COURSE
-from .submissions import Student, checks, graded_id, sliced, solved, students
+from .conftest import COURSE, LABS, only_if_thorough
+from .submissions import Student, checks, graded_id, sliced, solved, stops, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 
 WRONG = 1
 """So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
-AGAIN = "solved-sliced"
-"""Graded with `--thorough` only: without it, the right answers in a sliced notebook with wrong ones say the same."""
+AGAIN = ("solved", "solved-sliced")
+"""Graded for the first lab, or with `--thorough`: else nbval runs the solution, and right answers among wrong ones count.
+"""
 AT_ONCE = 2
 """Students graded at the same time with `--thorough`, each half of them in a process and a course of its own."""
 
@@ -90,8 +91,8 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     thorough, all_of_them = request.config.getoption("--thorough", default=False), list(known)
     if not thorough:
         left_out = [s for s in known if s.name.startswith("wrong-")][WRONG:]
-        all_of_them = [s for s in known if s not in left_out and s.name != AGAIN]
-    if lab.startswith("lab00"):
+        all_of_them = [s for s in known if s not in left_out and (s.name not in AGAIN or lab == LABS[0])]
+    if lab == LABS[0]:
         source_book = nbformat.read(source, as_version=4)
         all_of_them += cheats(released) + untidy(solved(released, source_book))
     if not thorough:
@@ -131,7 +132,14 @@ def test_an_untouched_notebook_scores_nothing(graded):
     assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
 
 
-def test_a_solved_notebook_gets_full_marks(graded):
+def test_an_untouched_notebook_stops_kindly(graded):
+    (path,) = (graded.course / "autograded" / "untouched" / graded.lab).glob("*.ipynb")
+    _, scores = graded["untouched"]
+    assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
+
+
+def test_a_solved_notebook_gets_full_marks(graded, lab, request):
+    only_if_thorough(request, lab)
     _, scores = graded["solved"]
     for name in automatic(scores):
         assert scores[name]["score"] == scores[name]["max"] > 0, name
@@ -151,7 +159,7 @@ def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
 
 
 def test_every_exercise_has_wrong_answers(graded):
-    _, scores = graded["solved"]
+    _, scores = graded["untouched"]
     wrong = [student.loses for student in graded.known if student.name.startswith("wrong-")]
     assert set().union(*wrong) == automatic(scores)
     for one in automatic(scores):
