@@ -114,7 +114,7 @@ class Cell(IPyNbCell):
         self.output_timeout = SECONDS_OF_SILENCE
 
     def reportinfo(self):
-        return self.path, 0, f"{self.parent.name}::{self.name}"
+        return self.path, 0, f"{self.path.stem}: {self.name}"
 
     def repr_failure(self, excinfo):
         """Begin with what happened: the summary of a run shows one line."""

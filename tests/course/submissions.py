@@ -11,7 +11,6 @@ import nbformat
 
 from distlearn.lab.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
 
-
 KIND = {"PredictionMissing", "CheckFailed", "NotImplementedError"}
 """How an untouched notebook may stop a student."""
 

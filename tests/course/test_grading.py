@@ -23,8 +23,7 @@ pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 WRONG = 1
 """So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
 AGAIN = ("solved", "solved-sliced")
-"""Graded for the first lab, or with `--thorough`: else nbval runs the solution, and right answers among wrong ones count.
-"""
+"""Graded for the first lab, or with `--thorough`: nbval runs the solution, and right answers among wrong ones count."""
 AT_ONCE = 2
 """Students graded at the same time with `--thorough`, each half of them in a process and a course of its own."""
 
