@@ -11,7 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
+from distlearn.lab.author.nbgrader_steps import DEMONSTRATIONS
 from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
@@ -135,6 +137,23 @@ def test_an_untouched_notebook_stops_kindly(graded):
     (path,) = (graded.course / "autograded" / "untouched" / graded.lab).glob("*.ipynb")
     _, scores = graded["untouched"]
     assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
+
+
+def test_an_untouched_notebook_stops_at_predictions(lab, request, monkeypatch):
+    """Grading goes on after a missing prediction, so this runs as a student does."""
+    only_if_thorough(request, lab)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
+    book = nbformat.read(path, as_version=4)
+    book.cells = [c for c in book.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
+    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(COURSE.parent)}}).execute()
+    found = stops(book)
+    assert found["CheckFailed"] == len(checks(book))
+    assert found["PredictionMissing"] > 0
+    for cell in book.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and "lab.require(" in cell.source:
+                assert output.ename in ("PredictionMissing", "CheckFailed", "NotImplementedError"), cell.id
 
 
 def test_a_solved_notebook_gets_full_marks(graded, lab, request):
