@@ -130,7 +130,7 @@ class Cell(IPyNbCell):
         if self.parent.timed_out:
             self.raise_cell_error(f"ran for more than {self.config.option.nbval_cell_timeout:g} seconds")
         for out in self.test_outputs:
-            if out.output_type == "stream" and out.name == "stderr" and out.text.startswith("UsageError"):
+            if out.output_type == "stream" and out.name == "stderr" and "UsageError: " in out.text:
                 self.raise_cell_error(out.text)
         if self.options["check"] and not self.cell.outputs:
             self.raise_cell_error("its source holds no output to compare with: distlearn labs outputs writes it")

@@ -49,7 +49,7 @@ NOTEBOOKS = {
         cell("changed", "print('loss', 0.26)", "loss 0.25\n"),
         cell("raises", "1 / 0"),
         cell("holds-nothing", "print(1)", ""),
-        cell("line-magic", "%nosuchmagic"),
+        cell("line-magic", "import sys\nprint('a warning', file=sys.stderr)\n%nosuchmagic"),
         cell("cell-magic", "%%nosuchmagic\n1"),
         cell("grey", GREY),
         cell("not-compared", "print(2)"),
