@@ -49,8 +49,8 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 	    --LabApp.extra_labextensions_path="$(CURDIR)/.jupyter/labextensions" \
 	    --ServerApp.preferred_dir="$(CURDIR)/labs" --LabApp.default_url=/lab/tree/labs/README.md "$$@" $(ARGS)
 
-test: lint labs-check ## Run everything that CI runs
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
+	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
 
 lint: $(STAMP) ## Check style and formatting of the code
 	$(BIN)/ruff check

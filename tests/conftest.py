@@ -64,10 +64,10 @@ def group_of(item) -> str:
     """Name of the tests that one worker of xdist runs, one after another.
 
     Engines and MPI processes of two tests would only disturb each other. Grading is one process at a time: its tests go
-    together by lab, which is graded once for all tests of a module.
+    together by lab, which is graded once for all tests of a module. (course/source/conftest.py groups the labs' cells.)
     """
     lab = getattr(item, "callspec", None) and item.callspec.params.get("lab")
-    graded = lab and item.module.__name__.startswith("tests.course.") and "test_notebooks" not in item.module.__name__
+    graded = lab and item.module.__name__.startswith("tests.course.")
     return f"{item.module.__name__} {lab}" if graded else "processes"
 
 

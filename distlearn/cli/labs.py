@@ -1,4 +1,4 @@
-"""`distlearn labs`: list the labs, check their sources, make the students' copies."""
+"""`distlearn labs`: list the labs, check their sources, run them for their outputs, make the students' copies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def generate(names, course, check, force):
 @labs.command(short_help="Check sources against the rules.")
 @click.argument("notebooks", nargs=-1, metavar="[NOTEBOOK]...", type=click.Path(exists=True, path_type=Path))
 @_course
-@click.option("--fix", is_flag=True, help="First remove outputs and needless metadata, and format the file.")
+@click.option("--fix", is_flag=True, help="First remove what is not compared or needed, and format the file.")
 def check(notebooks, course, fix):
     """Check source notebooks (all of them by default) against the rules of AUTHORING.md.
 
@@ -86,6 +86,23 @@ def check(notebooks, course, fix):
                 say(f"  {problem}")
     if failed:
         raise SystemExit(1)
+
+
+@labs.command(short_help="Run sources and keep what is compared.")
+@click.argument("names", nargs=-1, metavar="[LAB]...")
+@_course
+def outputs(names, course):
+    """Run the solved labs (all, or those named) and keep what their cells tagged nbval-check-output print.
+
+    Look at the difference before you commit it; `pytest --nbval-lax course/source` compares with it.
+    """
+    with _told():
+        from ..lab.author import find_course
+        from ..lab.author.outputs import refresh
+        from ..lab.author.release import source_notebooks
+
+        for path in source_notebooks(find_course(course), names):
+            say(f"{path}: {'outputs changed' if refresh(path) else 'the same outputs'}")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ LABS = lab_names(COURSE)
 
 def pytest_addoption(parser):
     parser.addoption("--thorough", action="store_true", help="try everything on every lab: a quarter of an hour more")
-    parser.addoption("--update-references", action="store_true", help="keep what tagged cells print now")
 
 
 def only_if_thorough(request, lab: str) -> None:

@@ -224,7 +224,12 @@ BROKEN = {
     ),
     "unlocked check": (grader(CHECK, locked=False), "a check must be locked"),
     "same id": (no_ids, "id 'doctor' is used 2 times"),
-    "outputs": (outputs, "has outputs or an execution count"),
+    "another count": (outputs, "has outputs or an execution count that are not compared"),
+    "outputs of an untagged cell": (tag("who"), "has outputs or an execution count that are not compared"),
+    "no outputs to compare with": (
+        lambda book: cell(book, "who").update(outputs=[], execution_count=None),
+        "is tagged nbval-check-output and holds no printed output",
+    ),
     "strange metadata": (metadata, "metadata editable"),
     "strange tag": (tag("who", "nbval-chek-output"), "unknown tag 'nbval-chek-output'"),
     "kernel": (kernel, "metadata is not just the kernel python3"),

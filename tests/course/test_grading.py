@@ -11,19 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
+from nbclient import NotebookClient
 
+from distlearn.lab.author.nbgrader_steps import DEMONSTRATIONS
 from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
-from .conftest import COURSE
-from .submissions import Student, checks, graded_id, sliced, solved, students
+from .conftest import COURSE, LABS, only_if_thorough
+from .submissions import Student, checks, graded_id, sliced, solved, stops, students
 
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1500)]
 
 WRONG = 1
 """So many notebooks with wrong answers are graded of each lab; all of them with `--thorough`, a minute or two a lab."""
-AGAIN = "solved-sliced"
-"""Graded with `--thorough` only: without it, the right answers in a sliced notebook with wrong ones say the same."""
+AGAIN = ("solved", "solved-sliced")
+"""Graded for the first lab, or with `--thorough`: nbval runs the solution, and right answers among wrong ones count."""
 AT_ONCE = 2
 """Students graded at the same time with `--thorough`, each half of them in a process and a course of its own."""
 
@@ -90,8 +92,8 @@ def graded(lab, tmp_path_factory, jupyter_home, request):
     thorough, all_of_them = request.config.getoption("--thorough", default=False), list(known)
     if not thorough:
         left_out = [s for s in known if s.name.startswith("wrong-")][WRONG:]
-        all_of_them = [s for s in known if s not in left_out and s.name != AGAIN]
-    if lab.startswith("lab00"):
+        all_of_them = [s for s in known if s not in left_out and (s.name not in AGAIN or lab == LABS[0])]
+    if lab == LABS[0]:
         source_book = nbformat.read(source, as_version=4)
         all_of_them += cheats(released) + untidy(solved(released, source_book))
     if not thorough:
@@ -131,7 +133,31 @@ def test_an_untouched_notebook_scores_nothing(graded):
     assert not any(s["manual"] for s in scores.values()), "an empty answer needs nobody to read it"
 
 
-def test_a_solved_notebook_gets_full_marks(graded):
+def test_an_untouched_notebook_stops_kindly(graded):
+    (path,) = (graded.course / "autograded" / "untouched" / graded.lab).glob("*.ipynb")
+    _, scores = graded["untouched"]
+    assert stops(nbformat.read(path, as_version=4)) == {"CheckFailed": len(automatic(scores))}
+
+
+def test_an_untouched_notebook_stops_at_predictions(lab, request, monkeypatch):
+    """Grading goes on after a missing prediction, so this runs as a student does."""
+    only_if_thorough(request, lab)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    (path,) = (COURSE.parent / "labs" / lab).glob("*.ipynb")
+    book = nbformat.read(path, as_version=4)
+    book.cells = [c for c in book.cells if not DEMONSTRATIONS & set(c.metadata.get("tags", []))]
+    NotebookClient(book, timeout=240, allow_errors=True, resources={"metadata": {"path": str(COURSE.parent)}}).execute()
+    found = stops(book)
+    assert found["CheckFailed"] == len(checks(book))
+    assert found["PredictionMissing"] > 0
+    for cell in book.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and "lab.require(" in cell.source:
+                assert output.ename in ("PredictionMissing", "CheckFailed", "NotImplementedError"), cell.id
+
+
+def test_a_solved_notebook_gets_full_marks(graded, lab, request):
+    only_if_thorough(request, lab)
     _, scores = graded["solved"]
     for name in automatic(scores):
         assert scores[name]["score"] == scores[name]["max"] > 0, name
@@ -151,7 +177,7 @@ def test_wrong_answers_lose_points_exactly_where_they_are_wrong(graded):
 
 
 def test_every_exercise_has_wrong_answers(graded):
-    _, scores = graded["solved"]
+    _, scores = graded["untouched"]
     wrong = [student.loses for student in graded.known if student.name.startswith("wrong-")]
     assert set().union(*wrong) == automatic(scores)
     for one in automatic(scores):

@@ -1,13 +1,15 @@
-"""Rules on the file itself: ids, no outputs, no absolute paths, format; and `tidy`, which undoes what saving adds."""
+"""Rules on the file itself: ids, outputs, no absolute paths, format; and `tidy`, which undoes what saving adds."""
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from collections import Counter
 
 import nbformat
 
+from .outputs import COMPARED, keep_compared
 from .source import KINDS, Problem, Source
 
 TAGS = {
@@ -18,7 +20,7 @@ TAGS = {
     "slow",
     "hints",
     "folded",
-    "nbval-check-output",
+    COMPARED,
     "raises-exception",
 }
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -40,10 +42,14 @@ def ids(lab: Source):
 
 
 def committed(lab: Source):
-    """No outputs, no counts, no metadata of one machine, in nbformat's own format."""
+    """Outputs of compared cells and no others, no metadata of one machine, in nbformat's own format."""
     for cell in lab.code:
-        if cell.node.outputs or cell.node.execution_count is not None:
-            yield Problem(cell, "has outputs or an execution count (distlearn labs check --fix removes them)")
+        kept = copy.deepcopy(cell.node)
+        keep_compared(kept)
+        if COMPARED in cell.tags and not kept.outputs:
+            yield Problem(cell, f"is tagged {COMPARED} and holds no printed output (distlearn labs outputs writes it)")
+        elif kept != cell.node:
+            yield Problem(cell, "has outputs or an execution count that are not compared (distlearn labs check --fix)")
     for cell in lab.cells:
         strange = sorted(set(cell.node.metadata) - {"tags", "nbgrader"})
         if strange:
@@ -87,7 +93,7 @@ def neighbours(lab: Source):
 
 
 def tidy(path) -> bool:
-    """Remove what JupyterLab adds on saving and write the file in nbformat's format; return whether that changed it."""
+    """Remove what JupyterLab adds on saving, except compared text; format the file; return whether that changed it."""
     lab = Source(path)
     notebook = lab.notebook
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -96,7 +102,7 @@ def tidy(path) -> bool:
         cell.setdefault("id", nbformat.v4.new_code_cell().id)
         cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in ("tags", "nbgrader") and v})
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+            keep_compared(cell)
         cell.pop("attachments", None)
     text = _written(notebook)
     if text != lab.text:

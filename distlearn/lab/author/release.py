@@ -44,9 +44,9 @@ def lab_names(course) -> list[str]:
     return sorted(p.parent.name for p in Path(course, "source").glob("*/*.ipynb"))
 
 
-def source_notebooks(course) -> list[Path]:
-    """Source notebooks, in order."""
-    return [next(Path(course, "source", name).glob("*.ipynb")) for name in lab_names(course)]
+def source_notebooks(course, names=None) -> list[Path]:
+    """Source notebooks of the labs named, or of all in order."""
+    return [next(Path(course, "source", name).glob("*.ipynb")) for name in _known(course, names)]
 
 
 def labs_dir(course) -> Path:
