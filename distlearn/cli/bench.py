@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 import click
 
 from .console import print_table, say, status
+from .doctor.tools import last_line, run
 
 FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
 """Fields of every record; `note` is optional."""
@@ -36,7 +40,7 @@ def modules(folder: Path, only: str = "") -> list[str]:
 
 
 def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dict]:
-    """Run one module's `records()` in a fresh process; an error there becomes a record that reports it."""
+    """Run one module's `records()` in a fresh process in `root`; an error there becomes a record that reports it."""
     from ..world.launching import thread_settings
 
     with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +48,7 @@ def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dic
         command = [sys.executable, "-c", COLLECT, f"tests.benchmarks.{module}", str(out)]
         # one thread: otherwise the result depends on how many cores are idle
         environment = os.environ | thread_settings(1, threads=1) | {"DISTLEARN_BENCH_QUICK": "1" if quick else "0"}
+        environment["PYTHONPATH"] = str(root)  # `root` is another commit's with --against
         done = _run(command, cwd=root, env=environment, seconds=seconds)
         if isinstance(done, str):
             return [failure(module, done)]
@@ -56,8 +61,6 @@ def measure(root: Path, module: str, *, quick: bool, seconds: float) -> list[dic
 
 def _run(command, *, cwd, env, seconds) -> str | None:
     """Run a command and everything it starts for at most `seconds`; return what failed, or None."""
-    from .doctor.tools import last_line, run
-
     try:
         done = run(command, seconds=seconds, cwd=cwd, env=env)
     except subprocess.TimeoutExpired:
@@ -76,15 +79,52 @@ def checked(module: str, record: dict) -> dict:
     return failure(module, f"a record lacks {', '.join(missing)}") if missing else record
 
 
-def show(records: list[dict]) -> None:
-    """Print the table, and the notes under it."""
+ROUNDS = 5
+"""How often `--against` measures both sides."""
+
+
+def check_out(root: Path, commit: str, folder: Path) -> list[Path]:
+    """Make `folder/here`, the library of a commit with the measurements of `root`, and `folder/own`, with its own."""
+    done = run(["git", "archive", "--format=tar", f"--output={folder / 'tar'}", commit], cwd=root)
+    if done.returncode:
+        raise click.ClickException(f"--against {commit}: {last_line(done.stdout, done.stderr)}")
+    shutil.unpack_archive(folder / "tar", folder / "own", "tar")
+    shutil.copytree(folder / "own" / "distlearn", folder / "here" / "distlearn")
+    shutil.copytree(root / "tests", folder / "here" / "tests")
+    return [folder / "here", folder / "own"]
+
+
+def compare(root: Path, others: list[Path], module: str, **options) -> list[dict]:
+    """Measure a module here and in the first of `others` that has it, in turns; records get `against`, a ratio.
+
+    The ratio is this library's number over the commit's, the median of the rounds; None for what the commit lacks.
+    """
+    records, ratios = measure(root, module, **options), {}
+    for other in others:
+        for turn in range(ROUNDS):
+            ours = {r["name"]: r["ours"] for r in (measure(root, module, **options) if turn else records)}
+            for theirs in measure(other, module, **options):
+                if ours.get(theirs["name"]) and theirs["ours"]:
+                    ratios.setdefault(theirs["name"], []).append(ours[theirs["name"]] / theirs["ours"])
+            if not ratios:
+                break  # fails with that library
+        if ratios:
+            break
+    return [r | {"against": median(ratios[r["name"]]) if r["name"] in ratios else None} for r in records]
+
+
+def show(records: list[dict], commit: str = "") -> None:
+    """Print the table, and the notes under it; with a commit, the ratios to it."""
     words = {True: "yes", False: "NO", None: "-"}
     styles = {True: "", False: "bold red", None: "dim"}
     rows = [
         (r["name"], r["unit"], *(_number(r[key]) for key in ("ours", "peer", "ratio")), r["goal"], words[r["holds"]])
         for r in records
     ]
-    columns = ("measurement", "unit", "ours>", "peer>", "ratio>", "goal", "holds")
+    columns = ["measurement", "unit", "ours>", "peer>", "ratio>", "goal", "holds"]
+    if commit:
+        columns.append(f"/ {commit}>")
+        rows = [(*row, _number(r["against"]) or f"not in {commit}") for row, r in zip(rows, records, strict=True)]
     print_table("Measurements, one BLAS thread", columns, rows, styles=[styles[r["holds"]] for r in records])
     shared: dict[str, list[str]] = {}  # measurements by note: a note shared by several is printed once
     for record in records:
@@ -115,22 +155,27 @@ def draw(records: list[dict], path: Path) -> None:
 @click.option("--only", default="", metavar="MODULE", help="Run only the modules whose name contains this.")
 @click.option("--quick", is_flag=True, help="Fewer repetitions: a quick check with rough numbers.")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
+@click.option("--against", default="", metavar="COMMIT", help="Measure COMMIT in turns; add the ratio to it.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
-def bench(json_file, chart, only, quick, strict, timeout):
+def bench(json_file, chart, only, quick, strict, against, timeout):
     """Measure the library against its goals, and against its peers where they are installed.
 
-    Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer.
+    Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer. With --against each module runs
+    five times in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
     """
     root = Path(__file__).resolve().parents[2]
     for option, file in (("--json", json_file), ("--chart", chart)):
         if file is not None and not file.parent.is_dir():
             raise click.UsageError(f"{option} {file}: there is no folder {file.parent}")
     records = []
-    with status("measuring ...") as update:
-        for module in modules(root / "tests" / "benchmarks", only):
+    names = modules(root / "tests" / "benchmarks", only)
+    with status("measuring ...") as update, tempfile.TemporaryDirectory() as folder:
+        others = check_out(root, against, Path(folder)) if against else []
+        for module in names:
             update(f"measuring: {module}")
-            records += measure(root, module, quick=quick, seconds=timeout)
-    show(records)
+            find = partial(compare, root, others) if against else partial(measure, root)
+            records += find(module, quick=quick, seconds=timeout)
+    show(records, against)
     if json_file is not None:
         json_file.write_text(json.dumps(records, indent=2), encoding="utf-8")
         say(f"wrote {json_file}")

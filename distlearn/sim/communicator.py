@@ -139,15 +139,18 @@ class SimComm(FormulaCollectives):
     def send_recv(self, x, dest, out, source, tag=0):
         """Send and receive at once."""
         fibre, start = self._fibre, self._fibre.now
-        sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
         own = self._context < 0  # the library's messages: a collective is one span, without those of its messages
-        if not own:
+        sent, received = self._begin_send(x, dest, tag), self._begin_recv(out, source, tag)
+        if not own and (x is out or getattr(x, "base", x) is not None or getattr(out, "base", out) is not None):
             check_apart("send_recv", x, out, self.rank)
-        self._transport.wait_for(fibre, received)
-        self._transport.wait_for(fibre, sent)
+        for event in (received, sent):
+            if event.__class__ is not float:
+                self._transport.wait_for(fibre, event)
+            elif event > fibre.now:
+                fibre.now = event
         if not own:
-            span = fibre.rank, "comm", "send_recv", start, fibre.now, 0, out.nbytes
-            self._transport.trace.spans.append(Span._make(span))  # faster than by the constructor
+            transport = self._transport
+            transport.record_exchange((len(transport.trace.spans), fibre.rank, start, fibre.now, out.nbytes))
         return out
 
     # -- objects -----------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ class MetaArray(NDArrayOperatorsMixin):
     __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
 
     flags = SimpleNamespace(c_contiguous=True, writeable=True)
+    base = None  # a part of it shares no memory with it: there is none
 
     def __init__(self, shape, dtype=np.float32):
         self.shape = shape = tuple(map(int, shape)) if isinstance(shape, (tuple, list)) else (int(shape),)

@@ -21,7 +21,7 @@ from numpy import ndarray
 
 from ..comm.base import Call
 from ..comm.protocol import ANY, CommError
-from ..trace import Message
+from ..trace import Message, Span
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, Scheduler, check_caller
 
@@ -198,8 +198,10 @@ class Transport:
         self.plain = self.network.plain  # every message costs alpha + n / beta: no need to ask the network
         self.shared = not self.plain and self.network.shared
         self.eager_limit = world.eager_limit or -1
-        self.wire: list = []  # the fields of a `Message` for each one so far, one after another
+        self.wire: list = []  # the fields of a `Message` for each one so far, flat: no work for the garbage collector
         self.record = self.wire.extend
+        self.exchanges: list = []  # for each `send_recv`: the number of spans before it, rank, start, end, bytes
+        self.record_exchange = self.exchanges.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
         self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
@@ -226,10 +228,17 @@ class Transport:
         return channel
 
     def flush(self) -> None:
-        """Write the messages so far into the trace."""
+        """Write the messages and the spans of `send_recv` so far into the trace."""
         in_turn = [iter(self.wire)] * len(Message._fields)
         self.trace.messages.extend(map(Message._make, zip(*in_turn, strict=True)))
         self.wire.clear()
+        spans, merged, taken = self.trace.spans, [], 0
+        for before, rank, start, end, nbytes in zip(*[iter(self.exchanges)] * 5, strict=True):
+            merged += spans[taken:before]
+            merged.append(Span(rank, "comm", "send_recv", start, end, 0, nbytes))
+            taken = before
+        spans[:taken] = merged
+        self.exchanges.clear()
 
     # -- the wire ----------------------------------------------------------------------------------------------------
     def launch(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
@@ -274,8 +283,16 @@ class Transport:
     # -- sends and receives ------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes = x.nbytes
-        arrival = self.launch(fibre, channel, nbytes)
+        nbytes, card = x.nbytes, fibre.card
+        if self.plain and not card.users:  # as in `launch`, which would cost a call per message
+            now = start = fibre.now
+            if card.free > start:
+                start = card.free
+            arrival = start + (self.alpha + nbytes / self.beta)
+            card.free = arrival - self.alpha
+            self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
+        else:
+            arrival = self.launch(fibre, channel, nbytes)
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from distlearn.experiments import digits_task, run_policy, scenario_speeds
+from distlearn.nn import keep_memory
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
 
 from . import load_note, paired, quick, record, seconds, times_on_ranks
@@ -48,6 +49,7 @@ def events_per_second(policy, law: str, steps: int) -> float:
 
 def records() -> list[dict]:
     """Measure on this machine."""
+    keep_memory()  # as `distlearn train` does; without it a quarter of the time is page faults of large arrays
     rows = on_ranks(load_note())
     for policy in (asp(), ssp(4), bsp(), backup(0.9)):
         rate = events_per_second(policy, "lognormal", 100)

@@ -123,6 +123,7 @@ def rounds_of(comm, sides: dict, rounds: int, steps: int) -> dict[str, list[floa
 
 def main(model: str, rounds: int, steps: int) -> None:
     """Measure and print."""
+    nn.keep_memory()  # as in ranks of `distlearn train`
     comm = MPIComm()
     sides = {"ours": (our_step(model), our_step(model, comm))}
     if model == "mlp":

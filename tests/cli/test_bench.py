@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -97,6 +99,47 @@ def test_only(checkout):
     assert result.exit_code == 2
     assert "no such module, expected a part of bench_bad, bench_good" in result.output
     assert "MODULE" in call("--help").output
+
+
+AGAINST = """
+from distlearn import seconds
+from distlearn.speed import name
+def records():
+    row = {"unit": "s", "ours": seconds, "peer": None, "ratio": None, "goal": "", "holds": None}
+    return [row | {"name": name}, row | {"name": f"only {seconds}"}]
+"""
+
+
+@pytest.mark.parametrize("same_interface", [True, False])
+def test_against_a_commit(checkout, tmp_path, same_interface):
+    def library(seconds, module):
+        folder = tmp_path / "distlearn"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "__init__.py").write_text(f"seconds = {seconds}\n")
+        (folder / f"{module}.py").write_text("name = 'a step'\n")
+
+    def git(*words):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.org"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    old = "speed" if same_interface else "haste"
+    library(4.0, old)
+    checkout("turns", AGAINST.replace("speed", old))
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "old")
+    library(3.0, "speed")
+    checkout("turns", AGAINST)
+    file = tmp_path / "out.json"
+    result = call("--against", "HEAD", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert "not in HEAD" in " ".join(result.output.split())
+    rows = json.loads(file.read_text(encoding="utf-8"))
+    assert {row["name"]: row["against"] for row in rows} == {"a step": 0.75, "only 3.0": None}
+    result = call("--against", "nowhere")
+    assert result.exit_code == 1
+    assert "--against nowhere: fatal: " in result.output
 
 
 def test_no_measurements(checkout):

@@ -9,7 +9,7 @@ import pytest
 
 from distlearn.comm import ANY, CommError, DeadlockError, Network, RankError
 from distlearn.comm.collectives import ring_all_reduce
-from distlearn.sim import Free, Measured, Roofline, SimWorld
+from distlearn.sim import Free, Measured, MetaArray, Roofline, SimWorld
 
 SLOW = Network(alpha=1e-3, beta=1e6)  # 1 ms, 1 MB/s: numbers that are easy to follow
 
@@ -86,6 +86,45 @@ def test_an_exchange_is_a_span_until_both_halves_are_done(collectives):
     assert [(s.lane, s.nbytes) for s in found.values()] == [("comm", 1000)] * 2
     assert (found[0].start, found[0].end) == pytest.approx((0, 5e-3)), "rank 0 waits for rank 1"
     assert (found[1].start, found[1].end) == pytest.approx((3e-3, 5e-3))
+
+
+def test_spans_stand_in_the_order_of_their_ends_whenever_the_trace_is_read():
+    def program(comm):
+        other, x = 1 - comm.rank, np.zeros(2)
+        for step in range(2):
+            with comm.clock.span(f"compute {step}"):
+                comm.clock.sleep(1.0)
+            comm.send_recv(x, other, np.empty(2), other)
+        comm.barrier()
+
+    world = SimWorld(2, Network(1e-6, 1e9))
+    world.run(program)
+    names = [s.name for s in world.trace.spans if s.rank == 1]
+    assert names == ["compute 0", "send_recv", "compute 1", "send_recv", "barrier"]
+    assert len(world.trace.spans) == 10
+
+
+@pytest.mark.parametrize(("cut", "shared"), [(slice(0, 3), True), (slice(2, 5), True), (slice(4, 6), False)])
+def test_views_of_one_array_that_overlap_are_an_error(cut, shared):
+    def program(comm):
+        x, other = np.zeros(8), 1 - comm.rank
+        comm.send_recv(x[: cut.stop - cut.start], other, x[cut], other)
+
+    world = SimWorld(2)
+    if shared:
+        with pytest.raises(RankError, match="receives into memory that it sends"):
+            world.run(program)
+    else:
+        world.run(program)
+
+
+def test_meta_arrays_and_arrays_of_their_own_are_not_compared(monkeypatch):
+    import distlearn.sim.communicator as module
+
+    monkeypatch.setattr(module, "check_apart", lambda *given: pytest.fail("a comparison for every message"))
+    x = MetaArray(4)
+    SimWorld(2).run(lambda comm: comm.send_recv(x[:2], 1 - comm.rank, x[2:], 1 - comm.rank))
+    SimWorld(2).run(lambda comm: comm.send_recv(np.ones(2), 1 - comm.rank, np.ones(2), 1 - comm.rank))
 
 
 @pytest.mark.parametrize("n", [1, 100_000])

@@ -35,7 +35,7 @@ class Placement:
                 last[1] = max(last[1], end)
                 last[2:5] = [min(last[2], item), min(last[3], item), last[4] and const]
                 last[5] += [name] if name not in last[5] else []
-                last[6].append(array)
+                last[6] += [array] if not any(a is array for a in last[6]) else []
             else:
                 self.ranges.append([begin, end, item, item, const, [name], [array]])
         for value in bound:

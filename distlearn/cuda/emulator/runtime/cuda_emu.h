@@ -172,7 +172,8 @@ template <int n, int... i> struct Count : Count<n - 1, n - 1, i...> {};
 template <int... i> struct Count<0, i...> { typedef Indices<i...> type; };
 
 // Pointers that structs and arrays of the arguments hold: a table behind the kernel's own arguments says which argument's
-// value goes to which place (pointers.py). Every thread writes the same.
+// value goes to which place (pointers.py). The fast build writes them before the first thread runs, so that a thread costs
+// no look at the table; in the checked build every thread writes the same.
 struct PointerIn {
     int64_t in_memory, argument, place, value;
 };
@@ -188,13 +189,20 @@ static inline EMU_UNCHECKED void put_pointers(void** a, int n) {
 template <auto kernel> struct Kernel {
     static_assert(sizeof(kernel) == 0, "a __global__ function must return void");
     static constexpr void (*run)(void**) = nullptr;
+    static void prepare(void**) {}
     static const char* signature() { return ""; }
 };
 template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     template <int... i> static inline __attribute__((always_inline)) EMU_UNCHECKED void call(void** a, Indices<i...>) {
         kernel(*(A*)a[i]...);
     }
-    static EMU_UNCHECKED void run(void** a) { put_pointers(a, (int)sizeof...(A)), call(a, typename Count<sizeof...(A)>::type()); }
+    static EMU_UNCHECKED void prepare(void** a) { put_pointers(a, (int)sizeof...(A)); }
+    static EMU_UNCHECKED void run(void** a) {
+#ifdef EMU_CHECKED
+        prepare(a);
+#endif
+        call(a, typename Count<sizeof...(A)>::type());
+    }
     static EMU_UNCHECKED const char* signature() {
         static char text[2048];
         int k = 0;
@@ -215,7 +223,9 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
 #else
 #define EMU_EXPORT(...)                                                                        \
     EMU_VISIBLE int emu_run(emu::Launch* L) {                                                  \
-        return emu::run<&emu::Kernel<&__VA_ARGS__>::run>(L);                                   \
+        typedef emu::Kernel<&__VA_ARGS__> K;                                                   \
+        K::prepare(L->args);                                                                   \
+        return emu::run<&K::run>(L);                                                           \
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
