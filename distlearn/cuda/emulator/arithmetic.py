@@ -34,7 +34,7 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
         defines = MACRO.match(directive[0])
         parameters.update(re.findall(r"\w+", (defines and defines[1]) or ""))
         header = directive[0][: defines.end()] if defines else directive[0]
-        return re.sub(r"[^\n]", " ", header) + directive[0][len(header) :]
+        return re.sub(r"[^\n]", " ", header)[:-1] + "=" + directive[0][len(header) :]  # an expression can follow
 
     code = DIRECTIVE.sub(text_of_macro, code)
     for match in SHIFT.finditer(code):

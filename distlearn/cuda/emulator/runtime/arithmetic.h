@@ -47,10 +47,15 @@ template <class T, class F> EMU_CARD T saturate_plainly(F x) {
 #if defined(__x86_64__)
 typedef float FourFloats __attribute__((vector_size(16)));
 typedef double TwoDoubles __attribute__((vector_size(16)));
-EMU_INLINE static inline int truncate4(float x) { return __builtin_ia32_cvttss2si(FourFloats{x, 0, 0, 0}); }
-EMU_INLINE static inline int truncate4(double x) { return __builtin_ia32_cvttsd2si(TwoDoubles{x, 0}); }
-EMU_INLINE static inline long long truncate8(float x) { return __builtin_ia32_cvttss2si64(FourFloats{x, 0, 0, 0}); }
-EMU_INLINE static inline long long truncate8(double x) { return __builtin_ia32_cvttsd2si64(TwoDoubles{x, 0}); }
+// gcc would compute what it finds constant in its last passes, but with another result where it does not fit.
+template <class F> EMU_INLINE static inline F hidden(F x) {
+    asm("" : "+x"(x));
+    return x;
+}
+EMU_INLINE static inline int truncate4(float x) { return __builtin_ia32_cvttss2si(FourFloats{hidden(x), 0, 0, 0}); }
+EMU_INLINE static inline int truncate4(double x) { return __builtin_ia32_cvttsd2si(TwoDoubles{hidden(x), 0}); }
+EMU_INLINE static inline long long truncate8(float x) { return __builtin_ia32_cvttss2si64(FourFloats{hidden(x), 0, 0, 0}); }
+EMU_INLINE static inline long long truncate8(double x) { return __builtin_ia32_cvttsd2si64(TwoDoubles{hidden(x), 0}); }
 // What does not fit becomes the smallest number: turned over where it was too large.
 template <class F> EMU_INLINE static inline int saturate_to(int, F x) {
     return (truncate4(x) ^ -(int)(x >= F(2147483648.0))) & -(int)(sizeof x == 8 || x == x);
