@@ -9,14 +9,14 @@ KINDS = [
     "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
     "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
     "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
-    "divergent-warp-operation",
+    "divergent-warp-operation", "conversion", "shift",
 ]  # fmt: skip
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
 # What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
 FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
 (OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
  MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH, SAME_VALUE, DIVERGENT_LANES) = range(20)  # fmt: skip
+ CRASH, SAME_VALUE, DIVERGENT_LANES, CONVERSION, SHIFT) = range(22)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "written", "updated by an atomic", "read"]
 
@@ -30,9 +30,9 @@ class Finding:
     kind : str
         "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
         "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
-        "infinite-loop", "stack-overflow", "shared-memory-limit", "assertion-failed" or "crash"; of a warning
-        "exited-threads" (at a barrier), "same-value" (several threads write the same value to one place) or
-        "uninitialised-local".
+        "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
+        "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier),
+        "same-value" (several threads write the same value to one place) or "uninitialised-local".
     line, column : int
         Where in the source (from 1; 0 is unknown).
     file : str
@@ -226,6 +226,8 @@ def _message(raw, region, other, who) -> str:
         DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
         "all lanes of a mask must call the same warp operation",
         DIVISION: f"{who} divides an integer by zero",
+        CONVERSION: f"{who} converts without a cast to {raw['text']}; write the cast",
+        SHIFT: f"{who} shifts {raw['text']} by as many bits as it has, or more",
         ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
         STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",
         ASSERTION: f"{who}: assert({raw['text']}) does not hold",

@@ -97,5 +97,9 @@ def test_what_is_rewritten():
     assert rewritten("a << 32") == "a <<shift<< 32"
     assert rewritten("i < n >> k;") == "i < n >>shift>> k;"
     assert rewritten("a >>= b;") == "a >>=shift>>= b;"
-    assert rewritten("return (unsigned int)x;") == "return (To<unsigned int>)x;"
-    assert rewritten("f((long long)-x)") == "f((To<long long>)-x)"
+    assert rewritten("return (unsigned int)x;") == "return (unsigned int)(To<unsigned int>)x;"
+    assert rewritten("(float)(int)x") == "(float)(int)(To<int>)x"
+    assert rewritten("max(int(x), uint8_t(y))") == "max(make<int>(x), make<uint8_t>(y))"
+    assert rewritten("#define F(T, x) ((T)(x) << n)") == "#define F(T, x) ((T)(To<T>)(x) <<shift<< n)"
+    assert rewritten("template <class T> f() { return c ? (T)x : T(y); }").endswith("c ? (T)(To<T>)x : make<T>(y); }")
+    assert rewritten("f((long long)-x)") == "f((long long)(To<long long>)-x)"

@@ -184,7 +184,7 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
     flags = [*compiler.flags(checked), "-I", str(emulator_directory()), *options]
     if not checked:
         made = scratch / "kernel.so"
-        command = [*compiler.command, *flags, str(cpp), "-o", str(made), "-lm"]
+        command = [*compiler.command, *flags, str(cpp), "-o", str(made), *compiler.link_flags(checked)]
         try:
             fibres = ["-DEMU_FIBRES"] if src.needs_fibres(source) else []
             _run([*command, *fibres], scratch, body, name, compiler, code)
@@ -200,7 +200,7 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
     assembly.write_text(text, encoding="utf-8")
     made = scratch / f"kernel{EXECUTABLE}"
     checker = _checker(compiler)
-    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags()], scratch)
+    _run([*compiler.command, str(assembly), str(checker), "-o", str(made), *compiler.link_flags(checked)], scratch)
     try:
         asked = _run([str(made), "signature"], scratch)
     except PermissionError:
@@ -231,6 +231,7 @@ def _checker(compiler: Compiler) -> Path:
         if not path.exists():
             made = scratch / "checker.o"
             flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
+            flags += [] if compiler.kind == "gcc" else ["-fno-strict-float-cast-overflow"]
             cpp = emulator_directory() / "checker.cpp"
             _run([*compiler.command, *flags, "-c", str(cpp), "-o", str(made)], scratch)
             put(made, path)

@@ -57,7 +57,9 @@ class Compiler(NamedTuple):
             # `int base; if (leader) base = atomicAdd(...); base = __shfl_sync(...);` is right on a card, where a lane
             # may pass on what it has not set. clang concludes from it that every lane is the leader.
             flags.append("-ftrivial-auto-var-init=pattern")
+        flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what arithmetic.py does not see is reported
         if not checked:
+            flags += [] if self.kind == "gcc" else ["-fno-sanitize-link-runtime"]
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():
                 flags += ["-mtls-dialect=gnu2"]  # thread-local state is read at every switch: 2 to 3 times faster
             return [*flags, "-mcpu=native" if self.kind != "zig" and not _is_x86() else "-march=native"]
@@ -79,8 +81,10 @@ class Compiler(NamedTuple):
         flags += [word for option in options for word in ("-mllvm", option)]
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 
-    def link_flags(self) -> list[str]:
-        """Return what linking a checked program takes."""
+    def link_flags(self, checked: bool) -> list[str]:
+        """Return what linking takes; gcc would add the sanitizers' library to the flags of a library."""
+        if not checked:
+            return ["-nodefaultlibs", "-lm", "-lc", "-lgcc"] if self.kind == "gcc" else ["-lm"]
         return [] if sys.platform in ("darwin", "win32") else ["-pie", "-lm"]
 
 

@@ -16,14 +16,13 @@ import re
 from bisect import bisect_right
 from typing import NamedTuple
 
-from distlearn.cuda.emulator.arithmetic import card_arithmetic
+from distlearn.cuda.emulator.arithmetic import DIRECTIVE, card_arithmetic
 from distlearn.cuda.emulator.source import lines_of, position, split_commas, without_comments
 from distlearn.cuda.errors import CompileError, UnsupportedFeature
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.M)
 # `::sqrtf`: CUDA's functions are in a namespace here.
 GLOBAL_SCOPE = re.compile(r"(?<![\w>:\s])\s*?::(?=\s*[A-Za-z_])|(?<=\breturn\s)::(?=\s*[A-Za-z_])")
-DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)
 QUALIFIER = re.compile(r"\b__(shared|constant|device|managed)__\b")
 # What may be in brackets before the name of a variable; any other bracket begins a function's parameters.
 IN_BRACKETS = re.compile(r"\b(?:__align__|__attribute__|alignas|decltype|__launch_bounds__)\s*$")
@@ -178,7 +177,7 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
             ]
             edits.append(Edit(d.end, d.end, "".join(f" {word}({name})" for name, _ in d.names)))
     if arithmetic:
-        own = card_arithmetic(DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code))
+        own = card_arithmetic(code)
         edits += [Edit(*e) for e in own if not any(e[0] < other.end and other.begin < e[1] for other in edits)]
     return Translated(source, edits)
 

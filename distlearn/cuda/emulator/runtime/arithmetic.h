@@ -3,72 +3,104 @@
 //
 //     a << n        a <<emu::shift<< n
 //     a <<= n       a <<=emu::shift<<= n
-//     (int)x        (emu::To<int>)x
+//     (int)x        (int)(emu::To<int>)x
+//     T(x)          emu::make<T>(x)
 //
+// What it does not see, such as `int i = x`, a sanitizer watches: where the card's result would be another, the two
+// handlers say so (`difference`, below).
 // No branches: in the checked build they would count as blocks of the kernel.
 #pragma once
 
+#ifdef __clang__  // what was inlined has the line of the kernel that it was called from
+#define EMU_INLINE __attribute__((always_inline, nodebug))
+#else
+#define EMU_INLINE __attribute__((always_inline))
+#endif
+
 namespace emu {
 
-#define EMU_CARD EMU_INLINE constexpr
+#define EMU_EXACT __attribute__((no_sanitize("float-cast-overflow", "shift-exponent")))
+#define EMU_CARD EMU_INLINE EMU_EXACT constexpr
 
 template <class T> struct Integer { static constexpr bool is_signed = T(-1) < T(0); static constexpr int bits = 8 * sizeof(T); };
 template <class T> struct IsFloat { static constexpr bool value = false; };
 template <> struct IsFloat<float> { static constexpr bool value = true; };
 template <> struct IsFloat<double> { static constexpr bool value = true; };
+template <class T> struct IsInteger { static constexpr bool value = false; };  // bool is none: it has no limits
+#define EMU_INTEGER(T) template <> struct IsInteger<T> { static constexpr bool value = true; };
+EMU_INTEGER(char) EMU_INTEGER(signed char) EMU_INTEGER(unsigned char) EMU_INTEGER(short) EMU_INTEGER(unsigned short)
+EMU_INTEGER(int) EMU_INTEGER(unsigned) EMU_INTEGER(long) EMU_INTEGER(unsigned long) EMU_INTEGER(long long)
+EMU_INTEGER(unsigned long long)
 template <int bytes, bool is_signed> struct Word { typedef unsigned type; };
 template <> struct Word<4, true> { typedef int type; };
 template <> struct Word<8, false> { typedef unsigned long long type; };
 template <> struct Word<8, true> { typedef long long type; };
 
-// ---- conversions: to the nearest number that the type holds, NaN to 0 (of 8 bytes to the smallest)
+// ---- conversions: to the nearest number that 4 or 8 bytes hold, NaN to 0, or to the upper bit alone if either is of 8
+// bytes; narrower types keep the lower bits (PTX, "cvt")
 template <class T, class F> EMU_CARD T saturate_plainly(F x) {
     constexpr T least = Integer<T>::is_signed ? T(1) << (Integer<T>::bits - 1) : T(0);
     constexpr F end = F(2) * F(1ull << (Integer<T>::bits - 2)) * F(Integer<T>::is_signed ? 1 : 2);  // the first too large
-    if (x != x) return Integer<T>::bits == 64 ? T(1ull << 63) : T(0);
+    if (x != x) return Integer<T>::bits == 64 || sizeof x == 8 ? T(1ull << (Integer<T>::bits - 1)) : T(0);
     return x >= end ? T(~least) : x <= F(least) ? least : T(x);
 }
 #if defined(__x86_64__)
 typedef float FourFloats __attribute__((vector_size(16)));
 typedef double TwoDoubles __attribute__((vector_size(16)));
-EMU_INLINE static inline int truncate4(float x) { return __builtin_ia32_cvttss2si(FourFloats{x, 0, 0, 0}); }
-EMU_INLINE static inline int truncate4(double x) { return __builtin_ia32_cvttsd2si(TwoDoubles{x, 0}); }
-EMU_INLINE static inline long long truncate8(float x) { return __builtin_ia32_cvttss2si64(FourFloats{x, 0, 0, 0}); }
-EMU_INLINE static inline long long truncate8(double x) { return __builtin_ia32_cvttsd2si64(TwoDoubles{x, 0}); }
+// gcc would compute what it finds constant in its last passes, but with another result where it does not fit.
+template <class F> EMU_INLINE static inline F hidden(F x) {
+    asm("" : "+x"(x));
+    return x;
+}
+EMU_INLINE static inline int truncate4(float x) { return __builtin_ia32_cvttss2si(FourFloats{hidden(x), 0, 0, 0}); }
+EMU_INLINE static inline int truncate4(double x) { return __builtin_ia32_cvttsd2si(TwoDoubles{hidden(x), 0}); }
+EMU_INLINE static inline long long truncate8(float x) { return __builtin_ia32_cvttss2si64(FourFloats{hidden(x), 0, 0, 0}); }
+EMU_INLINE static inline long long truncate8(double x) { return __builtin_ia32_cvttsd2si64(TwoDoubles{hidden(x), 0}); }
 // What does not fit becomes the smallest number: turned over where it was too large.
 template <class F> EMU_INLINE static inline int saturate_to(int, F x) {
-    return (truncate4(x) ^ -(int)(x >= F(2147483648.0))) & -(int)(x == x);
+    return (truncate4(x) ^ -(int)(x >= F(2147483648.0))) & -(int)(sizeof x == 8 || x == x);
 }
 template <class F> EMU_INLINE static inline long long saturate_to(long long, F x) {
     return truncate8(x) ^ -(long long)(x >= F(9223372036854775808.0));
 }
 template <class F> EMU_INLINE static inline unsigned saturate_to(unsigned, F x) {
     long long whole = truncate8(x);
-    return (unsigned)(whole & ~-(long long)(whole < 0)) | -(unsigned)(x >= F(4294967296.0));
+    unsigned nan = (unsigned)(sizeof x == 8 && x != x) << 31;
+    return (unsigned)(whole & ~-(long long)(whole < 0)) | -(unsigned)(x >= F(4294967296.0)) | nan;
 }
 template <class F> EMU_INLINE static inline unsigned long long saturate_to(unsigned long long, F x) {
     return saturate_plainly<unsigned long long>(x);
 }
-#else  // 64-bit ARM converts as a card does
-template <class T, class F> EMU_INLINE static inline T saturate_to(T, F x) { return (T)x; }
+#else  // 64-bit ARM converts as a card does, but NaN to 0
+template <class T, class F> EMU_CARD T saturate_to(T, F x) {
+    return (T)x | (T)((T)((sizeof x == 8 || sizeof(T) == 8) & (x != x)) << (Integer<T>::bits - 1));
+}
 #endif
 
+template <class T, class F> EMU_INLINE constexpr T convert_class(F x) { return (T)x; }
 template <class T, class F> EMU_CARD T convert(F x) {
-    if constexpr (IsFloat<F>::value && !IsFloat<T>::value) {
-        typedef typename Word<sizeof(T), Integer<T>::is_signed>::type W;
+    if constexpr (IsFloat<F>::value) {
+        typedef typename Word<(sizeof(T) < 8 ? 4 : 8), Integer<T>::is_signed>::type W;
         return (T)(__builtin_constant_p(x) ? saturate_plainly<W>(x) : saturate_to(W(), x));
     } else {
-        return (T)x;
+        return convert_class<T>(x);
     }
 }
 
-template <class T> struct To {  // what a cast to T gives
+template <class T> struct Integral {  // what a cast to T gives
     T value;
-    To() = default;
-    template <class F> EMU_CARD explicit To(F x) : value(convert<T>(x)) {}
+    Integral() = default;
+    template <class F> EMU_CARD explicit Integral(F x) : value(convert<T>(x)) {}
     EMU_CARD operator T() const { return value; }
 };
-template <> struct To<bool>;  // not written
+template <class T, bool is_integer> struct Target { typedef T type; };
+template <class T> struct Target<T, true> { typedef Integral<T> type; };
+template <class T> using To = typename Target<T, IsInteger<T>::value>::type;
+
+template <class T, class... F> EMU_CARD T make(F... x) {
+    if constexpr (IsInteger<T>::value && sizeof...(x) == 1) return convert<T>(x...);
+    else return T(x...);
+}
 
 // ---- shifts
 struct Shift {};
@@ -96,12 +128,5 @@ template <class N> EMU_CARD By operator<<=(Shift, N n) { return {(unsigned)n}; }
 template <class N> EMU_CARD By operator>>=(Shift, N n) { return {(unsigned)n}; }
 template <class T> EMU_CARD T& operator<<=(T& a, By by) { return a = (T)shift_left(+a, by.n); }
 template <class T> EMU_CARD T& operator>>=(T& a, By by) { return a = (T)shift_right(+a, by.n); }
-
-// What passes through `...` must be a plain number again.
-template <class T> EMU_CARD T plain(T x) { return x; }
-template <class T> EMU_CARD T plain(To<T> x) { return x.value; }
-template <class... A> EMU_INLINE static inline int print(const char* format, A... a) {
-    return emu_printf(format, plain(a)...);
-}
 
 }  // namespace emu

@@ -10,6 +10,7 @@
 //     shadow.h      races, uninitialised shared memory
 //     sectors_and_banks.h  sectors, bank conflicts, active lanes
 //     findings.h    what went wrong
+//     sanitizers.h  conversions and shifts
 //     checked_calls.h  what a kernel calls: barriers, warp operations, printf
 //     launch_io.h   the launch comes in, the report goes out
 //     crash.h       what is reported when a signal ends the program
@@ -17,6 +18,7 @@
 // A thread that must not go on (it was about to read or write where nothing is) ends there. The others of its block go
 // on, the blocks after it are not run.
 #include "launch_io.h"
+#include "sanitizers.h"
 
 #include <stdarg.h>
 #include <time.h>
@@ -344,8 +346,6 @@ EMU_OWN int __cxa_guard_acquire(void*) { return 0; }
 EMU_OWN void __cxa_guard_release(void*) {}
 void __sanitizer_cov_trace_pc(void) { on_block(HERE); }
 
-struct UbLocation { const char* file; unsigned line, column; };
-struct UbType { uint16_t kind, info; char name[1]; };
 struct UbIndex { UbLocation location; UbType *array, *index; };
 void __ubsan_handle_out_of_bounds(UbIndex* what, void* index) {
     Finding* f = report(ARRAY_INDEX, site_of(HERE), 0, -1);
@@ -354,6 +354,18 @@ void __ubsan_handle_out_of_bounds(UbIndex* what, void* index) {
 }
 void __ubsan_handle_divrem_overflow(void*, void*, void*) {
     report(DIVISION, site_of(HERE), 0, -1);
+    end_thread();
+}
+void __ubsan_handle_float_cast_overflow(UbConversion* what, uintptr_t x) {
+    char text[96];
+    if (!differs(what, x, text)) return;
+    Finding* f = report(CONVERSION, site_of(HERE), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "%s: %s", what->to->name, text);
+    end_thread();
+}
+void __ubsan_handle_shift_out_of_bounds(UbShift* what, void*, void*) {
+    Finding* f = report(SHIFT, site_of(HERE), 0, -1);
+    if (f) snprintf(f->text, sizeof f->text, "%s", what->left->name);
     end_thread();
 }
 

@@ -19,6 +19,7 @@
 //     types.h    dim3 and the launch
 //     vectors.h, maths.h, overloads.h, half.h, bfloat16.h, complex.h, atomics.h, warp.h   what CUDA C offers
 //     cooperative.h, standard.h   what its headers offer
+//     arithmetic.h, sanitizers.h  conversions and shifts
 //     fibres.h   threads of a block           fast.h      the build without checks
 //     checked.h  the kernel's side of the checked build; checker.cpp and the files it includes are the other side
 #pragma once
@@ -61,12 +62,6 @@ template <class T, size_t n> struct Element<T[n]> { typedef typename Element<T>:
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
-
-#ifdef __clang__  // what was inlined has the line of the kernel that it was called from
-#define EMU_INLINE __attribute__((always_inline, nodebug))
-#else
-#define EMU_INLINE __attribute__((always_inline))
-#endif
 
 #include "arithmetic.h"
 
@@ -229,6 +224,6 @@ template <class... A, void (*kernel)(A...)> struct Kernel<kernel> {
     }                                                                                          \
     EMU_VISIBLE const char* emu_signature() { return emu::describe(emu::Kernel<&__VA_ARGS__>::signature()); }
 #endif
-#define printf(...) emu::print(__VA_ARGS__)  // a kernel may print only so much
+#define printf(...) emu_printf(__VA_ARGS__)  // a kernel may print only so much
 #undef __trap
 #define __trap() emu_trap(__LINE__)

@@ -24,6 +24,18 @@ inline void block_released(Block&) {}
 inline void warp_released(Block&, int, unsigned, WarpOp) {}
 }  // namespace emu
 #include "faults.h"
+#include "sanitizers.h"
+
+#define EMU_HANDLER extern "C" __attribute__((used, visibility("hidden"))) inline void
+EMU_HANDLER __ubsan_handle_float_cast_overflow(void* what, void* x) {
+    emu::UbConversion* to = (emu::UbConversion*)what;
+    char text[96];
+    if (emu::differs(to, (uintptr_t)x, text)) emu::end_process("converts without a cast: %s", text, (int)to->location.line);
+}
+EMU_HANDLER __ubsan_handle_shift_out_of_bounds(void* what, void*, void*) {
+    emu::UbShift* by = (emu::UbShift*)what;
+    emu::end_process("shifts %s by as many bits as it has, or more", by->left->name, (int)by->location.line);
+}
 
 #ifdef EMU_FIBRES
 #define threadIdx (EMU_BLOCK.current->index)

@@ -47,7 +47,7 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
 #endif
     char where[32];
     snprintf(where, sizeof where, "0x%llx", (unsigned long long)(uintptr_t)info->si_addr);
-    if (signal == SIGFPE) end_process("divides an integer by zero%s", "", 0);
+    if (signal == SIGFPE) end_process("divides an integer by zero, or the smallest integer by -1%s", "", 0);
     if (signal != SIGSEGV && signal != SIGBUS) end_process("came to a place that it must not reach%s", "", 0);
     if (in_a_guard((uintptr_t)info->si_addr, sp)) end_process("needs too much local memory%s", "", 0);
     end_process("reads or writes at address %s, where nothing is", where, 0);

@@ -19,7 +19,7 @@ namespace emu {
 enum Kind {  // the order of KINDS in findings.py
     OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED_THREADS,
     STUCK, MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK_OVERFLOW, ASSERTION, CRASH,
-    SAME_VALUE, DIVERGENT_LANES
+    SAME_VALUE, DIVERGENT_LANES, CONVERSION, SHIFT
 };
 enum Access { READ, WRITE, ATOMIC, VOLATILE_READ };
 
@@ -32,7 +32,7 @@ struct Finding {
     int size;
     Access access, other_access;
     uint64_t count;
-    char text[96];
+    char text[128];
 };
 
 static Vec<Finding> findings;
