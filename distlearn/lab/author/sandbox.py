@@ -1,7 +1,6 @@
 """Where a submission runs: a sandbox that sees Python and the library, and nothing else of this machine.
 
-Bubblewrap makes it; where it is not installed, `distlearn.lab.judge.namespaces` does, with the same promises.
-`Sandbox` gives the command that starts a program in it. Inside there is no network, no process of this machine, and no
+Bubblewrap makes it. `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of this machine, and no
 file but the system's programs, Python, the installed packages, the library and the data sets, all read-only; a home and
 `/tmp` of limited size live in memory. The folder that processes of one submission share holds their sockets. When the
 first process of a sandbox ends, all others in it end.
@@ -21,18 +20,16 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from ..judge import namespaces
-
 PROGRAM = "bwrap"
-CHOICE = "DISTLEARN_SANDBOX"
-"""Environment variable that names one way, `bwrap` or `namespaces`; by default the first of them that works."""
 HOME = "/home/student"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
 SETTINGS += ("/etc/localtime", "/etc/mime.types")
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
-KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING", CHOICE)
+KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
 """Environment variables that programs in the sandbox get."""
+MACHINE = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "mtrr", "fs"))
+"""Settings of the machine."""
 
 _COPY = """\
 mkdir -p .cache/distlearn/cuda work
@@ -46,9 +43,10 @@ INSTALL = """\
 Submissions are untrusted programs, so grading runs them in a sandbox, and there is none here: {why}.
   Debian, Ubuntu:  sudo apt install bubblewrap
   Fedora:          sudo dnf install bubblewrap
+  conda:           conda install -c conda-forge bubblewrap
   macOS, Windows:  grade in a Linux virtual machine, or in WSL 2
-Without bubblewrap a sandbox of our own is used, where users may create namespaces. Where they may not (Ubuntu 24.04,
-most containers), see GRADING.md beside nbgrader_config.py.
+Where it is installed and users may not create namespaces (Ubuntu 24.04, most containers), see GRADING.md beside
+nbgrader_config.py.
 To run submissions without a sandbox, with your own rights, say so: `distlearn course grade --unsafe`, or
 `nbgrader autograde --ExecuteAll.unsafe=True`"""
 
@@ -87,20 +85,25 @@ class Sandbox:
         files : iterable of path
             More that it may read.
         """
-        size = str(self.disk)
-        mounts = [("proc", "", "/proc"), ("dev", "", "/dev")]
-        mounts += [("tmpfs", size, place) for place in ("/tmp", HOME, "/dev/shm")]
-        mounts += [("ro", path, path) for path in (*readable(), *SETTINGS) if os.path.exists(path)]
-        seen = [path for path in map(str, self.hidden) if any(Path(path).is_relative_to(known) for known in readable())]
-        mounts += [("tmpfs", size, path) for path in seen]
-        mounts += [("ro", str(_emulator_parts()), "/opt/kernels"), *(("ro", str(path), str(path)) for path in files)]
-        mounts += [("bind", str(self.shared), str(self.shared))]
-        mounts += [("ro", str(self.work), "/opt/submission")] if self.work else []
+        hidden = [path for path in self.hidden if any(path.is_relative_to(known) for known in readable())]
+        own = [(self.work, "/opt/submission")] if self.work else []
+        words = [*_bubblewrap(), "--chdir", HOME]
+        for place in ("/tmp", HOME, "/dev/shm"):
+            words += ["--size", self.disk, "--tmpfs", place]
+        for path in (*readable(), *SETTINGS):
+            words += ["--ro-bind-try", path, path]
+        for path in hidden:
+            words += ["--size", self.disk, "--tmpfs", path]
+        for source, target in ((_emulator_parts(), "/opt/kernels"), *own, *((path, path) for path in files)):
+            words += ["--ro-bind", source, target]
+        words += ["--bind", self.shared, self.shared, "--remount-ro", "/dev", "--remount-ro", "/"]
+        for name, value in self._environment(environment).items():
+            words += ["--setenv", name, value]
         # more data than is allowed, so that mostly `MemoryWatch` ends a process, and says why
         limits = {"c": 0, "n": 1024, "f": self.disk // 512, "d": self.memory // 800 + 2**19}
         start = "".join(f"ulimit -{name} {value}; " for name, value in limits.items()) + _COPY
         program = ["/bin/sh", "-c", start + 'exec "$@"', "sh", *program]
-        return WAYS[_way()](mounts, program, self._environment(environment), HOME)
+        return [*map(str, words), "--", *program]
 
     def _environment(self, given: dict[str, str]) -> dict[str, str]:
         kept = {name: given[name] for name in KEPT if name in given}
@@ -153,52 +156,30 @@ def _emulator_parts() -> Path:
     return folder
 
 
-def _bubblewrap(mounts, program, environment, folder) -> list[str]:
-    """Return the command that runs a program by bubblewrap; parameters as of `namespaces.command`."""
-    words = [PROGRAM, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "grading"]
-    words += ["--die-with-parent", "--new-session", "--clearenv", "--chdir", folder]
-    for kind, source, target in mounts:
-        if kind == "tmpfs":
-            words += ["--size", source, "--tmpfs", target]
-        else:
-            words += [*{"ro": ["--ro-bind", source], "bind": ["--bind", source]}.get(kind, [f"--{kind}"]), target]
-    for name, value in environment.items():
-        words += ["--setenv", name, value]
-    return [*words, "--", *program]
-
-
-WAYS = {PROGRAM: _bubblewrap, "namespaces": namespaces.command}
-"""How to make a sandbox, the preferred way first."""
-
-
 @functools.cache
-def why_not(way: str) -> str:
-    """Return why a way to make a sandbox does not work on this machine, or "".
-
-    Parameters
-    ----------
-    way : {"bwrap", "namespaces"}
-    """
-    if sys.platform != "linux":
-        return f"{sys.platform} has none"
-    if way == PROGRAM and shutil.which(PROGRAM) is None:
-        return f"{PROGRAM} (bubblewrap) is not installed"
-    mounts = [("proc", "", "/proc"), ("dev", "", "/dev"), *(("ro", path, path) for path in readable())]
-    command = WAYS[way](mounts, ["true"], dict(os.environ), "/")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = done.stderr.strip().splitlines()
-    return "" if done.returncode == 0 else f"{way} says {said[-1] if said else done.returncode}"
-
-
-def _way() -> str:
-    """Return the name of the way that is used, or "" if none works."""
-    asked = os.environ.get(CHOICE, "")
-    return next((way for way in ([asked] if asked in WAYS else WAYS) if not why_not(way)), "")
-
-
 def available() -> str:
     """Return why there is no sandbox on this machine, or ""."""
-    return "" if _way() else "; ".join(dict.fromkeys(map(why_not, WAYS)))
+    if sys.platform != "linux":
+        return f"{sys.platform} has none"
+    if shutil.which(PROGRAM) is None:
+        return f"{PROGRAM} (bubblewrap) is not installed"
+    mounts = [word for path in readable() for word in ("--ro-bind", path, path)]
+    done = subprocess.run([*_bubblewrap(), *mounts, "--", "true"], capture_output=True, text=True, check=False)
+    said = done.stderr.strip().splitlines()
+    return "" if done.returncode == 0 else f"{PROGRAM} says {said[-1] if said else done.returncode}"
+
+
+def _bubblewrap() -> list[str]:
+    """Return how every sandbox begins.
+
+    Inside, process 1 is bubblewrap's own: what it was started with can be read there, so it gets no environment.
+    """
+    words = ["env", "-i", shutil.which(PROGRAM), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
+    words += ["--hostname", "grading", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    words += ["--proc", "/proc"]
+    for path in MACHINE:  # whoever grades as root may write them inside, too
+        words += ["--ro-bind-try", path, path]
+    return [*words, "--dev", "/dev"]
 
 
 def require() -> None:

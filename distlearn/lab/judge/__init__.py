@@ -13,7 +13,6 @@ what came back. So a verdict is made where none of the student's code runs, and 
 | `surface` | what the student's code may do with the judge's objects |
 | `student` | the student's end: answers calls, one greenlet for each |
 | `process` | the judge's end: runs a check and returns what it shows |
-| `namespaces` | a sandbox of our own, where bubblewrap is missing |
 
 What the student's process sends is never unpickled. See course/GRADING.md for what is promised.
 """
