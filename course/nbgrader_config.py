@@ -7,13 +7,13 @@ import warnings
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
-from distlearn.lab.author.collect import Collect
-from distlearn.lab.author.disarm import Disarm
-from distlearn.lab.author.execute import ExecuteAll
-from distlearn.lab.author.feedback import FeedbackPage, NameGrades
-from distlearn.lab.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
-from distlearn.lab.author.ready import Ready
-from distlearn.lab.author.restore import MendMetadata, RestoreCells
+from distcourse.author.collect import Collect
+from distcourse.author.disarm import Disarm
+from distcourse.author.execute import ExecuteAll
+from distcourse.author.feedback import FeedbackPage, NameGrades
+from distcourse.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
+from distcourse.author.ready import Ready
+from distcourse.author.restore import MendMetadata, RestoreCells
 
 
 def steps(converter, name):

@@ -48,7 +48,7 @@ def _figures_can_be_read_in_grey():
     """Figures that a test makes through pyplot can be read without colours, and end with it."""
     yield
     if (pyplot := sys.modules.get("matplotlib.pyplot")) and pyplot.get_fignums():
-        from distlearn.viz import same_in_grey
+        from distcourse.author.grey import same_in_grey
 
         found = [told for number in pyplot.get_fignums() for told in same_in_grey(pyplot.figure(number))]
         pyplot.close("all")

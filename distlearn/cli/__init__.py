@@ -1,4 +1,4 @@
-"""The `distlearn` command: doctor, train, predict, run, bench, profile, labs, course.
+"""The `distlearn` command: doctor, train, predict, run, bench, profile, and what other packages add (labs, course).
 
 Each subcommand lives in the module of its name and is imported when it is called, so that `distlearn --help` answers at
 once and a broken dependency of one command cannot take the others down: `doctor` above all.
@@ -7,6 +7,7 @@ once and a broken dependency of one command cannot take the others down: `doctor
 from __future__ import annotations
 
 import importlib
+from importlib.metadata import entry_points
 
 import click
 
@@ -19,8 +20,6 @@ COMMANDS = {
     "run": "Run your own function on every rank.",
     "bench": "Measure the library against its goals and its peers.",
     "profile": "Profile networks layer by layer at several batch sizes.",
-    "labs": "Check, generate and list the labs of the course.",
-    "course": "Run a course: release, collect, grade, give back.",
 }
 """Subcommands and their one-line help, known without importing them."""
 
@@ -29,19 +28,25 @@ class LazyGroup(click.Group):
     """A group of commands that imports each of them on use."""
 
     def list_commands(self, ctx):
-        """Name the commands, in the order of the table."""
-        return list(COMMANDS)
+        """Name the commands, in the order of the table, then those that other packages add."""
+        return [*COMMANDS, *_added()]
 
     def get_command(self, ctx, name):
         """Import the command's module."""
         if name not in COMMANDS:
-            return None
+            return _added()[name].load() if name in _added() else None
         return getattr(importlib.import_module(f".{name}", __name__), name)
 
     def format_commands(self, ctx, formatter):
-        """Write the table of commands without importing any."""
+        """Write the table of commands without importing one of ours."""
+        added = {name: point.load().get_short_help_str(80) for name, point in _added().items()}
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([*COMMANDS.items(), *added.items()])
+
+
+def _added() -> dict:
+    """Commands of other packages: entry points of the group "distlearn.commands"."""
+    return {point.name: point for point in entry_points(group="distlearn.commands")}
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

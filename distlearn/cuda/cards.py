@@ -17,7 +17,7 @@ A. Gray (2019), Getting started with CUDA graphs, NVIDIA technical blog, measure
 
 
 class Card(NamedTuple):
-    """A graphics card, or another processor described by the same numbers (`experiments.measure_cpu`).
+    """A graphics card, or another processor described by the same numbers (`lab05.measure_cpu`).
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     kernels : Report, number, or dict
         A checked launch (of `RawKernel.check`), an arithmetic intensity [flop/byte], or several of them by name.
     card : str or Card
-        One of `distlearn.cuda.CARDS`, or `experiments.measure_cpu()`.
+        One of `distlearn.cuda.CARDS`, or `lab05.measure_cpu()`.
     speeds : dict of str to float, optional
         Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
     ax : Axes, optional

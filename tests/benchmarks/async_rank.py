@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from distlearn.experiments import digits_task
-from distlearn.experiments.asynchrony.compare import ON_FOUR
+from distcourse.asynchrony import ON_FOUR, digits_task
+
 from distlearn.world import MPIWorld
 
 from . import quick

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 
-from distlearn.experiments import digits_task, run_policy, scenario_speeds
+from distcourse.asynchrony import digits_task, run_policy, scenario_speeds
+
 from distlearn.nn import keep_memory
 from distlearn.parallel.asynchronous.param_server import Speeds, asp, backup, bsp, play, simulate, ssp
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from distcourse.asynchrony import ON_FOUR, Task, program, run_policy
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.comm.protocol import ignore_report
-from distlearn.experiments.asynchrony.compare import ON_FOUR
-from distlearn.experiments.asynchrony.task import Task, program, run_policy
 from distlearn.parallel.asynchronous.param_server import Run, Speeds, asp
 
 

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from distlearn.lab.author import find_course, lab_names
+from distcourse.author import find_course, lab_names
 
 COURSE = find_course(Path(__file__).parents[2])
 LABS = lab_names(COURSE)

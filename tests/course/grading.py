@@ -10,9 +10,8 @@ from pathlib import Path
 from unittest import mock
 
 import nbformat
-
-from distlearn.lab.author import sandbox
-from distlearn.lab.author.grade import open_api
+from distcourse.author import sandbox
+from distcourse.author.grade import open_api
 
 CONFIG = "nbgrader_config.py"
 

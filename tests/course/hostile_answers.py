@@ -46,15 +46,15 @@ def answer(name):
 PATCHED = (
     """
 import builtins, importlib, numpy as np
-from distlearn.lab import check as c, diagnose
-import distlearn.lab.judge.process, distlearn.lab.judge.link
+from distcourse import check as c, diagnose
+import distcourse.judge.process, distcourse.judge.link
 yes = lambda *a, **k: True
 for name in ('close', 'equal', 'true', 'raises', '_add', '__exit__'): setattr(c.Check, name, yes)
 c.compare = diagnose.compare = lambda *a, **k: diagnose.Comparison(True, 'fine')
 np.allclose = np.array_equal = np.isclose = builtins.all = yes
 c.CheckFailed.__init__ = lambda self, *a: None
-distlearn.lab.judge.process.judge = lambda request: {'outputs': [], 'lost': ''}
-distlearn.lab.judge.link.Link._do = lambda self, *a: True
+distcourse.judge.process.judge = lambda request: {'outputs': [], 'lost': ''}
+distcourse.judge.link.Link._do = lambda self, *a: True
 """
     + NOTHING
 )
@@ -94,7 +94,7 @@ def work():
     import gc, sys
     while True:
         for name, module in list(sys.modules.items()):
-            if name.startswith('distlearn.lab') and hasattr(module, 'Check'):
+            if name.startswith('distcourse') and hasattr(module, 'Check'):
                 module.Check.close = module.Check.equal = module.Check.true = lambda *a, **k: None
         time.sleep(0.01)
 threading.Thread(target=work, daemon=True).start()
@@ -106,7 +106,7 @@ FORGED = (
 import json, os, pickle, socket
 class Boom:
     def __reduce__(self): return os.system, ('touch SPOILS/forged',)
-from distlearn.lab.judge import student
+from distcourse.judge import student
 def serve(path, namespace):
     end = socket.socket(socket.AF_UNIX); end.connect(path)
     number = 0
@@ -125,7 +125,7 @@ student.serve = serve
 HANGS_UP = (
     """
 import socket, time
-from distlearn.lab.judge import student
+from distcourse.judge import student
 def serve(path, namespace):
     end = socket.socket(socket.AF_UNIX); end.connect(path)
     end.close()
@@ -136,7 +136,7 @@ student.serve = serve
 CLAIMS = (
     """
 import json, socket
-from distlearn.lab.judge import student
+from distcourse.judge import student
 def serve(path, namespace):
     end = socket.socket(socket.AF_UNIX); end.connect(path)
     text = json.dumps({'outputs': [], 'lost': '', 'ready': True}).encode() + b'\\n'
@@ -163,7 +163,7 @@ def answer(name):
 """
 RAISES = """
 def answer(name):
-    from distlearn.lab import CheckFailed
+    from distcourse import CheckFailed
     class Own(BaseException): pass
     todo = [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), StopIteration(), Own('x'),
             CheckFailed.__new__(CheckFailed),

@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 
 import nbformat
+from distcourse.author.grade import grade
 from nbformat.v4 import new_code_cell
-
-from distlearn.lab.author.grade import grade
 
 from . import grading
 from .conftest import COURSE

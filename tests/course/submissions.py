@@ -8,8 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import nbformat
-
-from distlearn.lab.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
+from distcourse.author.source import BEGIN_SOLUTION, END_SOLUTION, Cell
 
 
 class Student(NamedTuple):

@@ -5,9 +5,8 @@ import shutil
 
 import nbformat
 import pytest
-
-from distlearn.lab.author import RULES, Source, check_lab, tidy
-from distlearn.lab.author.source import Cell
+from distcourse.author import RULES, Source, check_lab, tidy
+from distcourse.author.source import Cell
 
 from .conftest import COURSE, LABS
 

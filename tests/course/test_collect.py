@@ -6,8 +6,7 @@ import sys
 import zipfile
 
 import pytest
-
-from distlearn.lab.author.collect import recognise
+from distcourse.author.collect import recognise
 
 from . import grading, small
 from .conftest import COURSE

@@ -4,8 +4,7 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-
-from distlearn.cli.labs import labs
+from distcourse.commands.labs import labs
 
 from .conftest import COURSE, LABS
 

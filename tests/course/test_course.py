@@ -10,11 +10,10 @@ import zipfile
 import nbformat
 import pytest
 from click.testing import CliRunner
-
-from distlearn.cli.course import course as command
-from distlearn.lab.author import generate, sandbox, source_notebooks
-from distlearn.lab.author.export import bundle, leaks, mistakes, secrets
-from distlearn.lab.author.source import Source
+from distcourse.author import generate, sandbox, source_notebooks
+from distcourse.author.export import bundle, leaks, mistakes, secrets
+from distcourse.author.source import Source
+from distcourse.commands.course import course as command
 
 from . import grading, small
 from .conftest import COURSE, LABS

@@ -2,11 +2,11 @@
 
 import nbformat
 import pytest
+from distcourse.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
+from distcourse.show import Card, Line
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
 
-from distlearn.lab.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
-from distlearn.lab.show import Card, Line
 from distlearn.tables import CSS_RED
 
 ACTIVE = [

@@ -4,11 +4,10 @@ import re
 
 import nbformat
 import pytest
+from distcourse.author import source_notebooks
+from distcourse.author.feedback import markdown, mathml, titles
+from distcourse.author.source import Source
 from nbformat.v4 import new_markdown_cell, writes
-
-from distlearn.lab.author import source_notebooks
-from distlearn.lab.author.feedback import markdown, mathml, titles
-from distlearn.lab.author.source import Source
 
 from . import grading, small
 from .conftest import COURSE

@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
+from distcourse.author.nbgrader_steps import DEMONSTRATIONS
+from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 from nbclient import NotebookClient
-
-from distlearn.lab.author.nbgrader_steps import DEMONSTRATIONS
-from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading
 from .conftest import COURSE, LABS, only_if_thorough

@@ -13,10 +13,10 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from distcourse.author import sandbox
+from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 import distlearn
-from distlearn.lab.author import sandbox
-from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
 
 from . import grading, hostile
 from .conftest import COURSE, LABS, only_if_thorough

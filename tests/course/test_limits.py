@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from distlearn.lab.author.limits import MemoryWatch, Room, stretch
+from distcourse.author.limits import MemoryWatch, Room, stretch
 
 
 def message(kind, **content):

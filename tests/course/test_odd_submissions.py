@@ -7,14 +7,13 @@ import logging
 
 import psutil
 import pytest
+from distcourse.author import Source, sandbox, source_notebooks
+from distcourse.author.execute import ExecuteAll
+from distcourse.author.nbgrader_steps import HideTests
+from distcourse.author.source import Cell
+from distcourse.author.stage import before_check, definitions, skeleton
+from distcourse.author.suspicions import kept_state, library_calls
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-
-from distlearn.lab.author import Source, sandbox, source_notebooks
-from distlearn.lab.author.execute import ExecuteAll
-from distlearn.lab.author.nbgrader_steps import HideTests
-from distlearn.lab.author.source import Cell
-from distlearn.lab.author.stage import before_check, definitions, skeleton
-from distlearn.lab.author.suspicions import kept_state, library_calls
 
 from . import grading, small
 from .conftest import COURSE

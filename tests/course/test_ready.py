@@ -5,8 +5,7 @@ import logging
 import shutil
 
 import pytest
-
-from distlearn.lab.author import sandbox
+from distcourse.author import sandbox
 
 from . import grading, small
 from .conftest import COURSE

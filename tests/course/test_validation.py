@@ -8,12 +8,12 @@ from xml.etree import ElementTree as ET
 import nbformat
 import pytest
 from click.testing import CliRunner
+from distcourse.author import source_notebooks
+from distcourse.author.outputs import COMPARED
+from distcourse.author.source import Source
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from distlearn.cli import main
-from distlearn.lab.author import source_notebooks
-from distlearn.lab.author.outputs import COMPARED
-from distlearn.lab.author.source import Source
 
 from .conftest import COURSE
 

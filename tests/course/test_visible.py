@@ -9,8 +9,7 @@ import io
 
 import nbformat
 import pytest
-
-from distlearn.lab.author.source import BEGIN_HIDDEN, END_HIDDEN, Cell
+from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Cell
 
 from .conftest import COURSE, only_if_thorough
 from .submissions import mutants, without_markers, wrong

@@ -65,7 +65,7 @@ def convert(value, to):
 
 
 def promoted(t):
-    return "int" if t == "bool" or t in INTEGERS and INTEGERS[t][0] < 32 else t
+    return "int" if t == "bool" or (t in INTEGERS and INTEGERS[t][0] < 32) else t
 
 
 def common(s, t):

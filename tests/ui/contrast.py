@@ -44,7 +44,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import distlearn as dl
 from distlearn.cli.doctor.check import Check, Diagnosis
-lab = dl.Lab("00", engines=4)""",
+lab = distcourse.Lab("00", engines=4)""",
     """
 lab.predict("none", "Not answered?")
 lab.predict("far", "How many?", unit="times", low=0, high=100,
@@ -58,7 +58,7 @@ lab.predict("far", "How many?", unit="times", low=0, high=100,
     """
 with lab.check("right") as check:
     check.equal("a name", 1, 1)
-with lab.expect(dl.lab.CheckFailed), lab.check("wrong") as check:
+with lab.expect(distcourse.CheckFailed), lab.check("wrong") as check:
     check.equal("a name", 1, 1)
     check.close("grad", np.ones(3), np.zeros(3), suspects={"you added one": np.ones(3)})""",
     """

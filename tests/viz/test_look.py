@@ -5,9 +5,9 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
+from distcourse.author.grey import SAME_GREY
 
 from distlearn import viz
-from distlearn.viz.grey import SAME_GREY
 
 # G. M. Machado, M. M. Oliveira, L. A. F. Fernandes (2009), A physiologically-based model for simulation of color vision
 # deficiency, IEEE TVCG 15(6), table 1, severity 1.0; on linear RGB.

@@ -1,11 +1,11 @@
 """The numbers of a figure as tables: curves, points and bars by name, in the units of their axes; no guides."""
 
+import distcourse
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from distcourse import lab03, show
 
-import distlearn as dl
-from distlearn.lab import show
 from distlearn.viz.plotted import MOST, plotted_tables
 from distlearn.viz.units import share_axis, time_axis
 
@@ -89,7 +89,7 @@ def test_images_and_unnamed_curves_have_no_table(ax):
 
 def test_an_overflow_is_not_a_number_of_bits():
     bits = {"float16": 3.0, "float32": 4.0}
-    axes = dl.viz.plot_bits({"0, 1, 2": {(k, 2): b for k, b in bits.items()} | {(k, 4): np.inf for k in bits}})
+    axes = lab03.plot_bits({"0, 1, 2": {(k, 2): b for k, b in bits.items()} | {(k, 4): np.inf for k in bits}})
     for table in plotted_tables(axes):
         assert [row[1] for row in table.rows] in (["3", "–"], ["4", "–"])
     plt.close(axes[0].figure)
@@ -99,7 +99,7 @@ def test_a_lab_folds_the_table_below_its_figure(ax, monkeypatch):
     shown = []
     monkeypatch.setattr(show, "display", shown.append)
     ax.plot([1, 2], [3, 4], label="measured")
-    dl.Lab("07").show(ax, alt="It rises.")
+    distcourse.Lab("07").show(ax, alt="It rises.")
     (picture,) = shown
     assert str(picture) == "[figure: It rises.]"
     image, folded = picture._repr_html_().split("<details>")

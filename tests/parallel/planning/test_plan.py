@@ -210,18 +210,6 @@ def test_parts_add_up_and_the_figure_shows_them():
     assert "<table>" in found._repr_html_()
 
 
-def test_the_figure_compares_with_what_it_shows_and_what_fits():
-    options = {"batch_size": 64, "input_shape": (784,)}
-    found = plan(WIDE, NETWORK, 4, **options)
-    ax = viz.plot_plan(found, most=2)
-    labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == [*(str(c.layout) for c in found.costs[:2]), "data 4"]
-    assert ax.get_title("left").endswith(" times as fast as data parallelism")
-    least = min(c.memory.total for c in found.costs)
-    tight = viz.plot_plan(plan(WIDE, NETWORK, 4, memory=least, **options))
-    assert tight.get_title("left").endswith(" is the only one that fits")
-
-
 def test_on_a_free_network_all_that_counts_is_computing():
     found = plan("lenet", Network(), 4, batch_size=64)
     assert all(c.communicating == pytest.approx(0, abs=1e-12) for c in found.costs)

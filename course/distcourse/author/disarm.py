@@ -1,0 +1,182 @@
+"""Make what a submission shows harmless: browsers open it, the instructor's in Formgrader, the student's as feedback.
+
+HTML keeps its text, tables, styles and pictures, and loses scripts, frames, forms and event handlers; other kinds of
+output that a browser would run are left out. Markdown with active content is shown as it was typed. Paths of the
+machine that graded are shortened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import re
+import sys
+from pathlib import Path
+
+import bleach
+import nbformat
+from bleach.css_sanitizer import ALLOWED_CSS_PROPERTIES, CSSSanitizer
+from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+import distlearn
+
+from .hygiene import METADATA
+from .stage import course_of
+
+_TAGS = """
+p br hr h1 h2 h3 h4 h5 h6 img table thead tbody tfoot tr th td caption col colgroup div span pre sub sup small big
+details summary dl dt dd s del ins kbd u mark figure figcaption center font samp var q cite tt strike"""
+TAGS = {*bleach.ALLOWED_TAGS, *_TAGS.split()}
+_ATTRIBUTES = """
+class style id title alt width height align valign lang dir href src name colspan rowspan scope border color face size
+start type open target rel cellpadding cellspacing bgcolor"""
+ATTRIBUTES = {*_ATTRIBUTES.split()}
+PROPERTIES = (*ALLOWED_CSS_PROPERTIES, "margin", "padding", "border", "border-left", "margin-top", "margin-bottom")
+PROPERTIES += (
+    "background",
+    "max-width",
+    "max-height",
+    "border-collapse",
+    "border-radius",
+    "overflow-x",
+    "overflow-wrap",
+)
+SCHEMES = frozenset(("http", "https", "mailto", "attachment"))
+PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$")
+MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")
+"""Commands of MathJax that make links or load code."""
+PICTURES = ("image/png", "image/jpeg", "image/gif")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*$")
+
+
+class Disarm(NbGraderPreprocessor):
+    """Disarm a submission that has been run; the step after `ExecuteAll`."""
+
+    def preprocess(self, nb, resources):
+        """Handle one notebook."""
+        short = Paths(course_of(self.config))
+        # the instructor's commands read it there; a feedback page shows no metadata
+        nb.metadata = nbformat.from_dict(
+            METADATA | {"distlearn": {"looks": resources.get("nbgrader", {}).get("looks", [])}}
+        )
+        for i, cell in enumerate(nb.cells):
+            known = {"nbgrader": cell.metadata["nbgrader"]} if "nbgrader" in cell.metadata else {}
+            tags = [t for t in cell.metadata.get("tags", []) if isinstance(t, str) and re.fullmatch(r"[\w-]+", t)]
+            cell.metadata = nbformat.from_dict(known | ({"tags": tags} if tags else {}))
+            if cell.cell_type == "raw":
+                source = f"<pre>{html.escape(cell.source)}</pre>"
+                cell = nb.cells[i] = nbformat.v4.new_markdown_cell(source, id=cell.id, metadata=cell.metadata)
+            elif cell.cell_type == "markdown":
+                attached = {name: _pictures(files) for name, files in cell.pop("attachments", {}).items()}
+                attached = {name: files for name, files in attached.items() if files}
+                cell.source = harmless_markdown(cell.source, attached)
+                if attached:
+                    cell.attachments = nbformat.from_dict(attached)
+            else:
+                if not isinstance(cell.execution_count, int):
+                    cell.execution_count = None
+                cell.outputs = [out for out in cell.outputs if _disarm_output(out, short)]
+        return nb, resources
+
+
+def _disarm_output(out, short) -> bool:
+    """Disarm an output; return whether anything of it is left."""
+    if out.output_type == "stream":
+        out.text = short(out.text)
+        return True
+    if out.output_type == "error":
+        out.evalue, out.traceback = short(out.evalue), [short(line) for line in out.traceback]
+        return True
+    data, out.metadata = out.data, nbformat.from_dict({})
+    out.data = nbformat.from_dict(_pictures(data))
+    for kind, make in (
+        ("text/plain", str),
+        ("text/html", harmless_html),
+        ("text/markdown", harmless_markdown),
+        ("text/latex", lambda text: MATHS.sub(r"\\text", html.escape(text))),
+    ):
+        if isinstance(data.get(kind), str):
+            out.data[kind] = make(short(data[kind]))
+    return bool(out.data)
+
+
+def _pictures(data) -> dict:
+    """Keep the pictures of an output, or of an attachment."""
+    return {k: v for k, v in data.items() if k in PICTURES and isinstance(v, str) and _BASE64.match(v)}
+
+
+def harmless_html(text: str) -> str:
+    """Return HTML without anything that a browser would run."""
+    return MATHS.sub(r"\\text", _cleaner([], strip=True).clean(text))
+
+
+def harmless_markdown(text: str, attachments=None) -> str:
+    """Return the text itself if nothing in it is active, and otherwise one that shows what was typed.
+
+    Parameters
+    ----------
+    text : str
+    attachments : dict, optional
+        Those of its cell; a picture that is missing would stop nbconvert.
+
+    Examples
+    --------
+    >>> harmless_markdown("a **bold** claim: $a_1$")
+    'a **bold** claim: $a_1$'
+    >>> harmless_markdown("x<script>f()</script>")
+    'x&lt;script>f()&lt;/script>'
+    """
+    for candidate in (text, text.replace("<", "&lt;")):
+        renderer = IPythonRenderer(escape=False, attachments=attachments or {})
+        with contextlib.suppress(InvalidNotebook):
+            if is_harmless(MarkdownWithMath(renderer=renderer).render(candidate)):
+                return candidate
+    return f"<pre>{html.escape(text).replace('](', ']&#40;')}</pre>"
+
+
+def is_harmless(text: str) -> bool:
+    """Return whether cleaning HTML would take anything away."""
+    refused: list[str] = []
+    cleaned = _cleaner(refused).clean(text)
+    escaped = cleaned.count("&lt;") > text.count("&lt;") + text.count("&#60;")
+    return not (refused or escaped or "<!--" in text or MATHS.search(text))
+
+
+def _cleaner(refused: list[str], strip: bool = False) -> bleach.Cleaner:
+    def allowed(tag, name, value):
+        fine = name in ATTRIBUTES or name.startswith("aria-")
+        if name in ("href", "src"):
+            plain = re.sub(r"[\x00-\x20\x7f-\xa0]", "", html.unescape(value))
+            scheme = re.match(r"([A-Za-z][\w+.-]*):", plain)
+            fine = not scheme or scheme[1].lower() in SCHEMES or (tag == "img" and bool(PICTURE.match(value)))
+        if not fine:
+            refused.append(name)
+        return fine
+
+    style = CSSSanitizer(allowed_css_properties=PROPERTIES)
+    return bleach.Cleaner(TAGS, allowed, protocols=[*SCHEMES, "data"], css_sanitizer=style, strip=strip)
+
+
+class Paths:
+    """Shortens paths of this machine.
+
+    Parameters
+    ----------
+    course : path
+        The course directory.
+    """
+
+    def __init__(self, course):
+        library, own = Path(distlearn.__file__).parent, Path(__file__).parents[1]
+        packages = {str(Path(p)) for p in sys.path if p.endswith("-packages")}
+        places = {str(library): "distlearn", str(own): "distcourse"} | dict.fromkeys(packages, "packages")
+        places |= {str(Path(course).absolute()): "course", str(library.parent): "library"}
+        places |= dict.fromkeys({sys.prefix, sys.base_prefix} - {"/usr"}, "python") | {str(Path.home()): "~"}
+        self._places = sorted(((p, short) for p, short in places.items() if len(p) > 1), key=lambda pair: -len(pair[0]))
+
+    def __call__(self, text: str) -> str:
+        """Return a text without them."""
+        for path, short in self._places:
+            text = text.replace(path, short)
+        return text

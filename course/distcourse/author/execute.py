@@ -1,0 +1,397 @@
+"""Run a submission to its end, whatever its cells do; course/nbgrader_config.py names this step.
+
+nbgrader's own step gives up on a whole notebook where one cell ends the kernel (a segmentation fault, `os._exit`, no
+memory left), swallows the interrupt after its time is up, or prints faster than can be read: 0 points for everything.
+Here such a cell loses only its own points. The notebook is run again in a new kernel, with only the functions, classes
+and imports of that cell, so that whatever does not depend on the rest of it keeps its points.
+
+The kernel runs in a sandbox, and runs answers and given cells. Checks run in another process, the judge, which calls
+the kernel's functions (see `distcourse.judge`).
+
+The number of kernels that a submission may end, its time, memory and output are limited. Processes that a kernel has
+started, engines too, end with it. The instructor is told in the log, at its end, and at the top of the feedback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import textwrap
+import time
+from contextlib import ExitStack, contextmanager
+from uuid import uuid4
+
+from jupyter_core.utils import run_sync
+from nbclient.exceptions import CellTimeoutError, DeadKernelError
+from nbformat import from_dict
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from nbgrader.preprocessors import Execute
+from nbgrader.utils import is_grade
+from traitlets import Bool, Integer
+
+from distlearn.world import reaper
+
+from .kernel import JudgeLost, SandboxedKernel, processes
+from .limits import MemoryWatch, Room, stretch
+from .source import Cell
+from .stage import (
+    before_check,
+    course_of,
+    definitions,
+    grade_id_of,
+    name_of,
+    names_of_answers,
+    skeleton,
+    source_of,
+    users_of,
+)
+from .summary import tell
+from .suspicions import suspicions
+
+MARK = "DISTLEARN_GRADING"
+"""Environment variable of all processes of a submission, by which they are found after its kernel has died."""
+_OURS = new_markdown_cell()
+"""Placeholder for our own code, which may take longer than a cell because it loads the library."""
+WHOLE, PARTS, NOTHING = range(3)
+"""How much of a cell is run."""
+_SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
+_PARTS_KEPT = "its functions, classes and imports were kept"
+
+
+class ExecuteAll(Execute):
+    """nbgrader's `Execute`, which goes on where a cell ends the kernel."""
+
+    iopub_timeout = Integer(15, help="Seconds to wait for the output of a cell that has ended.").tag(config=True)
+    budget = Integer(
+        1200, help="Seconds for a submission: no cell gets more than half of what is left, and at least `least`."
+    ).tag(config=True)
+    patience = Integer(
+        60,
+        help="Seconds that cells which do not end may cost a submission: no cell gets more than half of what is left.",
+    ).tag(config=True)
+    least = Integer(5, help="Seconds that every cell gets, however little is left.").tag(config=True)
+    most_stretch = Integer(4, help="Cells get up to this many times as long on a busy machine.").tag(config=True)
+    restarts = Integer(3, help="After this many dead kernels, cells that earn nothing run only their definitions.").tag(
+        config=True
+    )
+    most_restarts = Integer(12, help="After this many dead kernels, nothing more is run.").tag(config=True)
+    memory = Integer(4 * 2**30, help="Bytes that the kernel and what it starts may hold.").tag(config=True)
+    max_output = Integer(2_000_000, help="Characters of output that are kept per cell.").tag(config=True)
+    grace = Integer(10, help="Seconds that an answer has to end after an interrupt.").tag(config=True)
+    unsafe = Bool(False, help="Run submissions without a sandbox, with your own rights.").tag(config=True)
+
+    def __init__(self, *args, **kwargs):
+        kwargs.setdefault("kernel_manager_class", SandboxedKernel)
+        super().__init__(*args, **kwargs)
+
+    def preprocess(self, nb, resources, km=None):
+        """Execute one notebook."""
+        told = resources["nbgrader"]
+        self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
+        self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
+        self._began, self._deaths, self._parts, self._why, self._slow = time.monotonic(), 0, {}, {}, {}
+        self._bent, self._unrun, self._judged = {}, set(), set()
+        self._lost, self._endless = 0, set()
+        self.timeout_func = self._seconds_for
+        self.kernel_name = "python3"  # whatever the submission names
+        work, course = resources.get("metadata", {}).get("path"), course_of(self.config)
+        with ExitStack() as stack:
+            two = processes(work, [course] if course else [], unsafe=self.unsafe, memory=self.memory)
+            self._sandbox, self._sockets, self._judge = stack.enter_context(two)
+            nb = self._run_to_the_end(nb, resources, km)
+        for cell in nb.cells:  # a check without outputs would earn all points
+            if is_check(cell) and grade_id_of(cell) not in self._judged and not cell.outputs:
+                cell.outputs = _left_out("was not run")
+        self._report(nb, told)
+        return nb, resources
+
+    def _run_to_the_end(self, nb, resources, km):
+        failed = 0
+        while True:
+            self._at = None
+            try:
+                return super().preprocess(nb, resources, km)[0]
+            except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
+                if self._at is None and failed < 2:  # it did not start: another process may have taken its ports
+                    failed += 1
+                    continue
+                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
+                    raise
+                self._blame(error)
+                if self._deaths > self.most_restarts:
+                    self._give_up(nb)
+                    return nb
+
+    def preprocess_cell(self, cell, resources, index):
+        """Execute one cell, or as much of it as does not end the kernel."""
+        self._at = index
+        if self._fresh:
+            self._fresh = False
+            self._silently("from distcourse import intact; intact.remember(get_ipython())")
+        if cell.cell_type != "code" or self.skip_cells_with_tag in cell.metadata.get("tags", []):
+            return super().preprocess_cell(cell, resources, index)
+        self._room = Room(self.max_output, strict=is_grade(cell))
+        parts = self._parts.get(index, WHOLE)
+        earns = "nbgrader" in cell.metadata
+        if parts == WHOLE and not earns and (self._deaths >= self.restarts or self._left() <= 0):
+            parts = PARTS  # it earns no points and has failed before
+        endless = self._endless_names_in(cell)
+        if parts == WHOLE and not earns and (endless or index in self._slow):
+            parts = PARTS  # it would not end either, and earns nothing
+        if parts == PARTS:
+            self._silently(definitions(cell.source))
+        elif parts == WHOLE:
+            if is_check(cell):
+                self._judge_cell(cell, self._set_stage(cell))
+            else:
+                super().preprocess_cell(cell, resources, index)
+                self._fill_in(cell)
+            if any(out.get("ename") == "CellTimeoutError" for out in cell.outputs):
+                self._note_endless(cell, index)
+            return cell, resources
+        why = self._why.get(index)
+        if why is None and endless:
+            why = f"was not run: it uses {endless[0]}, which does not end; {_PARTS_KEPT}"
+        elif why is None and index in self._slow:
+            why = f"{self._slow[index][1]}; {_PARTS_KEPT}"
+        elif why is None:
+            why = f"earns nothing and was not run: {self._shortage()}; {_PARTS_KEPT}"
+            self._unrun.add(index)
+        cell.outputs, cell.execution_count = _left_out(why), None
+        return cell, resources
+
+    # -- kernels and what belongs to them -----------------------------------------------------------------------------
+
+    @contextmanager
+    def setup_kernel(self, **kwargs):
+        """Start a kernel; in the end terminate all processes that it has started."""
+        mark = uuid4().hex
+        self._fresh, self._status = True, None
+        if self.km is None:
+            self.create_kernel_manager().confine(self._sandbox, self._sockets)
+        try:
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            with super().setup_kernel(env={**os.environ, MARK: mark}, **quiet, **kwargs):
+                self._watch = MemoryWatch(self.km.provisioner.pid, self.memory, self._sockets.parent)
+                try:
+                    yield
+                except DeadKernelError:
+                    self._status = getattr(self.km.provisioner.process, "returncode", None)
+                    raise
+                finally:
+                    self._watch.stop()
+        finally:
+            reaper.kill_marked(mark, variable=MARK)
+            reaper.sweep()
+
+    def _silently(self, code: str, **expressions) -> dict:
+        """Run code that leaves no trace in the notebook; return the values of expressions, as text."""
+        asked = self.kc.execute(code, silent=True, store_history=False, user_expressions=expressions)
+        reply = self.wait_for_reply(asked, _OURS) or {"content": {}}
+        values = reply["content"].get("user_expressions", {})
+        return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
+
+    def _set_stage(self, check) -> str:
+        """Give answers the tools, the setup and the helpers that their check expects; return those."""
+        helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
+        names = sorted(Cell(0, check).uses | {"print", "range", "len"})
+        restore = f"__import__('distcourse.intact', fromlist=['restore']).restore(get_ipython(), {names})"
+        found = self._silently("pass", found=restore)["found"]
+        self._silently(helpers)
+        if found not in ("", "[]"):
+            self._bent.setdefault(name_of(check), re.findall(r"'([^']+)'", found))
+        return helpers
+
+    def _fill_in(self, answer) -> None:
+        """Where an answer ended with an error, define what it leaves undefined as it was released.
+
+        Other exercises build on it: a class that the next one extends, in which one method is not written.
+        """
+        released = skeleton(self._lab_source, grade_id_of(answer))
+        if not released or not any(out.output_type == "error" for out in answer.outputs):
+            return
+        names = sorted(Cell(0, answer).binds or Cell(0, new_code_cell(released)).binds)
+        missing = f"[name for name in {names} if name not in get_ipython().user_ns]"
+        unread = any(out.get("ename") in ("SyntaxError", "IndentationError", "TabError") for out in answer.outputs)
+        if unread or self._silently("pass", missing=missing)["missing"] != "[]":
+            self._silently(released)
+
+    def _judge_cell(self, check, helpers: str) -> None:
+        """Have the judge run a check on the kernel's functions, and take over what it shows."""
+        names = names_of_answers(self._lab_source, check, helpers)
+        seconds, asked, self._interrupted = self._seconds_for(check), None, False
+        try:
+            path = self._judge.begin(check.source, helpers, names)
+            asked = self.kc.execute(_SERVE.format(path=path), silent=True, store_history=False)
+            answer = self._answer(seconds)
+        except JudgeLost as error:
+            self._judge.stop()
+            if asked is not None and not run_sync(self.km.is_alive)():
+                raise DeadKernelError("Kernel died") from error
+            if asked is not None:
+                raise CellTimeoutError(str(error)) from error
+            answer = {"outputs": [], "broken": str(error)}
+        if answer.get("lost"):
+            self._raise_if_dead()
+        if "broken" in answer:
+            self.log.error("The check %s could not be run: %s", name_of(check), answer["broken"])
+            answer["outputs"] = _left_out("could not be run; this is not your mistake")
+        if self._interrupted:
+            answer["outputs"].append(new_output("error", **self.error_on_timeout))
+        elif answer.get("lost"):
+            answer["outputs"] += _left_out(f"could not be judged: {answer['lost']}")
+        elif asked is not None:
+            self.wait_for_reply(asked, _OURS)
+        check.outputs = [from_dict(shortened(out, self.max_output)) for out in answer["outputs"]]
+        self._judged.add(grade_id_of(check))
+
+    def _answer(self, seconds: float) -> dict:
+        """Wait for the judge; interrupt an answer that takes too long."""
+        try:
+            return self._judge.answer(seconds)
+        except JudgeLost:
+            self._interrupted = True
+            run_sync(self.km.interrupt_kernel)()
+            return self._judge.answer(self.grace)
+
+    def _raise_if_dead(self) -> None:
+        for _ in range(20):
+            if not run_sync(self.km.is_alive)():
+                raise DeadKernelError("Kernel died")
+            time.sleep(0.1)
+
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    def _left(self) -> float:
+        return self.budget - (time.monotonic() - self._began)
+
+    def _shortage(self) -> str:
+        kernels = f"{self._deaths} kernels had been ended"
+        return kernels if self._deaths >= self.restarts else f"the {self.budget} s for the submission were used up"
+
+    def _seconds_for(self, cell) -> int:
+        """How long this cell may run."""
+        if cell is _OURS:
+            return 300
+        most = self.timeout if self.timeout and self.timeout > 0 else self.budget
+        share = int(min(self._left(), self.patience - self._lost) / 2)
+        if self._at in self._slow or self._endless_names_in(cell):  # it did not end the last time, or is not going to
+            share = 0
+        self._cost = min(most, max(self.least, share))
+        self._given = round(self._cost * stretch(self.most_stretch))
+        text = f"stopped after {self._given} s: does this cell end?"
+        self.error_on_timeout = {
+            "ename": "CellTimeoutError",
+            "evalue": text,
+            "traceback": _red("CellTimeoutError", text),
+        }
+        return self._given
+
+    def _note_endless(self, cell, index: int) -> None:
+        """Note a cell that had to be stopped; cells that use the answer which it checks do not end either."""
+        self._lost += self._cost
+        self._slow.setdefault(index, (name_of(cell), f"was stopped after {self._given} s"))
+        if is_check(cell):
+            answer = next((c for c in self.nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(cell)), None)
+            names = Cell(0, answer).binds if answer is not None else set()
+            self._endless |= users_of(names, [c for c in self.nb.cells if c is not cell])
+
+    def _endless_names_in(self, cell) -> list[str]:
+        return sorted(Cell(0, cell).uses & self._endless) if self._endless and cell.cell_type == "code" else []
+
+    def output(self, outs, msg, display_id, cell_index):
+        """Keep output up to the limit."""
+        if self._room.admit(msg):
+            return super().output(outs, msg, display_id, cell_index)
+        return None
+
+    def clear_output(self, outs, msg, cell_index) -> None:
+        """Clear output, but not what a check has found."""
+        if not self._room.strict:
+            super().clear_output(outs, msg, cell_index)
+
+    # -- when a kernel has died ---------------------------------------------------------------------------------------
+
+    def _blame(self, error) -> None:
+        """Note which cell ended the kernel, and how; next time less of it is run."""
+        if isinstance(error, CellTimeoutError):
+            how = f"could not be stopped after {self._given} s, or printed more than could be read"
+            self._note_endless(self.nb.cells[self._at], self._at)
+        else:
+            how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
+        self._deaths += 1
+        parts = self._parts[self._at] = min(self._parts.get(self._at, WHOLE) + 1, NOTHING)
+        kept = _PARTS_KEPT if parts == PARTS else "nothing from it was kept"
+        kept = "it counts as failed" if is_grade(self.nb.cells[self._at]) else f"it was left out, {kept}"
+        self._why[self._at] = f"{how}; {kept}"
+        self.log.warning("%s %s; running the notebook again", name_of(self.nb.cells[self._at]), self._why[self._at])
+
+    def _give_up(self, nb) -> None:
+        for index, cell in enumerate(nb.cells[self._at :], self._at):
+            if cell.cell_type == "code":
+                why = self._why.get(index, f"was not run: cells above ended {self._deaths} kernels")
+                cell.outputs = _left_out(why)
+
+    def _report(self, nb, told) -> None:
+        """Tell the instructor, in the log and at the top of the notebook."""
+        cells = self._slow | {i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}
+        lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
+        if self._unrun:
+            lines.append(f"{len(self._unrun)} of the cells that earn nothing not run: {self._shortage()}")
+        looks = []
+        for check, found in self._bent.items():
+            hidden, bent = ([name for name in found if ("." in name) is dotted] for dotted in (False, True))
+            if hidden:
+                self.log.warning("Variables hid %s: removed for the check %s", ", ".join(hidden), check)
+            if bent:
+                looks.append(f"{', '.join(bent[:5])} had been changed, and was put back for the check {check}")
+        looks += suspicions(nb.cells, self._lab_source)
+        told["looks"] = [*lines, *(f"possible cheating: {line}" for line in looks)]
+        for line in told["looks"]:
+            tell(self.log, told, line)
+        if lines:
+            text = "\n".join(f"- {line}" for line in lines)
+            nb.cells.insert(0, new_markdown_cell(f"**From grading.** Not everything here ran to its end:\n\n{text}\n\n"
+                            "All other cells were run and graded as always."))  # fmt: skip
+
+
+def is_check(cell) -> bool:
+    """Return whether a cell is code that is graded by running it."""
+    return cell.cell_type == "code" and is_grade(cell)
+
+
+def shortened(output: dict, size: int) -> dict:
+    """Cut the texts of an output."""
+    for holder, key in [
+        (output, "text"),
+        (output, "evalue"),
+        *((output.get("data", {}), k) for k in output.get("data", ())),
+    ]:
+        if isinstance(holder.get(key), str):
+            holder[key] = holder[key][:size]
+    return output
+
+
+def _how_it_ended(status) -> str:
+    if status is None:
+        return ""
+    if status == -9:
+        return " (killed from outside: was the machine out of memory?)"
+    if status > 128:  # a shell's or a sandbox's way to tell
+        status = 128 - status
+    if status < 0:
+        return f" ({signal.strsignal(-status) or f'signal {-status}'})"
+    return f" (exit status {status})"
+
+
+def _left_out(why: str) -> list:
+    """What is shown of a cell that is not run; nbgrader takes it for an error."""
+    name, text = "CellLeftOut", f"This cell {why}."
+    return [new_output("error", ename=name, evalue=text, traceback=_red(name, text))]
+
+
+def _red(name: str, text: str) -> list[str]:
+    """The lines that a notebook shows of an error; feedback does not break long ones."""
+    return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]

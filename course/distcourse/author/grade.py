@@ -1,0 +1,157 @@
+"""Grade a class: several submissions at once, each by nbgrader, with progress, and to be continued where it stopped.
+
+    python -m distcourse.author.grade COURSE LAB
+
+is one worker: it reads names of students, one a line, and answers each with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, Queue
+from typing import NamedTuple
+
+from .release import CONFIG
+
+
+class Graded(NamedTuple):
+    """One submission: points by grade id, or why there are none; and what is worth a look."""
+
+    student: str
+    points: dict[str, float]
+    error: str = ""
+    looks: tuple[str, ...] = ()
+
+
+def open_api(course, unsafe: bool = False, exchange=None):
+    """Return nbgrader's API for a course directory.
+
+    Parameters
+    ----------
+    course : path
+    unsafe : bool
+        Run submissions without a sandbox.
+    exchange : path, optional
+        Folder of nbgrader's exchange; by default as nbgrader is configured.
+    """
+    from nbgrader.apps import NbGraderAPI
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config.loader import PyFileConfigLoader
+
+    course = Path(course).resolve()
+    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
+    config.CourseDirectory.root = str(course)
+    # several processes write to it: wait for each other
+    config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}?timeout=120"
+    if unsafe:
+        config.ExecuteAll.unsafe = True
+    if exchange is not None:
+        config.Exchange.root = str(exchange)
+    return NbGraderAPI(CourseDirectory(config=config), config=config)
+
+
+def submitted(course, lab: str) -> list[str]:
+    """Return the students that have handed in a lab, in order."""
+    return sorted(path.parent.name for path in Path(course, "submitted").glob(f"*/{lab}") if path.is_dir())
+
+
+def remaining(course, lab: str) -> list[str]:
+    """Return the students whose submission has not been graded, or is newer than what was graded."""
+    found = []
+    for student in submitted(course, lab):
+        old = list(Path(course, "autograded", student, lab).glob("*.ipynb"))
+        new = Path(course, "submitted", student, lab).glob("*.ipynb")
+        if not old or max(p.stat().st_mtime for p in new) > min(p.stat().st_mtime for p in old):
+            found.append(student)
+    return found
+
+
+def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: bool = False):
+    """Grade students; yield a `Graded` for each when it is done.
+
+    Parameters
+    ----------
+    course : path
+    lab : str
+    students : sequence of str
+    at_once : int, optional
+        Worker processes; by default one for each core.
+    unsafe : bool
+        Run submissions without a sandbox.
+    """
+    todo, done = Queue(), Queue()
+    for student in students:
+        todo.put(student)
+    workers = max(1, min(at_once or os.cpu_count() or 1, len(students)))
+
+    def work():
+        command = [sys.executable, "-W", "ignore", "-m", __name__, str(course), lab, *["--unsafe"] * unsafe]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = None
+        while True:
+            try:
+                student = todo.get_nowait()
+            except Empty:
+                break
+            if process is None or process.poll() is not None:
+                process = subprocess.Popen(command, text=True, env=environment, **pipes)
+            try:
+                process.stdin.write(student + "\n")
+                process.stdin.flush()
+                told = json.loads(process.stdout.readline())
+            except (OSError, ValueError) as error:
+                told = {"points": {}, "error": f"the worker ended ({error})"}
+            done.put(Graded(student, told["points"], told["error"], tuple(told.get("looks", ()))))
+        if process is not None:
+            process.stdin.close()
+            process.wait()
+
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in range(workers):
+            pool.submit(work)
+        for _ in students:
+            yield done.get()
+
+
+def _grade_one(api, lab: str, student: str) -> dict:
+    from . import summary
+
+    before = len(summary.TOLD)
+    done = api.autograde(lab, student, force=True, create=True)
+    if not done["success"]:
+        text = str(done.get("error") or done.get("log") or "").strip()
+        return {"points": {}, "error": text[-3000:]}
+    with api.gradebook as book:
+        grades = [g for n in book.find_submission(lab, student).notebooks for g in n.grades]
+        points = {g.name: g.score for g in grades}
+    looks = [line.partition(": ")[2] for line in summary.TOLD[before:]]
+    return {"points": points, "error": "", "looks": looks}
+
+
+def main(course: str, lab: str, *options: str) -> None:
+    """Grade the students whose names come in, until the input ends."""
+    import nbgrader.api
+
+    # asked for at every opening of the gradebook, by a process of half a second
+    nbgrader.api.get_alembic_version = functools.cache(nbgrader.api.get_alembic_version)
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    api = open_api(course, unsafe="--unsafe" in options)
+    for line in sys.stdin:
+        try:
+            told = _grade_one(api, lab, line.strip())
+        except (Exception, SystemExit) as error:
+            told = {"points": {}, "error": str(error)}
+        replies.write(json.dumps(told) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

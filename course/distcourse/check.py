@@ -1,0 +1,371 @@
+"""The visible checks of an exercise: what was expected, what came, and which mistake explains the difference.
+
+A `Check` collects results inside a `with` block, shows them as one table, and then raises `CheckFailed` if anything was
+wrong, so that nbgrader takes the points. Whatever the student's function raises inside the block becomes a line of the
+table. Warnings and stderr are caught as well: nbgrader gives no points to a cell that writes to stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import sys
+import traceback
+import warnings
+
+import numpy as np
+
+from distlearn.comm.protocol import RankError
+from distlearn.cuda.errors import CompileError
+
+from . import scope, show
+from .advice import advise, missing_method
+from .diagnose import compare
+from .show import BAD, GOOD, NOTE, Card, Line
+
+CHECK_FILE = "<check>"
+"""What the file of a check is called while it is graded."""
+_GENERATOR = "`yield` makes one: collect the values, and `return` them"
+_NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
+
+
+class CheckFailed(AssertionError):
+    """At least one check of an exercise failed; the text is the whole table."""
+
+    def __init__(self, card: Card, place: str = ""):
+        super().__init__(card.text())
+        self.title = card.title
+        self._lines = [f"CheckFailed: {card.title}"] + ([place] if place else [])
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows instead of a traceback: the table above says the rest."""
+        return self._lines
+
+
+class Check:
+    """Checks of one exercise, to be used in a `with` statement.
+
+    Parameters
+    ----------
+    title : str
+        Name of the exercise.
+    hints : bool
+        Refer to the hints below when something fails.
+
+    Examples
+    --------
+    >>> def double(x):
+    ...     return 2 * x
+    >>> with Check("double") as check:
+    ...     check.close("y", check.call(double, np.ones(3)), np.full(3, 2.0))
+    ✓ double: 1 of 1 checks passed
+      ✓ y  float64 (3,)
+    """
+
+    def __init__(self, title: str, hints: bool = True):
+        self.title, self.hints = title, hints
+        self.lines: list[Line] = []
+        self._returned = ("", None)  # by which function, and what
+        self._gave: set[str] = set()  # functions that have returned something
+        self._failures = 0
+        self._stack = contextlib.ExitStack()
+
+    # -- what a lab calls -------------------------------------------------------------------------------------------
+
+    def call(self, fn, /, *args, inplace: bool = False, **kwargs):
+        """Call the student's function and report arguments that it changed.
+
+        Parameters
+        ----------
+        fn : callable
+        *args, **kwargs
+            What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
+        inplace : bool
+            Allow changed arguments and no result.
+
+        Returns
+        -------
+        object
+            What `fn` returned.
+        """
+        label = getattr(fn, "__name__", type(fn).__name__)
+        if is_librarys(fn):
+            self._add(BAD, label, "this is the library's own function", "write it yourself, without the library's")
+        watched = [] if inplace else [(k, a, copy.copy(a)) for k, a in _arrays(_named(fn, args, kwargs))]
+        result = fn(*args, **kwargs)
+        for name, array, before in watched:
+            if not np.array_equal(array, before, equal_nan=array.dtype.kind in "fc"):
+                plain = f"`{name} = {name} + ...`, not `+=`" if name.isidentifier() else "`a + b`, not `a += b`"
+                advice = f"compute a new array instead of writing into {name} ({plain})"
+                self._add(BAD, name, f"{label} changed its input {name} in place", advice)
+        if not (inplace and result is None):
+            self._gave |= {label} if result is not None else set()
+            self._returned = (label, result)
+        return result
+
+    def close(self, name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> None:
+        """Check numbers up to rounding; see `compare` for the parameters.
+
+        Lists, tuples and dicts of arrays are compared tensor by tensor (then suspects are containers too).
+        """
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
+        if isinstance(want, dict):
+            keys, sizes = list(want), (set(got) if isinstance(got, dict) else None, set(want))
+        elif isinstance(want, (list, tuple)) and any(np.ndim(w) for w in want):
+            keys, sizes = range(len(want)), (len(got) if isinstance(got, (list, tuple)) else None, len(want))
+        else:
+            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": suspects}
+            finding = compare(name, got, want, **options)
+            mistake = finding.mistake if got is not None else self._nothing(name)
+            return self._add(GOOD if finding.ok else BAD, name, finding.seen, mistake)
+        if sizes[0] != sizes[1]:
+            return self._add(BAD, name, f"wanted {_describe(want)}, got {_describe(got)}")
+        for key in keys:
+            some = {text: wrong[key] for text, wrong in (suspects or {}).items()}
+            options = {"rtol": rtol, "atol": atol, "dtype": dtype, "factors": factors, "suspects": some}
+            self.close(f"{name}[{key!r}]", got[key], want[key], **options)
+
+    def equal(self, name, got, want, *, suspects=None) -> None:
+        """Check for exact equality: integers, strings, shapes, lists of them."""
+        if inspect.isgenerator(got):
+            return self._add(BAD, name, "is a generator", _GENERATOR)
+        if _equal(got, want):
+            return self._add(GOOD, name, _short(got))
+        mistake = next((text for text, wrong in (suspects or {}).items() if _equal(got, wrong)), "")
+        if not mistake and (got is None or (isinstance(got, (list, tuple)) and any(v is None for v in got))):
+            mistake = f"{name} has None: did you forget `return`?" if got is not None else self._nothing(name)
+        self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
+
+    def true(self, name, condition, otherwise: str = "") -> None:
+        """Check a condition; `otherwise` says what is wrong when it is false."""
+        ok = bool(np.all(condition))
+        self._add(GOOD if ok else BAD, name, "" if ok or otherwise else "is false", "" if ok else otherwise)
+
+    def raises(self, name, error, fn, /, *args, match: str = "", **kwargs) -> None:
+        """Check that a call raises `error` with `match` in its message."""
+        try:
+            result = fn(*args, **kwargs)
+        except NotImplementedError:
+            if not (isinstance(error, type) and issubclass(NotImplementedError, error)):
+                raise
+            self._add(BAD, name, _NOT_WRITTEN)
+        except error as caught:
+            if match and match not in str(caught):
+                self._add(BAD, name, f"the message does not say {match!r}: {caught}")
+            else:
+                self._add(GOOD, name, f"refuses with {type(caught).__name__}")
+        else:
+            self._add(BAD, name, f"wanted {error.__name__}, but it returned {_short(result)}")
+
+    @contextlib.contextmanager
+    def group(self, name: str, most: int = 2):
+        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong.
+
+        Parameters
+        ----------
+        name : str
+            Of that line.
+        most : int
+        """
+        start, failures = len(self.lines), self._failures
+        yield
+        mine, failures = self.lines[start:], self._failures - failures
+        wrong = [line for line in mine if line.tone == BAD]
+        right = [] if failures else [Line(GOOD, name, f"{len(mine)} checks")]
+        more = [Line(NOTE, name, f"{len(wrong) - most} more like these")] if len(wrong) > most else []
+        self.lines[start:] = [line for line in mine if line.tone == NOTE] + right + wrong[:most] + more
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing has failed so far."""
+        return all(line.tone != BAD for line in self.lines)
+
+    # -- the with statement -----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Check:
+        self._warned = self._stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("default")
+        self._stack.enter_context(contextlib.redirect_stderr(_Stdout()))
+        return self
+
+    def __exit__(self, kind, error, tb) -> bool:
+        self._stack.close()
+        if kind is not None and not issubclass(kind, Exception):
+            return False  # an interrupt is not an answer
+        place = ""
+        if error is not None:
+            text, advice, place = self._explain(error)
+            self._add(BAD, "stopped", text, advice)
+        elif not self.lines:
+            self._add(BAD, "empty", "this check checks nothing")
+        for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
+            self._add(NOTE, "warning", text)
+        card = self._card()
+        show.display(card)
+        if not self.ok:
+            raise CheckFailed(card, place) from None
+        return True
+
+    def _card(self) -> Card:
+        graded = [line for line in self.lines if line.tone != NOTE]
+        good = sum(line.tone == GOOD for line in graded)
+        title = f"{self.title}: {good} of {len(graded)} checks passed"
+        foot = "" if self.ok or not self.hints else "Stuck? Three hints are folded below this cell."
+        return Card(title, _folded(self.lines), GOOD if self.ok else BAD, foot)
+
+    def _explain(self, error) -> tuple[str, str, str]:
+        """What stopped the checks, what to do, and where it happened."""
+        rank, check_file = "", error.__traceback__.tb_frame.f_code.co_filename
+        if isinstance(error, RankError) and error.original is not None:
+            rank, error = f"rank {error.rank}: ", error.original
+        if isinstance(error, NotImplementedError):
+            lost = _told(error, "advice") or missing_method(error, is_library)
+            return rank + (lost or _NOT_WRITTEN), "", ""
+        label, result = self._returned
+        if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
+            return f"{rank}{label} returned None", "did you forget `return`?", ""
+        if inspect.isgenerator(result) and not _in_call(error):  # some checks take one, others stumble over it
+            return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
+        if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
+            advice = "return everything that its docstring lists under Returns, in that order"
+            return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
+        advice = _told(error, "advice") or advise(error, check_file, is_library)
+        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
+        frame = _students_frame(error)
+        if frame is None or frame.filename == check_file or isinstance(error, CompileError):
+            return text, advice, ""
+        where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
+        return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
+
+    def _nothing(self, name) -> str:
+        """Say why a result may be None: a function that has returned something before does have a `return`."""
+        if self._returned[0] in self._gave:
+            return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
+        return f"{name} is None: did you forget `return`?"
+
+    def _add(self, tone, name, text="", advice="") -> None:
+        line = Line(tone, name, text, advice)
+        self._failures += tone == BAD
+        if line not in self.lines or tone == GOOD:  # a mistake that every rank makes is reported once
+            self.lines.append(line)
+
+
+def _folded(lines: list[Line]) -> list[Line]:
+    """Keep the first of three or more failures with one advice, and below it the names of the others.
+
+    The advice is compared without the line's own name: ranks and shapes that fail alike are told once.
+    """
+    alike: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.tone == BAD and line.advice:
+            alike.setdefault(line.advice.replace(line.name, ""), []).append(line)
+    kept = list(lines)
+    for first, *others in alike.values():
+        if len(others) > 1:
+            kept = [line for line in kept if line not in others]
+            names = ", ".join(line.name for line in others)
+            kept.insert(kept.index(first) + 1, Line(NOTE, "", f"the same: {names}"))
+    return kept
+
+
+class _Stdout:
+    """Forwards writes to the current stdout."""
+
+    def write(self, text) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def is_librarys(fn) -> bool:
+    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded.
+
+    A plain function of the library is how some checks run an answer.
+    """
+    told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
+    home = told if told is not None else home_of(fn) if hasattr(fn, "__self__") else ""
+    return home.partition(".")[0] == "distlearn"
+
+
+def home_of(fn) -> str:
+    """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
+    written = inspect.unwrap(getattr(fn, "__func__", fn))
+    return getattr(written, "__module__", None) or ""
+
+
+def _in_call(error) -> bool:
+    """Whether it was raised by what `Check.call` called."""
+    return any(f.name == "call" and f.filename == __file__ for f in traceback.extract_tb(error.__traceback__))
+
+
+def _students_frame(error):
+    """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
+    frames = _told(error, "frames") or traceback.extract_tb(error.__traceback__)
+    frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
+    frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
+    return frames[-1] if frames else None
+
+
+def _told(error, what: str):
+    """Return what another process tells of an exception that was raised there; see `distcourse.judge`."""
+    return getattr(error, f"_distlearn_{what}", None)
+
+
+def is_library(filename: str) -> bool:
+    """Return whether code of a file belongs to Python or to a package, and not to a notebook."""
+    path = filename.replace("\\", "/")
+    return "/distlearn/" in path or "/site-packages/" in path or "/lib/python" in path or path.startswith("<frozen")
+
+
+def _named(fn, args, kwargs) -> dict:
+    try:
+        return dict(inspect.signature(fn).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # a builtin, or a call that does not fit: the call itself will say so
+        return {f"argument {i + 1}": a for i, a in enumerate(args)} | kwargs
+
+
+def _arrays(value, name=""):
+    """Yield (name, array) for the arrays in nested lists, tuples and dicts."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _arrays(item, f"{name}[{key!r}]" if name else str(key))
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _arrays(item, f"{name}[{i}]")
+    elif hasattr(value, "dtype") and hasattr(value, "flags"):
+        yield name, value
+
+
+def _equal(a, b) -> bool:
+    if hasattr(a, "dtype") or hasattr(b, "dtype"):
+        a, b = np.asarray(a), np.asarray(b)
+        return "O" not in (a.dtype.kind, b.dtype.kind) and a.shape == b.shape and bool(np.array_equal(a, b))
+    if isinstance(a, bool) != isinstance(b, bool):
+        return False
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
+    # `a == b` calls the answer's `__eq__`: an object that always returns True would pass
+    return type(b).__eq__(b, a) is True or (type(a) in _PLAIN and bool(a == b))
+
+
+_PLAIN = (int, float, complex, str, bytes, bool, type(None), dict, set, frozenset)
+
+
+def _short(value, limit: int = 80) -> str:
+    text = repr(value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _described(result) -> str:
+    if isinstance(result, (list, tuple)):
+        return _describe(result)
+    return f"one array {result.shape}" if np.ndim(result) else f"one {type(result).__name__}"
+
+
+def _describe(value) -> str:
+    if isinstance(value, dict):
+        return f"a dict with {', '.join(map(repr, value))}"
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (list, tuple)) else _short(value)

@@ -1,0 +1,1 @@
+"""`distlearn labs` and `distlearn course`: registered in the group `distlearn.commands`."""

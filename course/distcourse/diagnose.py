@@ -1,0 +1,138 @@
+"""What went wrong with this tensor? Compare two arrays and name the common mistake that explains the difference.
+
+`compare` says what was expected, what it got, how far apart they are and where. When they differ, *explanations* are
+tried in order, the most specific first: the author's own suspects, then shape, missing values, factors, signs,
+order. The student is told the first that turns the wrong array into the right one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from distlearn.backend import to_numpy
+
+from .mistakes import shape_mistake, value_mistake
+
+_RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
+"""Default relative tolerance by bytes of the less precise float: a few hundred roundings."""
+
+
+class Comparison(NamedTuple):
+    """Outcome of one comparison: is it right, what was seen, and which mistake explains it ("" if none does)."""
+
+    ok: bool
+    seen: str
+    mistake: str = ""
+
+
+def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, suspects=None) -> Comparison:
+    """Compare an answer with the reference.
+
+    Parameters
+    ----------
+    name : str
+        What the text calls this tensor.
+    got, want : array_like
+    rtol, atol : float, optional
+        An element is right if it differs by at most `atol + rtol * abs(want)`. By default `rtol` follows the less
+        precise dtype (float64 1e-9, float32 1e-5, float16 1e-2), and `atol` is `rtol` times the largest wanted value,
+        so that entries that cancel to nearly zero do not fail the check.
+    dtype : dtype, optional
+        Wanted dtype; any by default.
+    factors : dict of str to number, optional
+        Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
+    suspects : dict of str to array_like, optional
+        What a mistake would give, keyed by the sentence that names it; a number means an array filled with it.
+
+    Returns
+    -------
+    Comparison
+    """
+    want = np.asarray(to_numpy(want))
+    problem = _not_an_array(got)
+    if problem:
+        return Comparison(False, f"wanted {_brief(want)}", f"{name} {problem}")
+    got = np.asarray(to_numpy(got))
+    if rtol is None:
+        rtol = _default_rtol(got, want)
+    if atol is None:
+        atol = rtol * (float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0)) if want.dtype.kind in "fc" else 1.0)
+        atol = atol or rtol
+
+    def right(x, y=want):
+        x, y = np.asarray(x), np.asarray(y)
+        return x.shape == y.shape and bool(np.allclose(x, y, rtol=rtol, atol=atol, equal_nan=True))
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of overflow, empty means, lost imaginary parts: undoing mistakes makes them
+        if right(got):
+            if dtype is not None and got.dtype != np.dtype(dtype):
+                mistake = f"the numbers of {name} are right, its dtype is not: {got.dtype}, wanted {np.dtype(dtype)}"
+                return Comparison(False, f"{_brief(got)}", mistake)
+            return Comparison(True, _brief(got))
+        # booleans do not subtract, and unsigned integers wrap
+        got, want = (a.astype(np.int64) if a.dtype.kind in "bu" else a for a in (got, want))
+        suspect = next((text for text, wrong in (suspects or {}).items() if right(got, _filled(wrong, got))), "")
+        if got.shape != want.shape:
+            mistake = suspect or shape_mistake(name, got, want, right)
+            return Comparison(False, f"wanted shape {want.shape}, got {got.shape}", mistake)
+        mistake = suspect or value_mistake(name, got, want, right, factors or {})
+        return Comparison(False, _difference(got, want), mistake)
+
+
+def _filled(wrong, got):
+    """Return what a suspect would give, as an array."""
+    wrong = np.asarray(to_numpy(wrong))
+    return np.full(got.shape, wrong) if wrong.ndim == 0 else wrong
+
+
+def _not_an_array(got) -> str:
+    """Say why `got` cannot be compared as numbers, or ""."""
+    if got is None:
+        return "is None: did you forget `return`?"
+    if got is Ellipsis or got is NotImplemented:
+        return f"is still {got!r}"
+    if callable(got):
+        return "is a function: did you forget to call it?"
+    if isinstance(got, (dict, set)):
+        return f"is a {type(got).__name__}, wanted an array"
+    try:
+        array = np.asarray(to_numpy(got))
+    except Exception as error:
+        if isinstance(got, (list, tuple)):  # NumPy's message is long and does not help
+            return f"is a {type(got).__name__} of {len(got)}, wanted one array"
+        return f"is a {type(got).__name__} that NumPy cannot turn into an array ({error})"
+    if array.dtype.kind == "O" and any(item is None for item in array.flat):
+        return "has None in it: did you forget `return`?"
+    if array.dtype.kind not in "biufc":
+        return f"is a {type(got).__name__}, wanted an array of numbers"
+    return ""
+
+
+def _default_rtol(got, want) -> float:
+    sizes = [a.dtype.itemsize // (2 if a.dtype.kind == "c" else 1) for a in (got, want) if a.dtype.kind in "fc"]
+    return _RTOL.get(min(sizes, default=8), 1e-9)
+
+
+def _brief(a) -> str:
+    """Dtype and shape, or a scalar's value."""
+    return f"{a.dtype} {a.item():.6g}" if a.ndim == 0 else f"{a.dtype} {a.shape}"
+
+
+def _difference(got, want) -> str:
+    """How far apart, and where most."""
+    if got.ndim == 0:
+        return f"wanted {want.item():.6g}, got {got.item():.6g}"
+    wrong = np.abs(got.astype(np.result_type(got, want, np.float64)) - want)
+    where = np.unravel_index(int(np.argmax(np.where(np.isnan(wrong), np.inf, wrong))), wrong.shape)
+    size = np.abs(want[where])
+    relative = f" (relative {wrong[where] / size:.2g})" if size > 0 else ""
+    index = ", ".join(map(str, map(int, where)))
+    if not np.isfinite(wrong[where]):
+        return f"at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
+    return (
+        f"largest difference {wrong[where]:.3g}{relative} at [{index}]: wanted {want[where]:.6g}, got {got[where]:.6g}"
+    )

@@ -1,0 +1,146 @@
+"""The judge's process: runs the checks of a submission, one after another, and returns what they show.
+
+    python -m distcourse.judge.process
+
+A request is a line of JSON on the standard input: `code` is the check as the source has it, `helpers` what has to run
+before it, `names` what the submission defines, `socket` where its process is going to connect. The answer is a line on
+the standard output: the outputs of a notebook's cell, and `lost` if the student's process ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import traceback
+
+from .. import show
+from ..check import CHECK_FILE, CheckFailed
+from . import surface
+from .link import Link
+from .wire import Connection, ProtocolError
+
+TOOLS = ("matplotlib.pyplot", "distlearn", "distlearn.nn", "distlearn.sim", "distlearn.parallel", "distlearn.train")
+CONNECT = 30.0
+"""Seconds within which the student's process must connect."""
+
+
+class Shown:
+    """Collects what a check shows, as outputs of a notebook."""
+
+    def __init__(self):
+        self.outputs: list[dict] = []
+
+    def card(self, card) -> None:
+        """Add a card or a figure."""
+        data = {"text/plain": card.text(), "text/html": card._repr_html_()}
+        self.outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
+
+    def text(self, text: str) -> None:
+        """Add what was printed."""
+        if text:
+            self.outputs.append({"output_type": "stream", "name": "stdout", "text": text})
+
+    def error(self, name: str, value: str, lines: list[str]) -> None:
+        """Add an exception."""
+        self.outputs.append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines})
+
+
+def judge(request: dict) -> dict:
+    """Run one check."""
+    shown, printed, lost = Shown(), io.StringIO(), ""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as door:
+        door.bind(request["socket"])
+        door.listen(1)
+        door.settimeout(CONNECT)
+        _answer({"ready": True})
+        try:
+            end, _ = door.accept()
+        except OSError:
+            return {"outputs": [], "lost": "did not answer"}
+    with contextlib.closing(end):
+        end.settimeout(None)
+        link = Link(Connection(end), "j", surface.of_judge, surface.judge_allows)
+        show.SHOW = shown.card
+        try:
+            namespace = _namespace(request, link)
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                exec(compile(request["code"], CHECK_FILE, "exec"), namespace)  # the source's own
+        except CheckFailed as error:
+            shown.error("CheckFailed", str(error), error._render_traceback_())
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            text = str(error)[:2000]
+            shown.error(type(error).__name__, text, [f"{type(error).__name__}: {text}", *_place(error)])
+        lost = link.broken
+        if lost and not any(out["output_type"] == "error" for out in shown.outputs):
+            shown.error("AnswerLost", lost, [f"AnswerLost: {lost}"])
+        if not lost:
+            with contextlib.suppress(ProtocolError):
+                said = link.request("end", None)
+                shown.text(said if isinstance(said, str) else "")
+    shown.text(printed.getvalue())
+    return {"outputs": shown.outputs, "lost": lost}
+
+
+def _namespace(request, link) -> dict:
+    """Make the variables that the check finds: helpers of the source, and what the submission defines."""
+    namespace = {"__name__": surface.NAMESPACE}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(request["helpers"], f"{CHECK_FILE} helpers", "exec"), namespace)
+    for name in request["names"]:
+        with contextlib.suppress(KeyError):
+            namespace[name] = link.request("name", name)
+    return namespace
+
+
+def _place(error) -> list[str]:
+    frames = getattr(error, "_distlearn_frames", [])
+    return [f"  in {f.name}, line {f.lineno}: {f.line}" for f in frames if f.filename.startswith("/tmp/ipykernel")][-3:]
+
+
+def _answer(answer: dict) -> None:
+    sys.__stdout__.write(json.dumps(answer) + "\n")
+    sys.__stdout__.flush()
+
+
+def _protect() -> None:
+    """Forbid other processes, such as a kernel that the emulator runs, to look into this one."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
+def _confine_kernels() -> None:
+    """Run programs made of CUDA C in a sandbox within this one, where nothing can be written."""
+    from distlearn.cuda.emulator import program
+
+    words = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--tmpfs", "/proc", "--dev", "/dev"]
+    with contextlib.suppress(OSError):
+        if subprocess.run([*words, "--", "true"], capture_output=True, check=False).returncode == 0:
+            program.WRAPPER[:] = [*words, "--"]
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    _protect()
+    os.environ["MPLBACKEND"] = "agg"
+    for name in TOOLS:
+        importlib.import_module(name)
+    _confine_kernels()
+    for line in sys.stdin:
+        try:
+            answer = judge(json.loads(line))
+        except Exception:
+            answer = {"outputs": [], "lost": "", "broken": traceback.format_exc()}
+        _answer(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""How values travel: plain data by value, arrays and parameters shared, all else as a handle of what stays where it is.
+
+Only the judge sends pickles: objects of the library, such as a model, so that the student's process works with objects
+of its own; their arrays and parameters are shared. What the student's process sends is plain data, and refused if it
+is not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import pickle
+import types
+from typing import NamedTuple
+
+import numpy as np
+
+from distlearn.nn import Param
+
+from ..check import home_of
+from .arrays import SharedArrays
+from .wire import ProtocolError
+
+DEEPEST = 50
+"""Levels of nested containers that are accepted."""
+_ATOMS = (bool, int, float, str, type(None))
+
+
+class Handle(NamedTuple):
+    """What a process is told about an object that stays in the other one."""
+
+    key: tuple
+    kind: str
+    name: str
+    methods: tuple
+    attributes: tuple
+    signature: tuple | None
+    home: str
+
+
+class Codec:
+    """Writes and reads values of one link.
+
+    Parameters
+    ----------
+    arrays : SharedArrays
+    proxy : callable
+        proxy(handle) -> the object that stands for one in the other process.
+    surface : callable
+        surface(object) -> (kind, methods, attributes) that the other process may use, or None if it gets a copy.
+    copies : bool
+        Send objects of the library as pickles, and accept none: True for the judge.
+    """
+
+    def __init__(self, arrays: SharedArrays, proxy, surface, copies: bool):
+        self.arrays, self._proxy, self.surface, self._copies = arrays, proxy, surface, copies
+        self.exported: dict[int, object] = {}
+        self._number: dict[int, int] = {}
+        self._stands_for: dict[int, tuple] = {}  # by id of a proxy or a copy: the key of the original
+        self._known: dict[tuple, object] = {}  # the proxies and copies, by key
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, value, news: list, buffers: list, depth: int = 0):
+        """Return a value as JSON; arrays that are new go to `news`, bytes to `buffers`."""
+        if depth > DEEPEST:
+            raise TypeError(f"containers nested more than {DEEPEST} deep cannot be sent")
+        kind = type(value)
+        if kind in _ATOMS:
+            return value if not (kind is int and abs(value) >> 62) else {"i": hex(value)}
+
+        def items(values):
+            return [self.write(v, news, buffers, depth + 1) for v in values]
+
+        if isinstance(value, np.ndarray):
+            return self._write_array(value, news, buffers, items)
+        if isinstance(value, np.generic) and value.dtype.kind in "biufcSU":
+            return {"n": [value.dtype.str, value.tobytes().hex()]}
+        if kind is Param:
+            return {"p": self.arrays.key(value, news)}
+        if id(value) in self._stands_for:
+            return {"h": self._stands_for[id(value)]}
+        for container, tag in ((list, "l"), (set, "s"), (frozenset, "f")):
+            if isinstance(value, container):
+                return {tag: items(value)}
+        if isinstance(value, tuple) and not (self._copies and kind is not tuple):
+            return {"t": items(value)}
+        if isinstance(value, dict):
+            return {"d": [items(pair) for pair in value.items()]}
+        if kind is complex:
+            return {"c": [value.real, value.imag]}
+        if kind in (bytes, bytearray):
+            return {"b": value.hex()}
+        if kind in (slice, range):
+            return {"r" if kind is range else "x": items([value.start, value.stop, value.step])}
+        if value is Ellipsis or value is NotImplemented:
+            return {"e": value is Ellipsis}
+        if isinstance(value, (bool, int, float, str)):  # an enum, a subclass
+            return self.write(next(t for t in (bool, int, float, str) if isinstance(value, t))(value), news, buffers)
+        return self._write_object(value, news, buffers)
+
+    def _write_array(self, value, news, buffers, items):
+        array = value if type(value) is np.ndarray else value.view(np.ndarray)
+        key = self.arrays.key(array, news)
+        if key is not None:
+            return {"a": key}
+        if array.dtype.kind in "SU" or (array.dtype.kind in "biufc" and not array.dtype.isnative):
+            buffers.append(array.tobytes())
+            return {"v": [array.dtype.str, array.shape, len(buffers) - 1]}
+        if array.dtype.kind in "biufc":
+            return self._write_array(array.copy(), news, buffers, items)
+        if array.dtype.kind == "O" and array.size < 100_000:
+            return {"o": [array.shape, items(array.ravel().tolist())]}
+        raise TypeError(f"an array of dtype {array.dtype} cannot be sent")
+
+    def _write_object(self, value, news, buffers):
+        number = self._number.get(id(value))
+        new = number is None
+        if new:
+            number = self._number[id(value)] = len(self.exported) + 1
+            self.exported[number] = value
+        key = (self.arrays.side, number)
+        surface = self.surface(value)
+        if surface is None:
+            if new:
+                buffers.append(_pickled(value, self, news, buffers))
+                return {"k": [key, len(buffers) - 1]}
+            return {"k": [key, -1]}
+        kind, methods, attributes = surface
+        name = getattr(value, "__name__", None) or type(value).__name__
+        return {"H": Handle(key, kind, str(name)[:80], methods, attributes, _signature(value), _home(value))}
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, node, buffers, depth: int = 0):
+        """Return the value that `write` wrote.
+
+        Raises
+        ------
+        ProtocolError
+            If it is anything else.
+        """
+        if isinstance(node, _ATOMS):
+            return node
+        if not (isinstance(node, dict) and len(node) == 1) or depth > DEEPEST:
+            raise ProtocolError(f"a value that cannot be read: {node!r:.60}")
+        ((tag, inner),) = node.items()
+        read = getattr(self, f"_read_{tag}", None) if len(tag) == 1 else None
+        if read is None:
+            raise ProtocolError(f"a value of an unknown kind: {node!r:.60}")
+        return read(inner, buffers, depth + 1)
+
+    def _items(self, nodes, buffers, depth):
+        return [self.read(node, buffers, depth) for node in nodes]
+
+    def _read_i(self, inner, buffers, depth):
+        if len(inner) > 10_000:
+            raise ProtocolError("an integer that is too large")
+        return int(inner, 16)
+
+    def _read_a(self, inner, buffers, depth):
+        return self.arrays.get(inner)
+
+    def _read_p(self, inner, buffers, depth):
+        return self.arrays.get(inner, Param)
+
+    def _read_n(self, inner, buffers, depth):
+        return np.frombuffer(bytes.fromhex(inner[1]), _plain(inner[0]))[0]
+
+    def _read_v(self, inner, buffers, depth):
+        return np.frombuffer(buffers[inner[2]], _plain(inner[0])).reshape(inner[1]).copy()
+
+    def _read_o(self, inner, buffers, depth):
+        array = np.empty(len(inner[1]), object)
+        array[:] = self._items(inner[1], buffers, depth)
+        return array.reshape(inner[0])
+
+    def _read_l(self, inner, buffers, depth):
+        return self._items(inner, buffers, depth)
+
+    def _read_t(self, inner, buffers, depth):
+        return tuple(self._items(inner, buffers, depth))
+
+    def _read_s(self, inner, buffers, depth):
+        return set(self._items(inner, buffers, depth))
+
+    def _read_f(self, inner, buffers, depth):
+        return frozenset(self._items(inner, buffers, depth))
+
+    def _read_d(self, inner, buffers, depth):
+        return dict(self._items(pair, buffers, depth) for pair in inner)
+
+    def _read_c(self, inner, buffers, depth):
+        return complex(*inner)
+
+    def _read_b(self, inner, buffers, depth):
+        return bytes.fromhex(inner)
+
+    def _read_x(self, inner, buffers, depth):
+        return slice(*self._items(inner, buffers, depth))
+
+    def _read_r(self, inner, buffers, depth):
+        return range(*self._items(inner, buffers, depth))
+
+    def _read_e(self, inner, buffers, depth):
+        return Ellipsis if inner else NotImplemented
+
+    def _read_h(self, inner, buffers, depth):
+        side, number = inner
+        if side != self.arrays.side or number not in self.exported:
+            raise ProtocolError("a handle of an object that was never sent")
+        return self.exported[number]
+
+    def _read_H(self, inner, buffers, depth):
+        key, kind, name, methods, attributes, signature, home = inner
+        key = (str(key[0]), int(key[1]))
+        if key not in self._known:
+            handle = Handle(key, str(kind), str(name), methods, attributes, signature, str(home))
+            self.know(key, self._proxy(handle))
+        return self._known[key]
+
+    def _read_k(self, inner, buffers, depth):
+        if self._copies:
+            raise ProtocolError("a pickle")
+        key, index = tuple(inner[0]), inner[1]
+        if key not in self._known:
+            self.know(key, _Unpickler(io.BytesIO(buffers[index]), self, buffers).load())
+        return self._known[key]
+
+    def know(self, key, thing) -> None:
+        """Remember what stands for an object of the other process."""
+        self._known[key] = thing
+        self._stands_for[id(thing)] = key
+
+
+class _Pickler(pickle.Pickler):
+    """Shares arrays and parameters, and leaves behind what must not be copied."""
+
+    def __init__(self, file, top, codec, news, buffers):
+        super().__init__(file, protocol=5)
+        self._top, self._codec, self._news, self._buffers = top, codec, news, buffers
+
+    def persistent_id(self, value):
+        if value is self._top:
+            return None
+        shared = type(value) in (np.ndarray, Param) and not (type(value) is np.ndarray and value.dtype.hasobject)
+        if shared or id(value) in self._codec._stands_for:
+            return self._codec.write(value, self._news, self._buffers)
+        if isinstance(value, (types.FunctionType, types.MethodType)) and not _importable(value):
+            return self._codec.write(value, self._news, self._buffers)
+        if not isinstance(value, type) and type(value).__module__.startswith("distlearn."):
+            surface = self._codec.surface(value)
+            if surface is not None:
+                return self._codec.write(value, self._news, self._buffers)
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts shared arrays and proxies in the places that `_Pickler` left."""
+
+    def __init__(self, file, codec, buffers):
+        super().__init__(file)
+        self._codec, self._all = codec, buffers
+
+    def persistent_load(self, pid):
+        return self._codec.read(pid, self._all)
+
+
+def _pickled(value, codec, news, buffers) -> bytes:
+    file = io.BytesIO()
+    _Pickler(file, value, codec, news, buffers).dump(value)
+    return file.getvalue()
+
+
+def _importable(function) -> bool:
+    """Whether the other process can import it: it is the library's own."""
+    module = getattr(function, "__module__", None) or ""
+    return module.partition(".")[0] in ("distlearn", "numpy") and "<" not in getattr(function, "__qualname__", "<")
+
+
+def _plain(dtype) -> np.dtype:
+    dtype = np.dtype(str(dtype))
+    if dtype.kind not in "biufcSU":
+        raise ProtocolError(f"numbers of dtype {dtype}")
+    return dtype
+
+
+def _home(value) -> str:
+    return home_of(value) if callable(value) else ""
+
+
+def _signature(value) -> tuple | None:
+    """Names and kinds of the parameters of a function, and which have defaults."""
+    if not callable(value):
+        return None
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return tuple((p.name, int(p.kind), p.default is not p.empty) for p in parameters)

@@ -1,0 +1,277 @@
+"""`Lab`: what the first cell of every lab makes, and what its cells call."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import contextmanager
+
+import numpy as np
+
+from distlearn import backend
+from distlearn.comm.protocol import ignore_report
+from distlearn.comm.waiting import count_cores
+from distlearn.world.progress import Bar
+
+from . import scope, show
+from .check import Check, CheckFailed
+from .predict import KINDS, Prediction, PredictionMissing, grading
+from .show import GOOD, NOTE, Card, Line
+
+_GUESSES: dict[str, dict[str, Prediction]] = {}
+"""Guesses by lab, for the life of the kernel: running the setup cell again does not unlock what was revealed."""
+
+
+class NothingFailed(AssertionError):
+    """A cell that was meant to fail did not."""
+
+
+class Expected:
+    """What `Lab.expect` caught: `error` is the exception, None while there is none."""
+
+    error: Exception | None = None
+
+
+class Lab:
+    """What one lab works with: its predictions, checks, deliberate failures and figures.
+
+    The first cell of every lab makes it::
+
+        import matplotlib.pyplot as plt
+        import numpy as np
+        import distlearn as dl
+        lab = dl.Lab("07", engines=4)
+
+    It sets the style of figures, prints one line about the machine, and warns where engines and BLAS threads ask for
+    more cores than there are. In a notebook, cells that check an exercise run in a scope of their own (see `scope`). It
+    seeds nothing and writes no file.
+
+    Parameters
+    ----------
+    number : str
+        Number of the lab, two digits.
+    engines : int
+        How many engines the lab starts at once.
+    """
+
+    def __init__(self, number: str, engines: int = 0):
+        if not (isinstance(number, str) and number.isdigit() and len(number) == 2):
+            raise ValueError(f"Lab({number!r}): expected the number of the lab as two digits, such as Lab('07')")
+        from distlearn.viz import use_style
+
+        self.number = number
+        self._guesses = _GUESSES.setdefault(number, {})
+        use_style()
+        if show.in_ipython():
+            from IPython import get_ipython
+
+            scope.install(get_ipython())
+        cores = count_cores()
+        print(_machine(number, cores))
+        for advice in _crowding(engines, cores, os.environ.get("OMP_NUM_THREADS")):
+            print(advice)
+
+    def __repr__(self) -> str:
+        return f"Lab({self.number!r})"
+
+    @property
+    def grading(self) -> bool:
+        """Whether nbgrader runs the notebook."""
+        return grading()
+
+    # -- predictions --------------------------------------------------------------------------------------------------
+
+    def predict(self, key, question, answer=..., *, kind=float, unit="", low=None, high=None, choices=None) -> None:
+        """Ask for a guess before the cell that shows the result.
+
+        Parameters
+        ----------
+        key : str
+            Name of the prediction in this lab.
+        question : str
+        answer : object
+            The guess; `...` while there is none.
+        kind : {float, str, bool, tuple}
+        unit : str
+            Follows the number, as in "3 times".
+        low, high : float, optional
+            A guess outside is rejected.
+        choices : sequence, optional
+            The only possible answers.
+
+        Raises
+        ------
+        PredictionInvalid
+            If the guess is not of the kind, out of bounds, or not one of the choices.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"prediction {key!r}: kind is {kind!r}, expected one of float, str, bool, tuple")
+        asked = {"kind": kind, "unit": unit, "low": low, "high": high, "choices": tuple(choices) if choices else None}
+        known = self._guesses.get(key)
+        if known is None or (known.question, known.choices, known.kind) != (question, asked["choices"], kind):
+            known = self._guesses[key] = Prediction(key, question, **asked)
+        show.display(known.answer(answer))
+
+    def require(self, *keys: str) -> None:
+        """Stop the cell until all of these have been predicted.
+
+        Raises
+        ------
+        PredictionMissing
+            Unless nbgrader is grading: a missing guess costs nothing.
+        """
+        for key in keys:
+            known = self._guesses.get(key)
+            if grading() or (known is not None and known.guess is not None):
+                continue
+            asked = f'"{known.question}"' if known else f"{key!r} (run the cell that asks for it)"
+            raise PredictionMissing(f"first your guess, then the result: {asked}. Any guess will do.")
+
+    def reveal(self, key: str, actual) -> None:
+        """Show the prediction beside the result, and lock it."""
+        self.require(key)
+        known = self._guesses.get(key) or Prediction(key, key)
+        show.display(known.reveal(actual.item() if isinstance(actual, np.generic) else actual))
+
+    # -- checks and failures ----------------------------------------------------------------------------------------
+
+    def check(self, title: str, hints: bool = True) -> Check:
+        """Return the checks of one exercise, to be used in a `with` statement; see `Check`."""
+        return Check(title, hints)
+
+    @contextmanager
+    def expect(self, error, match: str = ""):
+        """Run a block that is meant to fail; show the failure, and let the notebook go on.
+
+        Parameters
+        ----------
+        error : type or tuple of types
+            The expected exception. Any other one propagates.
+        match : str
+            Text that its message must contain.
+
+        Yields
+        ------
+        Expected
+            Its `error` is the exception, afterwards.
+
+        Raises
+        ------
+        NothingFailed
+            If the block runs to its end.
+        """
+        caught = Expected()
+        try:
+            yield caught
+        except error as e:
+            if match not in str(e):
+                raise
+            caught.error = e
+            text = e.title if isinstance(e, CheckFailed) else str(e)  # the check has already shown its table
+            show.display(Card("It failed, as it should.", [Line(NOTE, type(e).__name__, text)], GOOD))
+            return
+        names = getattr(error, "__name__", None) or " or ".join(e.__name__ for e in error)
+        raise NothingFailed(f"this cell is meant to fail with {names}, but it ran to its end")
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def bar(self, label: str, unit: str = "run"):
+        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades.
+
+        Parameters
+        ----------
+        label : str
+            What is being done: "training".
+        unit : str
+            What is counted.
+        """
+        if self.grading:
+            return ignore_report
+        bar = Bar(label, unit)
+
+        def report(step, total, **values):
+            bar(step, total, **values)
+            if step >= total:
+                bar.close()
+
+        return report
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    def show(self, figure, alt: str) -> None:
+        """Show a figure with alternative text, for readers who cannot see it; the plotted numbers are folded below.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure or Axes
+        alt : str
+            One sentence: what the figure shows.
+        """
+        if not isinstance(alt, str) or not alt.strip():
+            raise ValueError("lab.show: alt is empty, expected one sentence that says what the figure shows")
+        import matplotlib.pyplot as plt
+
+        from distlearn.viz import plotted_tables
+
+        figure = figure.flat[0] if isinstance(figure, np.ndarray) else figure
+        figure = figure if hasattr(figure, "savefig") else figure.figure
+        show.display(show.Picture(figure, alt, tables=plotted_tables(figure)))
+        plt.close(figure)  # or the notebook would show it again, without the alternative text
+
+    def film(self, frames) -> None:
+        """Show figures one after the other, with a slider.
+
+        Parameters
+        ----------
+        frames : list of (Figure, str)
+            Figures, each with its alternative text: what `viz.kernel_film` returns.
+        """
+        import matplotlib.pyplot as plt
+
+        show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
+        for figure, _ in frames:
+            plt.close(figure)
+
+    def draw(self, trainer):
+        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
+
+        Parameters
+        ----------
+        trainer : Strategy
+            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
+
+        Returns
+        -------
+        drawing : Drawing
+        """
+        from .drawing import Drawing
+
+        drawing = Drawing(trainer)
+        if show.in_ipython():
+            show.display(drawing)
+        return drawing
+
+
+def _machine(number: str, cores: int) -> str:
+    from importlib.metadata import version
+
+    device = "GPU" if backend.has_gpu() else "no GPU, all on the CPU"
+    plural = "s" if cores != 1 else ""
+    parts = [f"lab {number}", f"distlearn {version('distlearn')}", f"Python {platform.python_version()}"]
+    return " · ".join([*parts, f"NumPy {np.__version__}", f"{cores} core{plural}", device])
+
+
+def _crowding(engines: int, cores: int, omp: str | None) -> list[str]:
+    """What to say about `engines` ranks on `cores` cores with OMP_NUM_THREADS set to `omp`."""
+    said = []
+    if engines > cores:
+        said.append(
+            f"Note: {engines} engines take turns on {cores} core{'s' if cores != 1 else ''}: "
+            f"no measured speed-up can exceed {cores} here."
+        )
+    if engines and omp and omp.isdigit() and int(omp) > 1 and int(omp) * engines > cores:
+        said.append(
+            f"Note: OMP_NUM_THREADS={omp} times {engines} engines is {int(omp) * engines} threads on {cores} cores: "
+            "they slow each other down. Start Jupyter with OMP_NUM_THREADS=1."
+        )
+    return said

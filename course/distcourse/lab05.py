@@ -1,0 +1,380 @@
+"""How fast can a layer be, on this machine and on a named card: bounds from counted work, beside measured times."""
+
+from __future__ import annotations
+
+import functools
+import math
+import statistics
+from collections.abc import Mapping
+from itertools import pairwise
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from distlearn.backend import get_xp, to_device
+from distlearn.cuda.cards import Card
+from distlearn.cuda.kernel import RawKernel
+from distlearn.cuda.kernels.matmul import ANY_TILE, BLOCKED, NAIVE, TILED
+from distlearn.cuda.kernels.variant import source
+from distlearn.cuda.report import Report
+from distlearn.data import Batch
+from distlearn.nn import MLP, MockDeviceArray, SoftmaxCrossEntropy, move
+from distlearn.nn.costs.count import counting
+from distlearn.nn.costs.profile import clock_of, fewest_seconds
+from distlearn.optim import SGD, Optimizer
+from distlearn.parallel import Serial
+from distlearn.tables import format_time
+from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, new_axes, styled, write_title
+
+# -- The worst and the best shape of a dense layer, judged by the bytes it needs and by those the emulator counts.
+
+
+COUNTED = 1 << 17
+"""Multiply-adds up to which a product is run in the emulator: more takes seconds."""
+
+
+def least_bytes(batch: int, d_in: int, d_out: int, itemsize: int = 4) -> int:
+    """Return the fewest bytes that a product (batch, d_in) times (d_in, d_out) can move: each number once.
+
+    Examples
+    --------
+    >>> least_bytes(1, 10, 20)
+    920
+    """
+    return itemsize * (batch * d_in + d_in * d_out + batch * d_out)
+
+
+def tiled_report(batch: int, d_in: int, d_out: int, tile: int) -> Report:
+    """Run a product in square tiles of shared memory in the emulator.
+
+    Parameters
+    ----------
+    batch, d_in, d_out : int
+    tile : int
+        Up to 32: a block has tile x tile threads.
+    """
+    a, b, c = _matrices(batch, d_in, d_out)
+    grid, sizes = (-(-d_out // tile), -(-batch // tile)), np.array([batch, d_out, d_in], np.int32)
+    kernel = RawKernel(source(ANY_TILE.file), ANY_TILE.kernel)
+    return kernel.check(grid, (tile, tile), (a, b, c, *sizes), shared_mem=8 * tile * tile)
+
+
+def counted(batch: int, d_in: int, d_out: int) -> Report:
+    """Run a product by the library's kernels in the emulator; return the report that moves the fewest bytes.
+
+    Parameters
+    ----------
+    batch, d_in, d_out : int
+    """
+    a, b, c = _matrices(batch, d_in, d_out)
+    kernels = (BLOCKED,) if min(batch, d_out) >= 16 else (NAIVE, TILED)  # a block is no use for one row or column
+    return min((kernel.check(a, b, c) for kernel in kernels), key=lambda report: report.bytes_moved)
+
+
+def _matrices(batch, d_in, d_out):
+    return [np.ones(shape, np.float32) for shape in ((batch, d_in), (d_in, d_out), (batch, d_out))]
+
+
+def judge_shape(check, name: str, shape, n: int, ridge: float, *, low: float | None = None, high: float | None = None):
+    """Check a dense layer's shape: its multiply-adds, and the share of a machine's peak that its bytes permit.
+
+    Parameters
+    ----------
+    check : Check
+        Of the cell, which reports.
+    name : str
+        Of the shape.
+    shape : (batch, d_in, d_out)
+    n : int
+        Multiply-adds that it must have.
+    ridge : float
+        Of the machine: operations per byte at which arithmetic becomes the limit.
+    low, high : float, optional
+        The share must be under `low`, or over `high`, by the fewest bytes. If n is small enough for the emulator it
+        must be over `high` also by the bytes that it counts; they are never fewer, so `low` needs no emulator.
+    """
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else ()
+    whole = len(sizes) == 3 and all(isinstance(s, Integral) and s >= 1 for s in sizes)
+    if not whole:
+        return check.true(f"{name} has three sizes", False, f"{shape!r}: expected three whole numbers of 1 or more")
+    sizes = tuple(int(s) for s in sizes)
+    label = f"{name} {sizes}"
+    check.equal(f"multiply-adds of {label}", math.prod(sizes), n, suspects={
+        "these are operations: a multiply-add is two": n // 2})  # fmt: skip
+    if math.prod(sizes) != n:
+        return None
+    wanted = f"under {low:.0%}" if low is not None else f"over {high:.0%}"
+    moved = {"at best": least_bytes(*sizes)}
+    if high is not None and n <= COUNTED:
+        moved["counted by the emulator"] = counted(*sizes).bytes_moved
+    for how, nbytes in moved.items():
+        share = min(1.0, 2 * n / nbytes / ridge)
+        told = f"{share:.1%} of the peak, wanted {wanted}: {2 * n:,} operations on {nbytes:,} bytes, ridge {ridge:g}"
+        good = share < low if low is not None else share > high
+        check.true(f"{label}, {how}", good, told)
+    return None
+
+
+# -- The training step of a small network: what it computes, moves, starts and copies, and what it takes.
+
+
+COPIES = ("none", "batch", "products")
+
+
+class StepWork(NamedTuple):
+    """Work of one training step.
+
+    Attributes
+    ----------
+    flops : int
+        Of forward, backward and update.
+    nbytes : int
+        Bytes of memory that they must at least move.
+    calls : int
+        Array operations, each of which a GPU launches as a kernel, and copies.
+    copied : int
+        Bytes between host and card.
+    """
+
+    flops: int
+    nbytes: int
+    calls: int
+    copied: int
+
+
+def step_work(width: int, batch: int, copies: str = "none", *, sizes=None) -> StepWork:
+    """Count the work of a training step: two hidden layers of sigmoids on images of 28 x 28 pixels, plain SGD.
+
+    Parameters
+    ----------
+    width : int
+        Of both hidden layers.
+    batch : int
+    copies : {"none", "batch", "products"}
+        What travels between host and card: nothing, the batch, or the operands and the result of every matrix product,
+        as if products alone were done on the card.
+    sizes : tuple of int, optional
+        All layers' widths, in place of (784, width, width, 10).
+
+    Returns
+    -------
+    work : StepWork
+
+    Examples
+    --------
+    >>> step_work(100, 32).copied, step_work(100, 32, "batch").copied == 32 * (784 * 4 + 8)
+    (0, True)
+    """
+    if copies not in COPIES:
+        raise ValueError(f"step_work: copies is {copies!r}, expected one of {', '.join(COPIES)}")
+    sizes = (784, width, width, 10) if sizes is None else tuple(sizes)
+    layers = list(pairwise(sizes))
+    weights, outputs = sum((k + 1) * n for k, n in layers), sum(sizes[1:])
+    products = [2 + (i > 0) for i in range(len(layers))]  # forward and backward; the data need no gradient
+    flops = sum(times * 2 * batch * k * n for times, (k, n) in zip(products, layers, strict=True)) + 2 * weights
+    activations = sum(sizes[1:-1])
+    flops += 6 * batch * activations  # a sigmoid's 4 there and 2 back
+    values = batch * (sizes[0] + outputs + 3 * activations)
+    nbytes = 4 * (3 * (values + weights) + 3 * weights)  # the update reads weight and gradient, and writes
+    calls, copied = _calls(len(sizes)), 0
+    if copies == "batch":
+        calls, copied = calls + 2, batch * (4 * sizes[0] + 8)
+    elif copies == "products":
+        calls += 3 * sum(products)
+        matrices = [batch * (k + n) + k * n for k, n in layers]
+        copied = 4 * sum(times * size for times, size in zip(products, matrices, strict=True))
+    return StepWork(flops, nbytes, calls, copied)
+
+
+@functools.cache
+def _calls(n_sizes: int) -> int:
+    """Array operations of a step, which do not depend on widths or batch."""
+    step = _trainer((2,) * n_sizes, 2, MockDeviceArray)
+    with counting() as counter:
+        step()
+    return counter["calls"]
+
+
+def _trainer(sizes, batch, convert):
+    """A function that trains one step on random data, arrays made by `convert`, the batch anew in every step."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((batch, sizes[0]), np.float32), rng.integers(sizes[-1], size=batch)
+    model = move(MLP(sizes, "sigmoid"), convert)
+    trainer = Serial(model, SoftmaxCrossEntropy(), Optimizer(model.params, SGD(), 0.01))
+    return lambda: trainer.step(Batch(convert(x), convert(y), batch))
+
+
+def step_times(widths, batch: int, *, device="cpu", sizes=None, repeats: int = 15) -> list[float]:
+    """Measure training steps on one core or on a GPU, the batch copied to it in every step.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Of the hidden layers, as in `step_work`.
+    batch : int
+    device : "cpu" or "gpu"
+    sizes : tuple of int, optional
+        As in `step_work`; the number of measurements is that of the widths.
+    repeats : int
+
+    Returns
+    -------
+    seconds : list of float
+        Medians; on a CPU, processor time of one thread, in which other programs do not count.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="blas"):
+        return [_seconds(sizes or (784, w, w, 10), batch, device, repeats) for w in widths]
+
+
+def _seconds(sizes, batch, device, repeats) -> float:
+    step, times = _trainer(tuple(sizes), batch, lambda a: to_device(a, device)), []
+    clock = clock_of(get_xp(to_device(np.zeros(1), device)), 1)
+    step()
+    for _ in range(repeats):
+        began = clock()
+        step()
+        times.append(clock() - began)
+    return statistics.median(times)
+
+
+# -- A machine in the numbers of a card: peak, bandwidth, what starting an operation costs, and the link to the host.
+
+
+def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) -> Card:
+    """Measure one core of this machine.
+
+    The peak is that of large matrix products, the bandwidth that of reading two long vectors for their scalar
+    product, and the overhead of an operation the time of a training step with one sample and one neuron, divided by its
+    operations. Peak and bandwidth are the best of several measurements, since bounds are made of them; the overhead is
+    a median.
+
+    Parameters
+    ----------
+    elements : int
+        Of each vector; both together must be several times as large as the last cache. 2 x 128 MiB by default.
+    width : int
+        Of the matrices.
+    repeats : int
+
+    Returns
+    -------
+    card : Card
+        With an infinite `link`: nothing needs to be copied.
+    """
+    a, b = np.ones((2, width, width), np.float32)
+    out = np.empty_like(a)
+    x, y = np.ones((2, elements), np.float32)
+    seconds = fewest_seconds(lambda: np.matmul(a, b, out=out), repeats=repeats)
+    reading = fewest_seconds(lambda: x.dot(y), repeats=repeats)
+    small = step_times([1], batch=1, sizes=(1, 1), repeats=50)[0] / step_work(1, 1, sizes=(1, 1)).calls
+    return Card(
+        "this CPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / reading, "measured, one core",
+        link=float("inf"), overhead=small,
+    )  # fmt: skip
+
+
+def measure_gpu(*, xp=None, elements: int = 2**26, width: int = 4096, repeats: int = 7) -> Card:
+    """Measure a GPU as `measure_cpu` measures a core, and its link to the host's memory.
+
+    Parameters
+    ----------
+    xp : module, optional
+        CuPy, unless something stands in for it.
+    elements, width, repeats : int
+        Of the vectors that are added and copied, and of the matrices.
+
+    Returns
+    -------
+    card : Card
+        The link with ordinary memory of the host; page-locked memory is faster.
+    """
+    if xp is None:
+        xp = get_xp(to_device(np.zeros(1), "gpu"))
+
+    host = np.ones(elements, np.float32)
+    a, x, tiny = xp.ones((width, width), "float32"), xp.asarray(host), xp.ones(1, "float32")
+    out, y = xp.empty_like(a), xp.empty_like(x)
+
+    def many():
+        for _ in range(1000):
+            xp.add(tiny, 1, out=tiny)
+
+    timed = functools.partial(fewest_seconds, repeats=repeats, xp=xp)
+    seconds, moving = timed(lambda: xp.matmul(a, a, out=out)), timed(lambda: xp.add(x, 1, out=y))
+    copying, launching = timed(lambda: xp.asarray(host.copy())) - timed(host.copy), timed(many) / 1000
+    return Card(
+        "this GPU", 0, 0, 2 * width**3 / seconds, 2 * x.nbytes / moving, "measured",
+        link=host.nbytes / max(copying, 1e-9), overhead=launching,
+    )  # fmt: skip
+
+
+# -- Which device is the fastest, by the size of the work.
+
+
+@styled
+def plot_devices(sizes, seconds, *, measured=None, xlabel="size", ax=None, title=None):
+    """Draw the time of the same work on several devices, and from which size on the first one is no longer the fastest.
+
+    Parameters
+    ----------
+    sizes : sequence of float
+    seconds : dict of str to sequence of float
+        Of every device, by size; the first one is compared with the others.
+    measured : dict of str to (sizes, seconds), optional
+        Measured points, by device.
+    xlabel : str
+        What the sizes are, with the unit.
+    ax : Axes, optional
+    title : str, optional
+        By default the finding.
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if not isinstance(seconds, Mapping) or not seconds:
+        raise ValueError(f"plot_devices: seconds is {seconds!r}, expected times of at least one device, by its name")
+    if wrong := next((name for name in measured or {} if name not in seconds), None):
+        raise ValueError(f"plot_devices: {wrong!r} was measured, expected one of {', '.join(seconds)}")
+    ax = new_axes(figsize=(7.2, 4.2))[0] if ax is None else ax
+    first, wins = next(iter(seconds)), {}
+    for i, (name, values) in enumerate(seconds.items()):
+        color, marker = COLORS[i % len(COLORS)], MARKERS[i % len(MARKERS)]
+        label = name
+        if name != first:
+            wins[name] = faster_from(list(sizes), seconds[first], values)
+            label += f": faster from {wins[name]:,}" if wins[name] is not None else ": not faster"
+        ax.plot(sizes, values, color=color, linestyle=LINES[i % len(LINES)], label=label)
+        if name in (measured or {}):
+            ax.plot(*measured[name], color=color, marker=marker, linestyle="", label=f"{name}, measured")
+        if wins.get(name) is not None:
+            at = list(sizes).index(wins[name])
+            ax.plot([sizes[at]], [values[at]], marker=marker, color=color, markersize=6.5, linestyle="", zorder=4)
+    ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="time")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda v, _: format_time(v)))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.legend(loc="upper left", labelcolor=INK)
+    ax.tick_params(colors=MUTED)
+    found = [w for w in wins.values() if w is not None]
+    finding = f"{first} is the fastest at every size" if not found else f"{first} is the fastest below {min(found):,}"
+    write_title(ax, finding, title)
+    return ax
+
+
+def faster_from(sizes, before, after):
+    """Return the smallest size from which on `after` takes less time than `before` at every size, or None.
+
+    Examples
+    --------
+    >>> faster_from([1, 2, 4, 8], [1, 2, 4, 8], [3, 3, 3, 3])
+    4
+    """
+    slower = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if b >= a]
+    start = slower[-1] + 1 if slower else 0
+    return sizes[start] if start < len(sizes) else None

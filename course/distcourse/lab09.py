@@ -1,0 +1,787 @@
+"""Model parallelism, for lab 09: training with bugs of real frameworks, one's own layers, which layout sends least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from distlearn.comm.network.formulas import sent_bytes
+from distlearn.data import load
+from distlearn.nn import MLP, SoftmaxCrossEntropy, init
+from distlearn.nn.container import layer_span
+from distlearn.nn.models.googlenet import TABLE, Inception
+from distlearn.optim import SGD, Momentum, Optimizer
+from distlearn.parallel import Layout, Serial, simulate_layout
+from distlearn.parallel.mesh import Partial, Replicate, Shard
+from distlearn.parallel.pipeline.stages import cut
+from distlearn.parallel.planning.named import model_and_sample
+from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, shard_specs
+from distlearn.parallel.tensor.one_weird_trick import boundary
+from distlearn.shares import shares
+from distlearn.sim import SimWorld
+from distlearn.tables import Table, Tabular
+from distlearn.train import fit
+from distlearn.viz.look import COLORS, INK, MUTED, new_axes, styled, write_title
+
+# -- Tensor-parallel training with three bugs of real frameworks, none of which raises an error.
+
+
+BUGS = ("none", "missing", "doubled", "norm")
+
+
+class _Doubled(ColumnParallelLinear):
+    """Sums the gradient of its input once more."""
+
+    def backward(self, dy, saved):
+        dx = super().backward(dy, saved)
+        return dx if dx is None else self.comm.all_reduce(dx)
+
+
+def train_with_bug(comm, bug: str = "none", *, seed: int = 0, epochs: int = 6, clip_norm: float = 0.5):
+    """Train a small tensor-parallel network on the digits.
+
+    Parameters
+    ----------
+    comm : Communicator
+    bug : str
+        One of `BUGS`.
+    seed : int
+        Of the weights and of the order of the samples.
+    epochs : int
+    clip_norm : float
+        The norm to which gradients are clipped.
+
+    Returns
+    -------
+    history : History
+    apart : float
+        How far this rank's copies of parameters that every rank has are from rank 0's: the largest difference.
+    """
+    if bug not in BUGS:
+        raise ValueError(f"train_with_bug: bug is {bug!r}, expected one of {', '.join(map(repr, BUGS))}")
+    data = load("digits", dtype="float64")
+    model = MLP((64, 48, 48, 48, 10), seed=seed, dtype="float64")
+    optimizer = Optimizer(model.params, SGD(), 0.3, clip_norm=clip_norm)
+    strategy = TensorParallel(comm, model, SoftmaxCrossEntropy(), optimizer)
+    for layer in strategy.model.layers:
+        if isinstance(layer, ColumnParallelLinear) and bug == "missing":
+            layer.sum_input_gradient = False
+        if isinstance(layer, ColumnParallelLinear) and bug == "doubled":
+            layer.__class__ = _Doubled
+    if bug == "norm":
+        strategy.optimizer.norm = lambda params: float(np.sqrt(sum((p.grad**2).sum() for p in params)))
+    history = fit(strategy, data, epochs=epochs, batch_size=64, seed=seed)
+    sharded = shard_specs(strategy.model)
+    copies = [p.data for p in strategy.model.params if p.name not in sharded]
+    apart = max(float(np.abs(mine - comm.all_gather(mine)[0]).max()) for mine in copies)
+    return history, apart
+
+
+# -- Which layout for which network, by bytes: ten networks, and a rule scored against the planner.
+
+
+TRICK = "one weird trick"
+
+
+class LayoutFacts(NamedTuple):
+    """What is known of a network before one chooses a layout; all in bytes, but for the ranks.
+
+    "Dense" means from the first dense layer on. Of a network without one, or with nothing before it, `tensor_dense` is
+    None, and there is no one weird trick.
+    """
+
+    ranks: int
+    weights: int
+    """Of the whole network."""
+    weights_dense: int
+    boundary: int | None
+    """Activations of the whole batch that enter the first dense layer."""
+    tensor: float
+    """What a rank sends in a step if all layers are tensor-parallel."""
+    tensor_dense: float | None
+    """What a rank sends for tensor-parallel dense layers, beyond what happens at the boundary."""
+
+
+@dataclass(frozen=True)
+class LayoutCase:
+    """A network to be trained on some ranks.
+
+    Parameters
+    ----------
+    name : str
+    model : str or callable
+        A name, or a function that builds the model.
+    ranks, batch_size : int
+    sample : tuple of int, optional
+        Shape of a sample; known for models by name.
+    network : str
+    """
+
+    name: str
+    model: str | Callable
+    ranks: int
+    batch_size: int
+    sample: tuple[int, ...] | None = None
+    network: str = "ethernet-10g"
+
+
+def _narrow():
+    return MLP((784, 64, 32, 10), seed=None)
+
+
+def _wide():
+    return MLP((784, 4096, 4096, 10), seed=None)
+
+
+TEN = (
+    LayoutCase("narrow MLP", _narrow, 4, 512, (784,)),
+    LayoutCase("wide MLP", _wide, 4, 128, (784,)),
+    LayoutCase("LeNet", "lenet", 4, 256),
+    LayoutCase("small CNN", "cnn", 4, 256),
+    LayoutCase("AlexNet", "alexnet", 4, 128),
+    LayoutCase("GoogLeNet", "googlenet", 4, 128),
+    LayoutCase("SqueezeNet", "squeezenet", 4, 128),
+    LayoutCase("Siamese network", "siamese", 4, 64),
+    LayoutCase("GRU language model", "gru", 4, 64),
+    LayoutCase("GPT", "gpt", 4, 64),
+)
+"""Ten networks, small and large, with few and with many weights for what they compute."""
+
+
+@lru_cache
+def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
+    """Return the facts of a case, and the planner's seconds for "data", "tensor" and, if it applies, the trick."""
+    model = case.model if isinstance(case.model, str) else case.model()
+    layouts = {"data": Layout(case.ranks), "tensor": Layout(1, case.ranks)}
+    serial, sample = model_and_sample(model, case.sample)
+    first = boundary(serial)
+    if first is not None:
+        layouts[TRICK] = Layout(case.ranks, trick=True)
+    options = {"batch_size": case.batch_size, "input_shape": sample}
+    costs = {name: simulate_layout(serial, layout, case.network, **options) for name, layout in layouts.items()}
+    p, weights = case.ranks, sum(q.nbytes for q in serial.params)
+    dense, entering, tensor_dense = 0, None, None
+    if first is not None:
+        features = cut(serial, slice(0, first))
+        before = sum(q.nbytes for q in features.params)
+        dense, itemsize = weights - before, serial.params[0].data.dtype.itemsize
+        shape = features.output_shape((case.batch_size, *sample))
+        entering = itemsize * int(np.prod(shape))
+        twice = 2 * sent_bytes("all_gather", entering, p)
+        tensor_dense = costs[TRICK].nbytes - sent_bytes("all_reduce", before, p) - twice
+    facts = LayoutFacts(p, weights, dense, entering, costs["tensor"].nbytes, tensor_dense)
+    return facts, {name: cost.seconds for name, cost in costs.items()}
+
+
+class RuleScore(Tabular):
+    """What a rule chooses for some networks, beside the planner's fastest; prints as a table.
+
+    Attributes
+    ----------
+    rows : list of (LayoutCase, str, str, float)
+        Case, chosen, fastest, and how many times longer a step takes than with the fastest.
+    """
+
+    def __init__(self, rows: list):
+        self.rows = rows
+
+    @property
+    def agreed(self) -> int:
+        """Networks for which the rule chose the planner's layout."""
+        return sum(chosen == fastest for _, chosen, fastest, _ in self.rows)
+
+    @property
+    def regret(self) -> float:
+        """How many times longer steps take than the fastest ones, as a geometric mean over the networks."""
+        return float(np.exp(np.mean([np.log(ratio) for *_, ratio in self.rows])))
+
+    def table(self) -> Table:
+        """Return the networks as rows."""
+        header = ["network", "ranks", "batch", "the rule", "the planner", "step"]
+        rows = [
+            [
+                case.name,
+                str(case.ranks),
+                str(case.batch_size),
+                chosen,
+                fastest,
+                "fastest" if ratio == 1 else f"{ratio:.2f} times",
+            ]
+            for case, chosen, fastest, ratio in self.rows
+        ]
+        title = f"{self.agreed} of {len(self.rows)} as the planner; steps take {self.regret:.2f} times as long"
+        return Table(header, rows, title)
+
+
+def score_rule(rule: Callable, cases=TEN) -> RuleScore:
+    """Score a rule against the planner, which is given the same three layouts.
+
+    Parameters
+    ----------
+    rule : callable
+        rule(facts) returns "data", "tensor" or "one weird trick".
+    cases : sequence of LayoutCase
+
+    Raises
+    ------
+    ValueError
+        If the rule names something else, or the trick for a network that has none.
+    """
+    rows = []
+    for case in cases:
+        facts, seconds = layout_facts(case)
+        chosen = rule(facts)
+        if chosen not in seconds:
+            raise ValueError(
+                f"score_rule: for {case.name} the rule chose {chosen!r}, expected {' or '.join(map(repr, seconds))}"
+            )
+        fastest = min(seconds, key=seconds.get)
+        rows.append((case, chosen, fastest, seconds[chosen] / seconds[fastest]))
+    return RuleScore(rows)
+
+
+# -- The checks of lab 09's exercises, and the mistakes that they name.
+
+
+def judge_product_type(check, product_type, ndim: int) -> None:
+    """Compare the types that a function gives for all pairs of factors with what the numbers say.
+
+    Parameters
+    ----------
+    check : Check
+    product_type : callable
+        product_type(x, w, ndim) returns a placement, or None.
+    ndim : int
+        Axes of x.
+    """
+    for x in (Replicate(), Partial(), *map(Shard, range(ndim))):
+        with check.group(f"{x} @ W of each type, ndim {ndim}", most=4):
+            for w in (Replicate(), Partial(), Shard(0), Shard(1)):
+                want, got = _told(_product_type(x, w, ndim - 1)), _told(check.call(product_type, x, w, ndim))
+                wrong = {
+                    "this is the class: call it, as in Replicate()": got if got.startswith("class") else "",
+                    "each rank has some of the terms of every sum": "Replicate()" if want == "Partial()" else "",
+                    "a product of sums is not the sum of products": "Partial()" if x == w == Partial() else "",
+                    "count the axes of x, not of W": "Shard(1)" if want == f"Shard({ndim - 1})" else "",
+                    "the ranks' parts do not belong together": got if want == "None" and x != w else "",
+                    "these parts belong together: nothing has to be sent before": "None" if want != "None" else "",
+                }
+                check.equal(f"{x} @ {w}, ndim {ndim}", got, want, suspects=wrong)
+
+
+class _Text(str):
+    """Text that is shown without quotation marks."""
+
+    __repr__ = str.__str__
+
+
+def _told(placement) -> _Text:
+    """Return a placement as text; it may have come from another process, where it stands for an answer's object."""
+    kind = type(placement).__name__
+    if kind == "type":
+        return _Text(f"class {placement.__name__}")
+    return _Text("None" if placement is None else f"Shard({placement.axis})" if kind == "Shard" else f"{kind}()")
+
+
+def _product_type(x, w, last: int):
+    if isinstance(x, Shard):
+        if x.axis == last:
+            return Partial() if w == Shard(0) else None
+        return x if w == Replicate() else None
+    if isinstance(w, Shard):
+        return Shard(last) if x == Replicate() and w.axis == 1 else None
+    if x == w == Partial():
+        return None
+    return Partial() if Partial() in (x, w) else Replicate()
+
+
+_NAMES = {
+    ("Partial", "Replicate"): ("all_reduce", 2),
+    ("Partial", "Shard"): ("reduce_scatter", 1),
+    ("Shard", "Replicate"): ("all_gather", 1),
+    ("Shard", "Shard"): ("all_to_all", None),
+}
+
+
+def judge_move(check, move, nbytes: float, p: int, axes: tuple[int, int]) -> None:
+    """Compare the collectives and the bytes that a function gives for all changes of type.
+
+    Parameters
+    ----------
+    check : Check
+    move : callable
+        move(old, new, nbytes, p) returns the collective and the bytes that a rank sends.
+    nbytes : float
+    p : int
+    axes : pair of int
+        Of the shards that are tried.
+    """
+    kinds = [Replicate(), Partial(), *map(Shard, axes)]
+    for old in kinds:
+        with check.group(f"from {old} to each type, {p} ranks", most=4):
+            for new in kinds:
+                _judge_change(check, old, new, check.call(move, old, new, nbytes, p), nbytes, p)
+
+
+def _judge_change(check, old, new, found, nbytes: float, p: int) -> None:
+    """Compare what an answer says of one change of type."""
+    pair, where = (type(old).__name__, type(new).__name__), f"{old} to {new}, {p} ranks"
+    name, times = _NAMES.get(pair, ("", 0)) if old != new else ("", 0)
+    want = (p - 1) / p * nbytes * (1 / p if times is None else times)
+    if not (isinstance(found, tuple) and len(found) == 2):
+        check.true(where, False, "return two things: the name, and the bytes")
+        return
+    if isinstance(found[1], str):
+        check.true(where, False, "the name comes first, then the bytes")
+        return
+    why = "its type stays" if old == new else "zeros around its share" if pair[0] == "Shard" else "it has all of it"
+    check.equal(where, found[0], name, suspects={} if name else {f"{why}: nothing is sent": found[0]})
+    wrong = {f"{why}: nothing is sent": found[1]}
+    if want:
+        wrong = {
+            "a rank does not send its own part to itself: (p - 1) / p": want * p / (p - 1),
+            "this is what all ranks send together, or a rank's part of it is missing: 1 / p": want * p,
+            "nothing but the part itself: it passes on the others' parts, too": nbytes / p,
+        }
+    if name == "all_reduce":
+        wrong["an all-reduce is a reduce-scatter and an all-gather"] = want / 2
+        wrong["the array once: a reduce-scatter and an all-gather send all but a rank's share, each"] = nbytes
+    check.close(f"bytes, {where}", found[1], want, rtol=1e-9, suspects=wrong)
+
+
+def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(7, 9), seed: int = 0) -> None:
+    """Compare three functions on typed arrays with serial ones, on every rank.
+
+    Parameters
+    ----------
+    check : Check
+    gain_gradient, input_gradient, grad_norm : callable
+        (comm, dy, x_hat), (comm, dy, W) and (comm, sharded, replicated).
+    p : int
+        Number of ranks.
+    shape : tuple of int
+        Rows and columns.
+    seed : int
+    """
+    rng, where = np.random.default_rng([seed, p]), f", {p} rank{'s' * (p > 1)}"
+    a, b = rng.normal(size=(2, *shape))
+    w, c = rng.normal(size=(5, shape[1])), rng.normal(size=4)
+
+    def mine(x, comm, axis):
+        return np.array_split(x, comm.size, axis=axis)[comm.rank].copy()
+
+    def program(comm):
+        cut = [mine(a, comm, 1), mine(w, comm, 1)]
+        return (
+            check.call(gain_gradient, comm, mine(a, comm, 0), mine(b, comm, 0)),
+            check.call(input_gradient, comm, cut[0], cut[1]),
+            check.call(grad_norm, comm, cut, [c, c[:2].copy()]),
+        )
+
+    own, whole = (a**2).sum() + (w**2).sum(), (c**2).sum() + (c[:2] ** 2).sum()
+    ranks = range(p)
+    parts = [(np.array_split(a, p)[r] * np.array_split(b, p)[r]).sum(axis=0) for r in ranks]
+    columns = [np.array_split(a, p, axis=1)[r] @ np.array_split(w, p, axis=1)[r].T for r in ranks]
+    norms = {
+        "what every rank has is counted p times": [np.sqrt(own + p * whole)] * p,
+        "the gradients that all ranks have are missing": [np.sqrt(own)] * p,
+        "the root is missing": [own + whole] * p,
+    }
+    gain, dx, norm = zip(*SimWorld(p).run(program), strict=True)
+    for name, got, want, wrong in (
+        ("gain_gradient", gain, (a * b).sum(axis=0), {"of this rank's rows only: all_reduce": parts}),
+        ("input_gradient", dx, a @ w.T, {"a partial sum: all_reduce": columns, "summed twice": [p * (a @ w.T)] * p}),
+        ("grad_norm", norm, np.sqrt(own + whole), norms),
+    ):
+        r = next((r for r in ranks if _differs(got[r], want)), 0)  # one line for all ranks: a wrong one, if any is
+        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
+        check.close(name + where, got[r], want, suspects=wrong)
+
+
+def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> None:
+    """Compare column- and row-parallel layers with the serial one, on every rank, and count their collectives.
+
+    Parameters
+    ----------
+    check : Check
+    functions : tuple of callable
+        As for `train_layers`.
+    p : int
+        Number of ranks.
+    shape : tuple of int
+        Samples, inputs, outputs.
+    seed : int
+    """
+    rng, (n, k, m), where = np.random.default_rng([seed, p]), shape, f", {p} rank{'s' * (p > 1)}"
+    x, dy, W, b = (rng.normal(size=s) for s in ((n, k), (n, m), (k, m), m))
+    xs, dys, Wc, Wr = (np.array_split(a, p, axis) for a, axis in ((x, 1), (dy, 1), (W, 1), (W, 0)))
+    bs = np.array_split(b, p)
+
+    def program(comm):
+        r = comm.rank
+        args = (x, Wc[r], bs[r]), (dys[r], x, Wc[r]), (xs[r], Wr[r], b), (dy, xs[r], Wr[r])
+        return [check.call(f, comm, *(a.copy() for a in given)) for f, given in zip(functions, args, strict=True)]
+
+    world, ranks = SimWorld(p), range(p)
+    column, back, row, row_back = zip(*world.run(program), strict=True)
+    for name, found in (("column_backward", back), ("row_backward", row_back)):
+        if not all(isinstance(three, tuple) and len(three) == 3 for three in found):
+            check.true(name + where, False, "return dx, dW, db")
+            return
+        if np.shape(found[0][1])[:1] == (n,) != np.shape(found[0][0])[:1]:
+            check.true(name + where, False, "dx comes first, then dW")
+            return
+    dx, dW, db, y = dy @ W.T, x.T @ dy, dy.sum(axis=0), x @ W + b
+    summands = {
+        "this rank's summand: each rank has some columns, so sum over the ranks": [dys[r] @ Wc[r].T for r in ranks]
+    }
+    biased = {
+        "the bias is added once on every rank: add it after the sum": [y + (p - 1) * b] * p,
+        "this rank's summand: sum over the ranks": [xs[r] @ Wr[r] + b for r in ranks],
+    }
+    ys, dWs = np.array_split(y, p, axis=1), np.array_split(dW, p, axis=1)
+    mixed = {f"each rank has its own columns of {what}: no all_reduce": _sums(parts) for what, parts in
+             (("y", ys), ("dW", dWs))}  # fmt: skip
+    summed = {"every rank has all of dy, so db is whole: no all_reduce": [p * db] * p}
+    for name, got, want, wrong in (
+        ("column_forward's y", column, ys, mixed),
+        ("column_backward's dx", [g[0] for g in back], [dx] * p, summands),
+        ("column_backward's dW", [g[1] for g in back], dWs, mixed),
+        ("column_backward's db", [g[2] for g in back], np.array_split(db, p), {}),
+        ("row_forward's y", row, [y] * p, biased),
+        ("row_backward's dx", [g[0] for g in row_back], np.array_split(dx, p, axis=1), {}),
+        ("row_backward's dW", [g[1] for g in row_back], np.array_split(dW, p), {}),
+        ("row_backward's db", [g[2] for g in row_back], [db] * p, summed),
+    ):
+        r = next((r for r in ranks if _differs(got[r], want[r])), 0)  # one line for all ranks: a wrong one, if any is
+        wrong = {told: values[r] for told, values in wrong.items()} if p > 1 else None
+        factors = {"ranks": p} if p > 1 else None
+        check.close(f"{name}{where}", got[r], want[r], factors=factors, suspects=wrong)
+    if p > 1:
+        names = [span.name for span in world.trace.select(rank=0, lane="comm")]
+        check.equal("collectives of all four" + where, names, ["all_reduce"] * 2)
+
+
+def _sums(parts) -> list:
+    """Return the sum of all parts for each of them, or NaN where their shapes differ."""
+    alike = len({part.shape for part in parts}) == 1
+    return [sum(parts) if alike else np.nan] * len(parts)
+
+
+def _differs(got, want) -> bool:
+    return got is None or np.shape(got) != np.shape(want) or not np.allclose(got, want)
+
+
+def judge_assign(check, assign, costs, p: int) -> None:
+    """Compare an assignment of paths to ranks with the costliest-first rule.
+
+    Parameters
+    ----------
+    check : Check
+    assign : callable
+        assign(costs, p) returns a list of paths for each rank.
+    costs : list of float
+    p : int
+    """
+    got, where = check.call(assign, list(costs), p), f", costs {costs} on {p} rank{'s' * (p > 1)}"
+    try:
+        flat = sorted(int(k) for own in got for k in own)
+    except TypeError:
+        check.true("a list for each rank" + where, False, "return a list of p lists of numbers of paths")
+        return
+    check.equal("lists" + where, len(got), p)
+    numbers = list(range(len(costs)))
+    mistakes = {
+        "all ranks have the same paths: [[]] * p is one list, p times": sorted(numbers * p) if p > 1 else None,
+        "numbers of paths are wanted, not their costs": sorted(costs),
+        "paths are numbered from 0": [k + 1 for k in numbers],
+    }
+    check.equal("every path once" + where, flat, numbers, suspects=mistakes)
+    if flat != numbers:
+        return
+
+    def by_load(order):
+        paths, loads = [[] for _ in range(p)], [0.0] * p
+        for k in order:
+            rank = loads.index(min(loads))
+            paths[rank].append(k)
+            loads[rank] += costs[k]
+        return paths
+
+    def dealt(order):
+        return [order[r::p] for r in range(p)]
+
+    def busiest(paths):
+        return float(max(sum(costs[k] for k in own) for own in paths))
+
+    costliest_first = sorted(numbers, key=lambda k: -costs[k])
+    rules = {
+        "in the order of their numbers: take the costliest first": by_load(numbers),
+        "the cheapest first: the costliest then comes on top": by_load(costliest_first[::-1]),
+        "dealt in turn: look at how much each rank has to do already": dealt(numbers),
+        "the costliest first, but dealt in turn: look at how much each rank has to do already": dealt(costliest_first),
+        "one rank has all of them: take the one with the least to do, and let its load grow": [numbers],
+    }
+    mine = sorted(sorted(int(k) for k in own) for own in got if len(own))  # which rank is which does not matter
+    fitting = [told for told, paths in rules.items() if mine == sorted(sorted(own) for own in paths if own)]
+    wrong = {"; or ".join(fitting): busiest(got)} if fitting else {}
+    check.close("operations of the busiest" + where, busiest(got), busiest(by_load(costliest_first)), suspects=wrong)
+
+
+def _sent(facts: LayoutFacts) -> dict[str, float]:
+    q = (facts.ranks - 1) / facts.ranks
+    found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
+    if facts.boundary is not None:
+        found[TRICK] = 2 * q * (facts.weights - facts.weights_dense + facts.boundary) + facts.tensor_dense
+    return found
+
+
+def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most: float = 1.1) -> None:
+    """Compare the bytes of three layouts with a reference, and score a rule against the planner, on ten networks.
+
+    Parameters
+    ----------
+    check : Check
+    sent, choose : callable
+        Of `LayoutFacts`; bytes by layout, and a layout.
+    ranks : int
+    times : float
+        The batch, as a multiple of that in `TEN`.
+    most : float
+        How many times longer steps may take than in the planner's layouts, as a geometric mean.
+    """
+    cases = [replace(case, ranks=ranks, batch_size=int(times * case.batch_size)) for case in TEN]
+    for case in (case for case in cases if case.name in ("wide MLP", "AlexNet", "GPT")):
+        facts = layout_facts(case)[0]
+        where, want = f", {case.name}, {ranks} ranks", _sent(facts)
+        try:
+            got = check.call(sent, facts)
+        except TypeError:
+            if facts.boundary is not None:
+                raise
+            check.true("layouts" + where, False, "boundary is None here: leave the trick out of what you return")
+            return
+        check.equal("layouts" + where, sorted(got), sorted(want))
+        if None in got.values():
+            check.true("bytes" + where, False, "None is no number of bytes: leave out a layout that there is not")
+            return
+        for name in sorted(set(want) & set(got)):
+            q, wrong = (ranks - 1) / ranks, {}
+            if name == "data":
+                wrong = {
+                    "a rank does not send its own part: (ranks - 1) / ranks": 2 * facts.weights,
+                    "an all-reduce is a reduce-scatter and an all-gather": q * facts.weights,
+                }
+            if name == TRICK:
+                wrong = {
+                    "the boundary is passed twice: activations forward, gradients backward": want[name]
+                    - q * facts.boundary,
+                    "all weights are counted: only those before the dense layers are summed": want[name]
+                    + 2 * q * facts.weights_dense,
+                    "the dense weights are not summed: those before them are": want[name]
+                    + 2 * q * (2 * facts.weights_dense - facts.weights),
+                }
+            check.close(name + where, got[name], want[name], rtol=1e-6, suspects=wrong)
+
+    def chosen_by(facts):
+        name = check.call(choose, facts)
+        if not isinstance(name, str):
+            raise TypeError(
+                f"choose returned a {type(name).__name__}, expected a name: one of {', '.join(_sent(facts))}"
+            )
+        return name
+
+    score = score_rule(chosen_by, cases)
+    case, chosen, fastest, ratio = max(score.rows, key=lambda row: row[-1])
+    check.true(
+        f"steps take {score.regret:.2f} times as long as with the planner's choices, {ranks} ranks",
+        score.regret <= most,
+        f"at most {most} is wanted; worst is {case.name}: {chosen} takes {ratio:.1f} times as long as {fastest}",
+    )
+
+
+# -- A run with column- and row-parallel layers whose arithmetic is the caller's.
+
+
+class _Column(ColumnParallelLinear):
+    """The library's column-parallel layer around given functions."""
+
+    def forward(self, x):
+        with layer_span(self.comm.clock, self.local, "forward", x.shape, x.dtype.itemsize):
+            return self.functions[0](self.comm, x, self.local.W.data, self.local.b.data), x
+
+    def backward(self, dy, saved):
+        return _learn(self.functions[1], self.comm, dy, saved, self.local)
+
+
+class _Row(RowParallelLinear):
+    """The library's row-parallel layer around given functions."""
+
+    def forward(self, x):
+        return self.functions[2](self.comm, x, self.W.data, self.b.data), x  # a span would hold the collective, too
+
+    def backward(self, dy, saved):
+        with layer_span(self.comm.clock, self, "backward", saved.shape, saved.dtype.itemsize):
+            return _learn(self.functions[3], self.comm, dy, saved, self)
+
+
+def _learn(function, comm, dy, x, layer):
+    dx, dW, db = function(comm, dy, x, layer.W.data)
+    layer.W.add(dW)
+    layer.b.add(db)
+    return dx
+
+
+def train_layers(comm, functions=None, *, data="digits", sizes=(256, 128, 64), n_train=None, epochs=4, lr=0.05):
+    """Train a network whose dense layers alternate between column- and row-parallel.
+
+    Parameters
+    ----------
+    comm : Communicator
+        On a single rank the serial model is trained.
+    functions : tuple of callable, optional
+        column_forward(comm, x, W, b), column_backward(comm, dy, x, W), row_forward, row_backward: used instead of the
+        library's arithmetic. The first of each pair returns y, the second dx, dW and db.
+    data : str
+    sizes : tuple of int
+        Hidden layers; an odd number of them, so that the last layer is row-parallel.
+    n_train : int, optional
+    epochs : int
+    lr : float
+
+    Returns
+    -------
+    history : History
+    nbytes : int
+        Of the parameters on this rank.
+    """
+    images = load(data, dtype="float64")
+    if n_train is not None:
+        images = images.take(n_train)
+    model = MLP((images.n_features, *sizes, images.n_classes), seed=1, dtype="float64")
+    loss, optimizer = SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), lr)
+    if comm.size == 1:
+        strategy = Serial(model, loss, optimizer, comm.clock)
+    else:
+        strategy = TensorParallel(comm, model, loss, optimizer)
+        for layer in strategy.model.layers:
+            kind = {ColumnParallelLinear: _Column, RowParallelLinear: _Row}.get(type(layer))
+            if kind and functions is not None:
+                layer.__class__, layer.functions = kind, functions
+    history = fit(strategy, images, epochs=epochs, batch_size=64, seed=0, report=comm.report)
+    return history, sum(p.nbytes for p in strategy.model.params)
+
+
+# -- What the paths of GoogLeNet's modules cost.
+
+
+_SIZE = {"3": 28, "4": 14, "5": 7}
+
+
+def inception_costs(batch: int = 32) -> dict[str, list[int]]:
+    """Return the operations of a training step of each path, by the module's name in table 1 of the paper.
+
+    Examples
+    --------
+    >>> costs = inception_costs()["3a"]
+    >>> [f"{c / sum(costs):.0%}" for c in costs]
+    ['8%', '79%', '10%', '4%']
+    """
+    found, c_in = {}, 192
+    for name, row in TABLE.items():
+        module, shape = Inception(c_in, *row, init.seeds(None)), (batch, _SIZE[name[0]], _SIZE[name[0]], c_in)
+        found[name] = [path.flops(shape) + path.backward_flops(shape) for path in module.layers]
+        c_in = module.output_shape(shape)[-1]
+    return found
+
+
+# -- How arrays lie on ranks: which part of each a rank has, or which summand.
+
+
+HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo", "--")
+LAYER = 0.12
+
+
+@styled
+def plot_placements(arrays, size: int, *, ax=None, title=None):
+    """Draw matrices side by side, each with the part that every rank has of it.
+
+    A `Shard` is cut into bands, one for each rank; a `Replicate` is one block that all ranks have; a `Partial` is a
+    stack of blocks, one for each rank, which are to be summed.
+
+    Parameters
+    ----------
+    arrays : dict of str to (rows, columns, placement)
+        Lengths in any unit, by what is written above the matrix; signs such as "@" and "=" may stand between: give
+        None instead of a triple.
+    size : int
+        Number of ranks.
+    ax : Axes, optional
+    title : str, optional
+
+    Returns
+    -------
+    ax : Axes
+    """
+    if not arrays or not size >= 1:
+        raise ValueError(f"plot_placements: {len(arrays)} arrays on {size} ranks, expected at least one of each")
+    ax = new_axes(figsize=(8.4, 2.9))[0] if ax is None else ax
+    at, tallest = 0.0, max(entry[0] for entry in arrays.values() if entry)
+    for name, entry in arrays.items():
+        if entry is None:
+            ax.text(at + 0.2, 0, name.strip(), ha="center", va="center", fontsize=15, color=INK)
+            at += 0.7
+            continue
+        rows, columns, placement = entry
+        wide = _draw(ax, at, rows, columns, placement, size)
+        ax.text(at + wide / 2, tallest / 2 + 0.35, name, ha="center", va="bottom", color=INK)
+        ax.text(at + wide / 2, -tallest / 2 - 0.3, repr(placement), ha="center", va="top", color=MUTED, fontsize=9)
+        at += wide + 0.5
+    ax.set(xlim=(-0.3, at), ylim=(-tallest / 2 - 0.9, tallest / 2 + 0.9), aspect="equal")
+    ax.axis("off")
+    write_title(ax, f"{len(arrays)} arrays on {size} ranks", title)
+    return ax
+
+
+def _draw(ax, left, rows, columns, placement, size) -> float:
+    """Draw one matrix, centred on the line y = 0; return its width."""
+    axis, kind = getattr(placement, "axis", None), type(placement).__name__
+    if kind == "Replicate":
+        _block(ax, left, -rows / 2, columns, rows, "0.88", "", "all ranks")
+        return columns
+    if kind == "Partial":
+        depth = LAYER * (size - 1)
+        for rank in reversed(range(size)):
+            told = "+ ... +" if rank == 0 else ""
+            color, hatch = _look(rank)
+            _block(ax, left + LAYER * rank, -rows / 2 + LAYER * rank - depth / 2, columns, rows, color, hatch, told)
+        return columns + depth
+    if axis not in (0, 1):
+        raise ValueError(f"plot_placements: {placement!r}, expected Shard(0), Shard(1), Replicate() or Partial()")
+    for rank, part in enumerate(shares(120, size)):
+        a, b = part.start / 120, part.stop / 120
+        told, (color, hatch) = str(rank), _look(rank)
+        if axis == 0:
+            _block(ax, left, rows / 2 - b * rows, columns, (b - a) * rows, color, hatch, told)
+        else:
+            _block(ax, left + a * columns, -rows / 2, (b - a) * columns, rows, color, hatch, told)
+    return columns
+
+
+def _look(rank: int) -> tuple[str, str]:
+    return COLORS[rank % len(COLORS)], HATCHES[rank % len(HATCHES)]
+
+
+def _block(ax, left, bottom, width, height, color, hatch, told) -> None:
+    """Draw a rectangle with a word in it."""
+    look = {"facecolor": color, "edgecolor": "white", "hatch": hatch}
+    ax.add_patch(Rectangle((left, bottom), width, height, **look))
+    ax.add_patch(Rectangle((left, bottom), width, height, fill=False, edgecolor=INK, linewidth=0.8))
+    if told:
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.9}
+        ax.text(left + width / 2, bottom + height / 2, told, ha="center", va="center", fontsize=9, color=INK, bbox=box)

@@ -1,0 +1,334 @@
+"""The table of checks: what it collects, what it says, and that it fails when it should."""
+
+import warnings
+
+import numpy as np
+import pytest
+from distcourse import Check, CheckFailed
+
+import distlearn as dl
+from distlearn.comm.protocol import RankError
+
+X = np.arange(6.0).reshape(2, 3)
+
+
+def failing(body, title="dense"):
+    """Run `body(check)` in a check that must fail; return its text."""
+    with pytest.raises(CheckFailed) as info, Check(title) as check:
+        body(check)
+    return str(info.value), info.value
+
+
+def test_all_right_shows_a_table_and_raises_nothing(capsys):
+    with Check("dense") as check:
+        check.close("y", X + 0.0, X)
+        check.equal("shape", (2, 3), (2, 3))
+        check.true("sorted", np.diff(X.ravel()) > 0)
+        check.raises("bad input", ValueError, int, "x", match="invalid literal")
+    text = capsys.readouterr().out
+    assert "✓ dense: 4 of 4 checks passed" in text
+    assert text.count("✓") == 5
+    assert "✗" not in text
+    assert "Stuck" not in text
+
+
+def test_one_wrong_tensor_is_told_and_the_others_are_still_checked(capsys):
+    text, error = failing(lambda c: (c.close("dW", 4 * X, X, factors={"ranks": 4}), c.close("db", X[0], X[0])))
+    assert "✗ dense: 1 of 2 checks passed" in text
+    assert "there are 4 ranks: did you divide by the global batch?" in text
+    assert "✓ db" in text
+    assert "Three hints" in text
+    assert text in capsys.readouterr().out
+    assert error._render_traceback_() == ["CheckFailed: dense: 1 of 2 checks passed"]
+
+
+def test_the_failure_takes_the_points_but_shows_no_long_traceback():
+    _, error = failing(lambda c: c.true("never", False, "it is false"))
+    assert isinstance(error, AssertionError)
+    assert len(error._render_traceback_()) == 1
+    assert error.__suppress_context__
+
+
+def test_untouched_says_not_written_yet():
+    def untouched(x):
+        raise NotImplementedError
+
+    text, _ = failing(lambda c: c.close("y", c.call(untouched, X), X))
+    assert "not written yet" in text
+    text, _ = failing(lambda c: c.raises("refuses", ValueError, untouched, X))
+    assert "not written yet" in text
+    text, _ = failing(lambda c: c.raises("refuses", Exception, untouched, X, match="size"))
+    assert "not written yet" in text
+
+
+def test_what_the_student_raises_is_a_line_with_its_place():
+    source = "def bad(x):\n    y = x + 1\n    return y / undefined_name\n"
+    space = {}
+    exec(compile(source, "<cell>", "exec"), space)
+    text, error = failing(lambda c: c.close("y", c.call(space["bad"], X), X))
+    assert "NameError: name 'undefined_name' is not defined" in text
+    assert "in bad, line 3" in text
+    assert "in bad, line 3" in error._render_traceback_()[1]
+
+
+def test_an_error_of_a_rank_names_the_rank():
+    def raise_it(c):
+        raise RankError(2, "ValueError: no", ValueError("no"))
+
+    text, _ = failing(raise_it)
+    assert "rank 2: ValueError: no" in text
+
+    def untouched(c):
+        raise RankError(0, "NotImplementedError", NotImplementedError())
+
+    assert "rank 0: not written yet" in failing(untouched)[0]
+
+
+def test_forgotten_return_is_named_even_when_the_result_is_unpacked():
+    def no_return(x):
+        x + 1
+
+    def body(c):
+        _y, _saved = c.call(no_return, X)
+
+    assert "no_return returned None" in failing(body)[0]
+    assert "did you forget `return`?" in failing(lambda c: c.close("y", c.call(no_return, X), X))[0]
+    assert "did you forget `return`?" in failing(lambda c: c.equal("n", c.call(no_return, X), 3))[0]
+
+
+def test_a_return_that_is_not_always_reached_is_not_called_forgotten():
+    def inside_the_loop(numbers):
+        for n in numbers:
+            return n
+
+    def body(c):
+        c.equal("one", c.call(inside_the_loop, [1]), 1)
+        c.equal("none", c.call(inside_the_loop, []), 0)
+
+    text, _ = failing(body)
+    assert "none is None: no `return` was reached here. Is it inside a loop or an `if`?" in text
+    assert "forget" not in text
+
+
+def test_a_group_is_one_line_where_all_is_right_and_the_first_wrong_ones_elsewhere():
+    with Check("groups") as check, check.group("sums"):
+        for k in range(5):
+            check.equal(f"sum {k}", k, k)
+    assert [(line.tone, line.name, line.text) for line in check.lines] == [("good", "sums", "5 checks")]
+
+    def body(c):
+        with c.group("sums"):
+            for k in range(5):
+                c.equal(f"sum {k}", k, 1)
+        with c.group("the same mistake again"):
+            c.equal("sum 0", 0, 1)
+        with c.group("others"):
+            c.equal("other", 1, 1)
+
+    text, _ = failing(body)
+    for words in ("1 of 3 checks passed", "wanted 1, got 2", "2 more like these"):
+        assert words in text
+    for words in ("wanted 1, got 3", "the same mistake again"):
+        assert words not in text
+
+
+def test_what_fails_alike_on_every_rank_is_told_once():
+    def body(check):
+        for rank in range(4):
+            check.close(f"mean on rank {rank} of 4", 4 * (X + rank), X + rank, factors={"ranks": 4})
+        check.close("x", X + 1, X)
+
+    text, _ = failing(body)
+    assert "0 of 5 checks passed" in text
+    assert text.count("did you divide") == 1
+    told = text.splitlines()
+    assert told[1].startswith("  ✗ mean on rank 0 of 4 ")
+    assert "-> mean on rank 0 of 4 is 4 times the reference" in told[2]
+    assert told[3].split("the same: ")[1] == "mean on rank 1 of 4, mean on rank 2 of 4, mean on rank 3 of 4"
+    assert told[4].startswith("  ✗ x ")
+
+
+def test_two_failures_with_one_advice_are_both_shown():
+    text, _ = failing(lambda c: [c.true(name, False, "sum over ranks") or c.close(name, 4 * X, X) for name in "ab"])
+    assert text.count("✗") == 5
+    assert "the same" not in text
+
+
+def test_a_generator_is_told_as_one():
+    def values(n):
+        yield from range(n)
+
+    def take_apart(c):
+        _, _ = c.call(values, 3)
+
+    for body in (
+        lambda c: c.equal("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.close("values", c.call(values, 3), [0, 1, 2]),
+        lambda c: c.true("positive", c.call(values, 3) > 0),
+        take_apart,
+    ):
+        text, _ = failing(body)
+        assert "`yield` makes one: collect the values, and `return` them" in text
+
+
+def test_a_generator_is_right_where_one_is_asked_for():
+    def values(n):
+        yield from range(n)
+
+    with Check("a generator") as check:
+        check.equal("values", list(check.call(values, 3)), [0, 1, 2])
+    assert check.ok
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [(1.5, "one float"), (X.T, "one array (3, 2)"), ((X, X, X), "a tuple of 3"), (None, "forget `return`")],
+)
+def test_too_few_or_too_many_results_are_named(result, words):
+    def loss(x):
+        return result
+
+    def take_apart(check):
+        value, slope = check.call(loss, X)
+        check.close("loss", value, slope)
+
+    text, _ = failing(take_apart)
+    assert words in text
+    if result is not None:
+        assert "loss returned" in text
+        assert "everything that its docstring lists under Returns" in text
+
+
+def test_inputs_changed_in_place_are_reported_by_name():
+    def step(params, grad, lr=0.1):
+        params["W"] -= lr * grad
+        return params
+
+    params = {"W": X.copy()}
+    text, _ = failing(lambda c: c.close("W", c.call(step, params, X)["W"], X - 0.1 * X))
+    assert "step changed its input params['W'] in place" in text
+    assert "instead of writing into params['W'] (`a + b`, not `a += b`)" in text
+    with Check("in place is asked for") as check:
+        params = {"W": X.copy()}
+        check.call(step, params, X, inplace=True)
+        check.close("W", params["W"], 0.9 * X)
+
+
+def test_arrays_in_lists_are_watched_and_scalars_may_be_nan():
+    def spoil(xs):
+        xs[1][0] = np.nan
+        return 1.0
+
+    assert "xs[1]" in failing(lambda c: c.close("y", c.call(spoil, [X.copy(), np.ones(2)]), 1.0))[0]
+    with Check("nan in, nan out") as check:
+        check.close("y", check.call(lambda x: x + 0, np.array([np.nan, 1.0])), np.array([np.nan, 1.0]))
+
+
+def test_containers_are_compared_tensor_by_tensor():
+    want = {"W": X, "b": X[0]}
+    text, _ = failing(lambda c: c.close("g", {"W": X, "b": -X[0]}, want))
+    assert "✓ g['W']" in text
+    assert "g['b'] is the negative of what is wanted" in text
+    assert "wanted a dict with 'W', 'b'" in failing(lambda c: c.close("g", {"W": X}, want))[0]
+    text, _ = failing(lambda c: c.close("g", [X, 2 * X], [X, X], suspects={"you doubled": [2 * X, 2 * X]}))
+    assert "you doubled" in text
+    assert "wanted a list of 2, got None" in failing(lambda c: c.close("g", None, [X, X]))[0]
+
+
+def test_equal_is_exact():
+    for got, want in [(True, 1), ([1], (1,)), (1.0000001, 1.0), ("a", "b"), (np.arange(3), np.arange(4)), (None, 0)]:
+        failing(lambda c, got=got, want=want: c.equal("v", got, want))
+    with Check("right") as check:
+        check.equal("array", np.arange(3), [0, 1, 2])
+        check.equal("nested", [(0, 1), (1, 2)], [(0, 1), (1, 2)])
+        check.equal("numpy scalar", np.int64(3), 3)
+
+
+class Yes:
+    """Equal to everything."""
+
+    dtype = np.dtype(int)
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+
+def test_an_answer_that_equals_everything_is_wrong():
+    class Number(int):
+        __eq__, __hash__ = Yes.__eq__, None
+
+    for got, want in [(Yes(), 3), ([Yes()], [3]), (Yes(), np.arange(3)), (Number(2), 3), (Yes(), "a"), (Yes(), None)]:
+        failing(lambda c, got=got, want=want: c.equal("v", got, want))
+        failing(lambda c, got=got, want=want: c.close("v", got, want))
+    with Check("right") as check:
+        check.equal("a number of its own kind", Number(3), 3)
+        check.equal("mixed", [3.0, np.float64(2), None, "a", {"b": 1}], [3, 2, None, "a", {"b": 1}])
+
+
+def test_none_in_a_list_is_a_forgotten_return():
+    text, _ = failing(lambda c: c.equal("shares", [3, None], [3, 2]))
+    assert "shares has None: did you forget `return`?" in text
+
+
+def test_raises_wants_the_right_error_and_message():
+    def refuse(n):
+        raise ValueError(f"size is {n}")
+
+    with pytest.raises(CheckFailed, match="does not say 'rank'"), Check("c") as c:
+        c.raises("size", ValueError, refuse, 0, match="rank")
+    with pytest.raises(CheckFailed, match="but it returned 3"), Check("c") as c:
+        c.raises("size", ValueError, lambda: 3)
+    with pytest.raises(CheckFailed, match="ValueError: size is 0"), Check("c") as c:
+        c.raises("size", TypeError, refuse, 0)
+
+
+def test_an_empty_check_fails():
+    assert "checks nothing" in failing(lambda c: None)[0]
+
+
+def test_nothing_reaches_stderr(capsys):
+    import sys
+
+    with Check("noisy") as check:
+        warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
+        warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
+        print("progress", file=sys.stderr)
+        check.true("ok", True)
+    seen = capsys.readouterr()
+    assert seen.err == ""
+    assert seen.out.count("RuntimeWarning: overflow in exp") == 1
+    assert "progress" in seen.out
+    assert "1 of 1 checks passed" in seen.out
+
+
+def test_an_interrupt_is_not_an_answer():
+    with pytest.raises(KeyboardInterrupt), Check("c"):
+        raise KeyboardInterrupt
+
+
+def test_html_says_the_same_and_is_escaped():
+    check = Check("a <b> c")
+    check.close("dW", -X, X)
+    html = check._card()._repr_html_()
+    assert "a &lt;b&gt; c" in html
+    assert "✗" in html
+    assert "dW is the negative of what is wanted" in html
+
+
+def test_the_library_is_no_answer():
+    class Mine(dl.nn.ReLU):
+        """Inherits what it should write."""
+
+    x = np.ones(3)
+    for layer in (Mine(), dl.nn.ReLU()):
+        check = Check("ReLU")
+        check.call(layer.forward, x)
+        assert not check.ok
+        assert "the library's own function" in check.lines[0].text
+    check = Check("a library function that runs an answer")
+    check.call(dl.nn.nbytes, x)
+    assert check.ok
+    check = Check("own")
+    check.call(lambda x: np.maximum(x, 0), x)
+    assert check.ok

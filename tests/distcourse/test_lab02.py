@@ -1,0 +1,138 @@
+"""Batch sizes and update rules: steps to a target, the fitted hyperbola, noise by ranks, tuned learning rates."""
+
+import math
+
+import numpy as np
+import pytest
+from distcourse import lab02
+from distcourse import lab02 as optimizing
+from distcourse.check import Check, CheckFailed
+
+import distlearn as dl
+from distlearn.train.fit import DivergedError
+
+
+def estimator(gradients, b):
+    """Equations A.2 and A.3 for p equal parts."""
+    p, part, whole = len(gradients), (gradients**2).sum(axis=1).mean(), (gradients.mean(axis=0) ** 2).sum()
+    return p * b / (p - 1) * (part - whole), (p * whole - part) / (p - 1)
+
+
+@pytest.fixture(scope="module")
+def task():
+    digits = optimizing.target_task("digits")
+    return optimizing.TargetTask("few digits", digits.x[:200], digits.y[:200], target=1.0, hidden=(16,))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_the_fit_finds_the_hyperbola_it_was_made_from(noise):
+    batches, truth = np.array([1, 4, 32, 300]), optimizing.Hyperbola(37.0, 810.0)
+    found = optimizing.fit_hyperbola(batches, truth.at(batches) * (1 + noise * np.array([1, -1, 1, -1])))
+    assert found.critical == pytest.approx(truth.critical, rel=1e-6 if noise == 0 else 0.4)
+    assert found.at(found.critical) == pytest.approx(2 * found.steps)
+    with pytest.raises(ValueError, match="finite"):
+        optimizing.fit_hyperbola([1, 2], [10, math.inf])
+
+
+@pytest.mark.parametrize(("start", "best"), [(0.1, 0.4), (3.2, 0.4), (0.4, 0.4)])
+def test_the_search_walks_to_the_best_rate(start, best):
+    scores = optimizing.tune(lambda lr, most: 10 + abs(math.log2(lr / 0.4)), start)
+    assert min(scores, key=scores.get) == pytest.approx(best)
+    assert max(scores) > best > min(scores), "the neighbours on both sides were tried"
+
+
+def test_the_search_leaves_a_plateau_of_lost_runs():
+    scores = optimizing.tune(lambda lr, most: math.inf if lr > 0.3 else 10 + abs(math.log2(lr / 0.1)), 0.8)
+    assert min(scores, key=scores.get) == pytest.approx(0.1)
+
+
+def test_larger_batches_need_fewer_steps_and_more_samples(task):
+    sweep = optimizing.sweep_batches(task, [2, 16, 1000], lr=0.2, seeds=2, most=2000)
+    assert np.all(np.diff(sweep.steps) < 0)
+    assert np.all(np.diff(sweep.steps * [2, 16, 200]) > 0)
+    assert sweep.runs.shape == (3, 2)
+    axes = lab02.plot_hyperbola(sweep, optimizing.fit_hyperbola([2, 16, 200], sweep.steps))
+    assert "few digits" in axes[0].get_title(loc="left")
+    with pytest.raises(ValueError, match="does not reach"):
+        optimizing.sweep_batches(task, [2], lr=1e-4, seeds=1, most=3)
+
+
+def test_a_step_takes_time(task):
+    assert optimizing.step_seconds(task, 4, repeat=3) > 0
+
+
+def test_the_run_gives_the_estimator_the_gradients_of_all_ranks(task):
+    (estimates, noise, losses), *others = dl.SimWorld(4).run(
+        optimizing.noise_run, task, estimator, batch=16, lr=0.2, steps=6
+    )
+    np.testing.assert_allclose(estimates.T, [noise.traces, noise.squared_norms], rtol=1e-3)
+    assert losses[-1] != losses[0]
+    assert all(len(estimates) == 0 for estimates, *_ in others)
+    with pytest.raises(dl.RankError, match="multiple of the 4 ranks"):
+        dl.SimWorld(4).run(optimizing.noise_run, task, estimator, batch=6, lr=0.2, steps=1)
+
+
+def test_rules_are_tuned_one_by_one(task):
+    rules = {"SGD": dl.optim.SGD(), "mine": optimizing.make_rule(halved)}
+    runs = optimizing.compare_rules(task, rules, {"SGD": 0.2, "mine": 0.2}, batch=16, seeds=2)
+    assert runs["mine"].lr == pytest.approx(2 * runs["SGD"].lr)
+    np.testing.assert_allclose(runs["mine"].losses, runs["SGD"].losses, rtol=1e-5)
+    assert lab02.plot_rules(runs)[1].get_xlabel() == "learning rate / best one"
+
+
+def halved(data, grad, state, lr, step):
+    data -= lr / 2 * grad
+
+
+def test_a_ravine_is_left_beyond_two_over_its_curvature():
+    path = optimizing.descend(dl.optim.SGD(), 1.9 / 20, steps=300)
+    assert np.abs(path[-1]).max() < 1e-6
+    with pytest.raises(DivergedError, match=r"diverged with a rate of 0\.105"):
+        optimizing.descend(dl.optim.SGD(), 2.1 / 20, steps=300)
+    assert lab02.plot_paths({"SGD": path}).get_legend() is not None
+
+
+def test_turning_the_ravine_changes_nothing_for_sgd_and_much_for_adagrad():
+    np.testing.assert_allclose(
+        optimizing.descend(dl.optim.SGD(), 0.05, angle=45), optimizing.descend(dl.optim.SGD(), 0.05), atol=1e-12
+    )
+    straight, turned = (optimizing.ravine_steps(dl.optim.Adagrad(), angle=angle) for angle in (0, 45))
+    assert straight < 10 < turned
+
+
+def test_the_first_step_of_adam_is_one_learning_rate_long():
+    lengths = optimizing.first_steps(dl.optim.Adam(), 5)
+    assert lengths[0] == pytest.approx(1, rel=1e-6)
+    assert lab02.plot_first_steps({"Adam": lengths}).get_ylim()[0] == 0
+
+
+def test_data_that_are_missing_are_replaced(monkeypatch):
+    monkeypatch.setattr("lab02.task.available", list)
+    assert optimizing.target_task("fashion-mnist").name == "digits, 0-4 or 5-9"
+    with pytest.raises(ValueError, match="expected one of 'digits'"):
+        optimizing.target_task("cifar")
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2])
+def test_the_judge_passes_the_rule_itself_and_names_a_mistake(memory):
+    rule = [dl.optim.SGD(), dl.optim.Momentum(), dl.optim.Adam()][memory]
+
+    def same(data, grad, state, lr, step):  # the library's own function would not count as an answer
+        rule.update(data, grad, state, lr, step)
+
+    with Check("right") as check:
+        optimizing.judge_rule(check, same, rule, memory)
+        optimizing.judge_rule(check, same, rule, memory, first=7, shape=(3,))
+    with pytest.raises(CheckFailed, match="you halved it"), Check("wrong") as check:
+        optimizing.judge_rule(check, halved, rule, memory, {"you halved it": halved})
+
+
+def test_a_wrong_step_is_reported_once_and_nan_is_not_called_a_new_array():
+    def nan(data, grad, state, lr, step):
+        data *= np.nan
+
+    with pytest.raises(CheckFailed) as caught, Check("wrong") as check:
+        optimizing.judge_rule(check, nan, dl.optim.SGD(), 0)
+    assert "step 0" in str(caught.value)
+    assert "step 1" not in str(caught.value)
+    assert "makes a new array" not in str(caught.value)

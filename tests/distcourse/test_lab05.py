@@ -1,0 +1,108 @@
+"""Work of training steps, measured machines, and the judge of shapes."""
+
+import math
+
+import numpy as np
+import pytest
+from distcourse import Check, CheckFailed, lab05
+
+from distlearn import nn
+from distlearn.nn.costs.count import counting
+from tests.emulated import NEEDS_COMPILER
+
+
+def test_a_step_is_counted_by_hand():
+    work = lab05.step_work(100, 32)
+    weights = [(784, 100), (100, 100), (100, 10)]
+    products = 3 * sum(2 * 32 * a * b for a, b in weights) - 2 * 32 * 784 * 100  # the data need no gradient
+    assert products < work.flops < 1.05 * products
+    assert work.nbytes > 6 * 4 * sum(a * b for a, b in weights)
+    assert work.copied == 0
+    batch, each = (lab05.step_work(100, 32, copies) for copies in ("batch", "products"))
+    assert (batch.copied, batch.calls) == (32 * (784 * 4 + 8), work.calls + 2)
+    sizes = [32 * (a + b) + a * b for a, b in weights]
+    assert (each.copied, each.calls) == (4 * (2 * sizes[0] + 3 * sizes[1] + 3 * sizes[2]), work.calls + 3 * 8)
+    with pytest.raises(ValueError, match="copies is 'some', expected one of none, batch, products"):
+        lab05.step_work(100, 32, "some")
+
+
+@pytest.mark.parametrize("sizes", [(784, 20, 20, 10), (5, 3), (4, 7, 2, 6, 3)])
+def test_a_step_is_what_its_layers_say(sizes):
+    model, shape = nn.MLP(sizes, "sigmoid"), (6, sizes[0])
+    weights = sum(p.data.size for p in model.params)
+    work = lab05.step_work(0, 6, sizes=sizes)
+    assert work.flops == model.flops(shape) + model.backward_flops(shape) + 2 * weights
+    assert work.nbytes == 3 * model.bytes_moved(shape) + 3 * 4 * weights
+
+
+def test_calls_depend_on_the_layers_alone():
+    assert lab05.step_work(10, 1).calls == lab05.step_work(1000, 64).calls
+    assert lab05.step_work(1, 1, sizes=(4, 3)).calls < lab05.step_work(1, 1).calls
+
+
+def test_calls_are_what_the_arrays_see():
+    model = nn.move(nn.MLP((3, 2)), nn.MockDeviceArray)
+    with counting() as counter:
+        model.forward(nn.MockDeviceArray(np.ones((1, 3), "float32")))
+    assert counter["calls"] == 2  # the product, and the bias; reshaping starts nothing
+
+
+def test_this_machine_is_described_as_a_card():
+    for measure in (lab05.measure_cpu, lambda **how: lab05.measure_gpu(xp=np, **how)):
+        card = measure(elements=2**12, width=16, repeats=2)
+        assert all(value > 0 for value in (card.peak, card.bandwidth, card.overhead, card.link))
+        assert card.seconds(1, 1) > card.overhead
+    assert lab05.measure_cpu(elements=2**12, width=16, repeats=2).link == math.inf
+
+
+def test_steps_are_measured_for_every_width():
+    seconds = lab05.step_times([2, 4], batch=3, repeats=2)
+    assert len(seconds) == 2
+    assert min(seconds) > 0
+
+
+def judged(shape, n, ridge=8.0, **bars):
+    try:
+        with Check("shapes") as check:
+            lab05.judge_shape(check, "it", shape, n, ridge, **bars)
+    except CheckFailed as failed:
+        return str(failed)
+    return ""
+
+
+@NEEDS_COMPILER
+def test_counted_bytes_are_never_fewer_than_the_least():
+    for shape in ((1, 40, 8), (32, 32, 32), (70, 9, 20), (5, 16, 1)):
+        report = lab05.counted(*shape)
+        assert not report.errors
+        assert report.bytes_moved >= lab05.least_bytes(*shape)
+    assert lab05.counted(32, 32, 32).bytes_moved == lab05.least_bytes(32, 32, 32)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize(("tile", "shape"), [(8, (24, 16, 40)), (32, (40, 64, 8)), (16, (64, 64, 64))])
+def test_tiles_of_any_size_fetch_what_the_formula_says(tile, shape):
+    batch, d_in, d_out = shape
+    report = lab05.tiled_report(*shape, tile)
+    assert not report.errors
+    fetched = batch * d_in * -(-d_out // tile) + d_in * d_out * -(-batch // tile)
+    assert report.bytes_moved == 4 * (fetched + batch * d_out)
+
+
+@NEEDS_COMPILER
+def test_shapes_are_judged_by_both_bytes():
+    n = 2**15
+    assert not judged((1, n, 1), n, low=0.05)
+    assert not judged((32, 32, 32), n, high=0.5)
+    assert "at best" in judged((1, 2**8, 2**7), n, low=0.05)
+    assert "at best" in judged((1, n, 1), n, high=0.5)
+    assert "multiply-add is two" in judged((1, n // 2, 1), n, low=0.05)
+    # few bytes at best, but the rows of 25 and 20 numbers begin amid sectors
+    odd = judged((20, 25, 20), 10_000, ridge=7.0, high=0.5)
+    assert "✓ it (20, 25, 20), at best" in odd
+    assert "✗ it (20, 25, 20), counted by the emulator" in odd
+
+
+@pytest.mark.parametrize("shape", [None, (1, 2), (0, 1, 2), (1.0, 2, 3), 7])
+def test_what_is_no_shape(shape):
+    assert "expected three whole numbers of 1 or more" in judged(shape, 6, low=0.05)

@@ -1,0 +1,227 @@
+"""Lab 09's experiments: bugs that train, layers of one's own, a rule by bytes; and that the judges name mistakes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from distcourse import lab09 as mp
+from distcourse.check import Check, CheckFailed
+
+from distlearn.comm import RankError
+from distlearn.parallel import Layout, simulate_layout
+from distlearn.parallel.mesh import Partial, Replicate, Shard
+from distlearn.sim import SimWorld
+
+
+@pytest.mark.parametrize("bug", mp.BUGS)
+def test_bugs_raise_nothing_and_change_the_run(bug):
+    """Against the right run on one rank, where no bug of these can show."""
+    serial, _ = SimWorld(1).run(mp.train_with_bug, bug, epochs=1)[0]
+    right, _ = SimWorld(1).run(mp.train_with_bug, epochs=1)[0]
+    assert serial.losses == pytest.approx(right.losses, rel=1e-10)
+    ranks = SimWorld(4).run(mp.train_with_bug, bug, epochs=1)
+    same = np.allclose(ranks[0][0].losses, right.losses, rtol=1e-10)
+    assert same == (bug == "none")
+    apart = max(found for _, found in ranks)
+    assert (apart > 1e-6) == (bug in ("missing", "norm")), apart
+
+
+def test_an_unknown_bug_is_named():
+    with pytest.raises(RankError, match="bug is 'tripled', expected one of 'none'"):
+        SimWorld(1).run(mp.train_with_bug, "tripled")
+
+
+def column_forward(comm, x, W, b):
+    return x @ W + b
+
+
+def column_backward(comm, dy, x, W):
+    return comm.all_reduce(dy @ W.T), x.T @ dy, dy.sum(axis=0)
+
+
+def row_forward(comm, x, W, b):
+    return comm.all_reduce(x @ W) + b
+
+
+def row_backward(comm, dy, x, W):
+    return dy @ W.T, x.T @ dy, dy.sum(axis=0)
+
+
+LAYERS = column_forward, column_backward, row_forward, row_backward
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_given_layers_train_as_the_serial_model(size):
+    options = {"sizes": (12, 9, 7), "n_train": 256, "epochs": 1}
+    serial, whole = SimWorld(1).run(mp.train_layers, **options)[0]
+    for functions in (None, LAYERS):
+        history, nbytes = SimWorld(size).run(mp.train_layers, functions, **options)[0]
+        np.testing.assert_allclose(history.losses, serial.losses, atol=1e-12)
+        assert nbytes < 0.65 * whole
+    broken = (*LAYERS[:2], lambda comm, x, W, b: x @ W + b, row_backward)
+    history, _ = SimWorld(size).run(mp.train_layers, broken, **options)[0]
+    assert not np.allclose(history.losses, serial.losses, rtol=1e-3), "the functions are what runs"
+
+
+@pytest.mark.parametrize("case", mp.TEN, ids=lambda case: case.name)
+def test_bytes_by_facts_are_those_of_the_planner(case):
+    """The trick's formula, from its parts; data parallelism sums the weights."""
+    for ranks in (2, 8):
+        facts, seconds = mp.layout_facts(replace(case, ranks=ranks))
+        q = (ranks - 1) / ranks
+        assert ("one weird trick" in seconds) == (facts.boundary is not None)
+        assert all(t > 0 for t in seconds.values())
+        if facts.boundary is not None:
+            assert 0 < facts.weights_dense < facts.weights
+            assert facts.tensor_dense >= 0
+        network = "ethernet-10g"
+        if case.name in ("LeNet", "narrow MLP"):
+            model = case.model if isinstance(case.model, str) else case.model()
+            options = {"batch_size": case.batch_size, "input_shape": case.sample}
+            step = simulate_layout(model, Layout(ranks), network, **options)
+            given = sum(s.nbytes for s in step.trace.select(rank=0, lane="comm") if s.name == "all_reduce")
+            assert 2 * q * facts.weights == pytest.approx(2 * q * given, rel=1e-3)
+
+
+def test_the_score_of_a_rule():
+    def fewest(facts):
+        q = (facts.ranks - 1) / facts.ranks
+        found = {"data": 2 * q * facts.weights, "tensor": facts.tensor}
+        if facts.boundary is not None:
+            features = facts.weights - facts.weights_dense
+            found["one weird trick"] = 2 * q * (features + facts.boundary) + facts.tensor_dense
+        return min(found, key=found.get)
+
+    for ranks in (2, 4, 8):
+        for times in (0.5, 1, 2, 8):
+            cases = [replace(c, ranks=ranks, batch_size=int(times * c.batch_size)) for c in mp.TEN]
+            score = mp.score_rule(fewest, cases)
+            assert 1 <= score.regret < 1.08, score
+            assert score.agreed >= 7, score
+    for rule in (lambda f: "data", lambda f: "tensor", lambda f: "data" if f.boundary is None else "one weird trick"):
+        assert mp.score_rule(rule).regret > 1.3
+    assert "as the planner" in str(mp.score_rule(fewest))
+    with pytest.raises(ValueError, match="narrow MLP the rule chose 'one weird trick', expected 'data' or 'tensor'"):
+        mp.score_rule(lambda facts: "one weird trick")
+
+
+def failed(judge, *args, **kwargs):
+    """The text of a check that must fail."""
+    with pytest.raises(CheckFailed) as found, Check("given") as check:
+        judge(check, *args, **kwargs)
+    return str(found.value)
+
+
+def test_judges_name_the_mistake():
+    def sums_are_whole(x, w, ndim=2):
+        return Replicate() if isinstance(x, Shard) else Partial()
+
+    assert "each rank has some of the terms of every sum" in failed(mp.judge_product_type, sums_are_whole, 2)
+    half = failed(mp.judge_move, lambda old, new, n, p: ("all_reduce", (p - 1) / p * n), 64.0, 4, (0, 1))
+    assert "an all-reduce is a reduce-scatter and an all-gather" in half
+    biased = (*LAYERS[:2], lambda comm, x, W, b: comm.all_reduce(x @ W + b), row_backward)
+    assert "add it after the sum" in failed(mp.judge_layers, biased, 3)
+    twice = (column_forward, lambda comm, dy, x, W: (comm.all_reduce(comm.all_reduce(dy @ W.T)), x, x), *LAYERS[2:])
+    assert "ranks" in failed(mp.judge_layers, twice, 2)
+    in_turn = failed(
+        mp.judge_assign, lambda costs, p: [list(range(r, len(costs), p)) for r in range(p)], [3, 9, 4, 5], 2
+    )
+    assert "dealt in turn" in in_turn
+    rule = failed(mp.judge_rule, lambda f: {"data": f.weights, "tensor": f.tensor}, lambda f: "tensor")
+    assert "at most 1.1 is wanted" in rule
+
+
+def changed(name_of=lambda name: name, bytes_of=lambda n: n, same=""):
+    """A right answer to exercise 2, and what is done to it."""
+    names = {("Partial", "Replicate"): ("all_reduce", 2), ("Partial", "Shard"): ("reduce_scatter", 1)}
+    names |= {("Shard", "Replicate"): ("all_gather", 1), ("Shard", "Shard"): ("all_to_all", 0.25)}
+
+    def move(old, new, n, p):
+        name, times = names.get((type(old).__name__, type(new).__name__), ("", 0)) if old != new else (same, 0)
+        return name_of(name), bytes_of(times * (p - 1) / p * n)
+
+    return move
+
+
+@pytest.mark.parametrize(
+    ("move", "told"),
+    [
+        (changed(same="all_gather"), "its type stays: nothing is sent"),
+        (lambda *args: changed()(*args)[::-1], "the name comes first, then the bytes"),
+        (changed(bytes_of=lambda n: 64.0 if n == 96 else n), "the array once: a reduce-scatter and an all-gather"),
+    ],
+)
+def test_what_a_change_of_type_sends(move, told):
+    assert told in failed(mp.judge_move, move, 64.0, 4, (0, 1))
+
+
+def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
+    told = failed(mp.judge_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
+    assert "wanted Replicate(), got class Replicate" in told
+    assert "this is the class: call it" in told
+    assert "these parts belong together" in told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ((0, lambda comm, x, W, b: comm.all_reduce(x @ W + b)), "its own columns of y: no all_reduce"),
+        (
+            (1, lambda comm, dy, x, W: (comm.all_reduce(dy @ W.T), comm.all_reduce(x.T @ dy), dy.sum(0))),
+            "columns of dW",
+        ),
+        ((1, lambda comm, dy, x, W: (x.T @ dy, comm.all_reduce(dy @ W.T), dy.sum(0))), "dx comes first, then dW"),
+        ((3, lambda comm, dy, x, W: (dy @ W.T, x.T @ dy, comm.all_reduce(dy.sum(0)))), "so db is whole"),
+    ],
+)
+def test_sums_that_a_layer_does_not_need(wrong, told):
+    functions = list(LAYERS)
+    functions[wrong[0]] = wrong[1]
+    assert told in failed(mp.judge_layers, functions, 2)
+
+
+def dealt(costs, p):
+    order = sorted(range(len(costs)), key=lambda k: -costs[k])
+    return [order[r::p] for r in range(p)]
+
+
+@pytest.mark.parametrize(
+    ("assign", "told"),
+    [
+        (lambda costs, p: [list(range(len(costs)))] * p, "[[]] * p is one list"),
+        (lambda costs, p: [costs[r::p] for r in range(p)], "not their costs"),
+        (lambda costs, p: [[k + 1 for k in own] for own in dealt(costs, p)], "numbered from 0"),
+        (dealt, "the costliest first, but dealt in turn"),
+        (lambda costs, p: [list(range(len(costs))), []], "let its load grow"),
+    ],
+)
+def test_who_gets_which_path(assign, told):
+    text = failed(mp.judge_assign, assign, [3, 9, 4, 5], 2)
+    assert told in text
+    assert "rounded" not in text
+
+
+@pytest.mark.parametrize(
+    ("sent", "choose", "told"),
+    [
+        (lambda f: {"data": f.weights, "tensor": 2 * f.boundary}, lambda f: "data", "boundary is None here"),
+        (lambda f: {"data": 1.0, "tensor": None}, lambda f: "data", "None is no number of bytes"),
+        (
+            lambda f: {"data": 0.75 * f.weights, "tensor": f.tensor},
+            lambda f: "data",
+            "a reduce-scatter and an all-gather",
+        ),
+    ],
+)
+def test_what_the_bytes_of_a_layout_lack(sent, choose, told):
+    assert told in failed(mp.judge_rule, sent, choose)
+
+
+def test_a_rule_returns_a_name():
+    with pytest.raises(CheckFailed, match="choose returned a dict, expected a name"), Check("given") as check:
+        mp.judge_rule(check, mp.judge._sent, lambda facts: {})
+
+
+def test_the_costliest_path_decides():
+    for costs in mp.inception_costs().values():
+        assert max(costs) > 0.55 * sum(costs)

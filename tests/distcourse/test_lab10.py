@@ -1,0 +1,257 @@
+"""The puzzles of lab 10 can be solved as well as they say, and nothing else counts as a solution; the studies hold."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from distcourse.check import Check, CheckFailed
+from distcourse.lab10 import (
+    PUZZLES,
+    judge_orders,
+    judge_puzzle,
+    judge_training,
+    measure_schedule,
+    normalisation_study,
+    score,
+    stash_study,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distlearn.parallel.pipeline.schedule import SCHEDULES, gpipe, interleaved, make_schedule, simulate
+from distlearn.parallel.pipeline.schedule.play import needs
+from distlearn.world import EngineWorld
+
+BEST = {
+    1: "F0 F1 F2 B0 F3 B1 B2 B3\nF0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3",
+    2: """F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5
+          F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5
+          F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5""",
+    3: """0F0 0F1 0F2 2F0 2B0 2F1 2B1 2F2 2B2 0B0 0F3 0B1 2F3 2B3 0F4 0B2 2F4 2B4 0F5 0B3 2F5 2B5 0B4 0B5
+          1F0 1F1 1F2 1B0 1B1 1F3 1B2 1F4 1B3 1F5 1B4 1B5""",
+    4: """F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
+          F0 F1 F2 I0 W0 I1 W1 F3 F4 I2 W2 F5 I3 W3 I4 W4 I5 W5
+          F0 F1 F2 I0 W0 I1 W1 I2 W2 F3 F4 I3 F5 I4 W4 I5 W3 W5
+          F0 I0 F1 I1 F2 I2 W2 W1 W0 F3 I3 F4 I4 F5 I5 W4 W5 W3""",
+    5: """0F0 0F1 5F0 5I0 5F1 5I1 5W0 0F2 0I0 0W0 0I1 0W1 5W1 0F3 5F2 5I2 5W2 5F3 5I3 5W3 0I2 0W2 0I3 0W3
+          1F0 1F1 4F0 4F1 4I0 4W0 4I1 1I0 1F2 1I1 1W1 1W0 4W1 4F2 1F3 4I2 4F3 4W2 4I3 1I2 1W2 1I3 1W3 4W3
+          2F0 3F0 2F1 3F1 3I0 2I0 3I1 2I1 3W0 3W1 2F2 3F2 2W0 2W1 2F3 3F3 3I2 3W2 2I2 2W2 3I3 2I3 2W3 3W3""",
+}
+
+
+@pytest.mark.parametrize("number", PUZZLES)
+def test_the_best_known_time_is_reached_and_no_target_is_below_it(number):
+    found = score(PUZZLES[number], BEST[number])
+    assert found.ok
+    assert found.points == 100
+    assert found.run.makespan == PUZZLES[number].best <= PUZZLES[number].target
+    assert f"best known {PUZZLES[number].best}" in str(found)
+
+
+@pytest.mark.parametrize("number", PUZZLES)
+def test_pytorch_loads_the_file_of_a_solution(number, tmp_path):
+    """Its runtime reads the CSV, validates it, and finds sends and receives for it; no process group is needed."""
+    schedules = pytest.importorskip(
+        "torch.distributed.pipelining.schedules", reason="the peer is an extra: pip install -e '.[bench]'"
+    )
+    made = make_schedule(BEST[number])
+    path = tmp_path / "schedule.csv"
+    path.write_text(made.csv, encoding="utf-8")
+    runtime = object.__new__(schedules._PipelineScheduleRuntime)
+    runtime.pipeline_order, runtime._stages, runtime._defer_pp_recv = {}, [], False
+    runtime.pp_group_size, runtime._num_stages, runtime._n_microbatches = (
+        made.n_ranks,
+        made.n_stages,
+        made.n_microbatches,
+    )
+    runtime._load_csv(path)
+    assert [" ".join(map(str, row)) for row in runtime.pipeline_order.values()] == [
+        " ".join(map(str, order)) for order in made.orders
+    ]
+    assert runtime.stage_index_to_group_rank == {s: made.rank_of(s) for s in range(made.n_stages)}
+    assert all(runtime.pipeline_order_with_comms.values())
+
+
+@pytest.mark.parametrize("number", [2, 4, 5])
+def test_1f1b_misses_the_target(number):
+    puzzle = PUZZLES[number]
+    whole = {1: 1, 2: 2}[len(puzzle.forward) // puzzle.n_ranks]  # stages of a rank, which 1F1B has as one
+    run = simulate(
+        "1f1b",
+        puzzle.n_ranks,
+        puzzle.n_microbatches,
+        forward=whole * puzzle.forward[0],
+        backward=whole * puzzle.backward[0],
+        transfer=puzzle.transfer,
+    )
+    assert run.makespan > puzzle.target
+    if number == 5:
+        assert whole * max(run.in_flight) > max(puzzle.room)
+
+
+@pytest.mark.parametrize("cut", [lambda s: int(s > 0), lambda s: int(s > 1)])
+def test_a_cut_of_uneven_stages_into_neighbours_misses_the_target(cut):
+    puzzle = PUZZLES[3]
+    rows = [[], []]
+    for i in range(puzzle.n_microbatches):  # one micro-batch after another is slow; a bound holds for any order
+        for kind, stages in (("F", (0, 1, 2)), ("B", (2, 1, 0))):
+            for s in stages:
+                rows[cut(s)].append(f"{s}{kind}{i}")
+    busy = score(puzzle, [" ".join(row) for row in rows]).run.busy
+    assert max(busy) > puzzle.target
+
+
+@pytest.mark.parametrize(
+    ("number", "schedule", "problem"),
+    [
+        (1, "gpipe", "rank 2 holds 4 activations, there is room for 1"),
+        (1, BEST[1].replace("B1 F3", "F3 B1"), "rank 1 holds 3 activations, there is room for 2"),
+        (1, BEST[1].replace("F0 B0 F1 B1 F2", "F0 B0 B1 F1 F2"), "backward before forward"),
+        (1, "\n".join("F0 I0 W0 F1 I1 W1 F2 I2 W2 F3 I3 W3" for _ in range(3)), "backward is one action, B"),
+        (3, "1f1b", "it has 2 stages, expected 3"),
+        (4, BEST[4].replace(" W5", "", 1), "rank 0, stage 0: W5 missing"),
+    ],
+)
+def test_what_breaks_a_rule_is_no_solution(number, schedule, problem):
+    found = score(PUZZLES[number], schedule)
+    assert not found.ok
+    assert found.points == 0
+    assert any(problem in p for p in found.problems)
+
+
+def test_ranks_may_not_be_exchanged_where_stages_are_placed():
+    puzzle = PUZZLES[1]
+    rows = [" ".join(map(str, order)) for order in make_schedule(BEST[1]).orders]
+    assert score(puzzle, rows).ok
+    assert "rank r has stage r" in str(score(puzzle, rows[::-1]))
+
+
+def test_a_deadlock_is_simulated_as_far_as_it_goes():
+    stuck = score(PUZZLES[1], "F0 B0 F1 B1 F2 B2 F3 B3\nF0 F1 B0 B1 F2 B2 F3 B3\nF0 B0 F1 B1 F2 B2 F3 B3")
+    assert stuck.run.deadlock is not None
+    assert "broken: 1B0 -> 0B0, 0F1 -> 1F1" in str(stuck)
+
+
+costs = st.integers(1, 9)
+
+
+@given(data=st.data(), name=st.sampled_from(["gpipe", "1f1b", "interleaved", "zero_bubble"]), p=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_any_costs_are_simulated_as_the_longest_path(data, name, p):
+    """Against a relaxation over all dependencies and all neighbours in an order, which knows nothing of queues."""
+    made = make_schedule(name, p, 2 * p)
+    forward, backward = (data.draw(st.lists(costs, min_size=made.n_stages, max_size=made.n_stages)) for _ in range(2))
+    transfer = data.draw(st.integers(0, 3))
+    seconds = {"F": lambda s: forward[s], "B": lambda s: backward[s]}
+    seconds |= {"I": lambda s: backward[s] / 2, "W": lambda s: backward[s] / 2}
+    actions = [a for order in made.orders for a in order]
+    before = {
+        a: [(b, transfer * (made.rank_of(b.stage) != made.rank_of(a.stage))) for b in needs(made, a)] for a in actions
+    }
+    for first, second in (pair for order in made.orders for pair in pairwise(order)):
+        before[second].append((first, 0))
+    end = dict.fromkeys(actions, 0.0)
+    for _ in actions:
+        for a in actions:
+            end[a] = seconds[a.kind](a.stage) + max((end[b] + late for b, late in before[a]), default=0.0)
+    run = simulate(made, forward=forward, backward=backward, transfer=transfer)
+    assert run.makespan == pytest.approx(max(end.values()))
+
+
+@given(scale=st.integers(2, 7), number=st.sampled_from(sorted(PUZZLES)))
+@settings(max_examples=10, deadline=None)
+def test_a_score_does_not_depend_on_the_unit_of_time(scale, number):
+    p = PUZZLES[number]
+    scaled = replace(
+        p,
+        forward=tuple(scale * f for f in p.forward),
+        backward=tuple(scale * b for b in p.backward),
+        target=scale * p.target,
+        best=scale * p.best,
+        transfer=scale * p.transfer,
+    )
+    assert score(scaled, BEST[number]).points == pytest.approx(score(p, BEST[number]).points)
+
+
+def judged(judge, *args, **options) -> str:
+    """The findings of a check; empty if it passes."""
+    try:
+        with Check("schedules") as check:
+            judge(check, *args, **options)
+    except CheckFailed as error:
+        return str(error)
+    return ""
+
+
+def mine(stage, n_stages, n_microbatches):
+    yield from (f"F{i}" for i in range(n_microbatches))
+    yield from (f"B{i}" for i in range(n_microbatches))
+
+
+def test_orders_are_judged_rank_by_rank():
+    assert judged(judge_orders, mine, gpipe, 3, 4) == ""
+    said = judged(judge_orders, mine, SCHEDULES["1f1b"], 2, 3, {"this is GPipe": mine})
+    assert "this is GPipe" in said
+    assert "mine, 2 ranks, 3 micro-batches: rank 0" in said
+    assert "of 1 checks" in said
+
+    def backward_first(stage, n_stages, n_microbatches):
+        return [f"{kind}{i}" for kind in "BF" for i in range(n_microbatches)]
+
+    assert "broken: 0F0 -> 0B0" in judged(judge_orders, backward_first, gpipe, 2, 2)
+    assert "got" in judged(judge_orders, lambda *args: None, gpipe, 2, 2)
+
+    def stages(rank, n_ranks, n_microbatches, n_virtual):
+        return " ".join(map(str, interleaved(rank, n_ranks, n_microbatches, n_virtual)))
+
+    assert judged(judge_orders, stages, interleaved, 2, 4, n_virtual=3) == ""
+
+
+def test_puzzles_are_judged():
+    for number in PUZZLES:
+        assert judged(judge_puzzle, number, BEST[number]) == ""
+    assert "time 34, expected 29 or less" in judged(judge_puzzle, 2, str(make_schedule("1f1b", 3, 6)))
+    assert "got NoneType" in judged(judge_puzzle, 1, None)
+    assert "number of ranks" in judged(judge_puzzle, 1, "F0 B0")
+    assert "expected an action such as" in judged(judge_puzzle, 1, "hello")
+
+
+def test_solutions_train_as_serial_training_does():
+    for number in PUZZLES:
+        assert judged(judge_training, BEST[number], seed=number) == ""
+    assert judged(judge_training, "F0 B0", seed=1) == ""
+    assert "broken: 0F0 -> 0B0" in judged(judge_training, "B0 F0", seed=1)
+
+
+def test_batch_normalisation_sees_micro_batches_and_layer_normalisation_does_not():
+    runs = {(r.norm, r.n_microbatches): r for r in normalisation_study(("layer", "batch"), (1, 16), (0,), epochs=2)}
+    assert runs["layer", 16].loss == pytest.approx(runs["layer", 1].loss, rel=1e-4)
+    assert runs["batch", 16].loss > 1.3 * runs["batch", 1].loss
+
+
+def test_without_stashing_a_rate_fails_with_which_stashing_learns():
+    runs = {(r.way, r.seed): r for r in stash_study((0.1,), (0, 1), ways=("stashing", "no stashing"))}
+    for seed in (0, 1):
+        assert runs["stashing", seed].losses[-1] < 2.0
+        assert not runs["no stashing", seed].losses[-1] < 2.2
+        assert runs["stashing", seed].staleness == runs["no stashing", seed].staleness == 7
+
+
+@pytest.mark.engines
+def test_schedules_take_on_engines_what_the_simulator_says():
+    """Stages sleep, and ever longer where a busy machine was in the way, so the ratio does not hang on the machine."""
+    uneven = {"forward": (1, 3, 1), "backward": (2, 4, 3)}
+    with EngineWorld(3, progress=False, timeout=100) as world:
+        for unit in (0.01, 0.04, 0.16):
+            found = [
+                measure_schedule(world, make_schedule("zero_bubble", 3, 4), unit=unit, **uneven),
+                measure_schedule(world, make_schedule("1f1b", 2, 4), unit=unit),
+            ]
+            ratios = [f.makespan / unit / f.simulated.makespan for f in found]
+            if all(ratio < 1.15 for ratio in ratios):
+                break
+    assert all(0.99 < ratio < 1.15 for ratio in ratios), ratios
+    assert [f.in_flight for f in found] == [f.simulated.in_flight for f in found]
+    assert all(abs(f.bubble - f.simulated.bubble) < 0.1 for f in found)
+    assert np.all([len(f.trace.spans) == n for f, n in zip(found, (36, 16), strict=True)])

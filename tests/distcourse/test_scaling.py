@@ -1,0 +1,232 @@
+"""Simulated curves are the strategy's own time line, and agree with what a formula says of them."""
+
+import numpy as np
+import pytest
+from distcourse import scaling
+from distcourse.scaling import (
+    LECTURE,
+    auxiliary_mb,
+    facts,
+    remedies,
+    scaling_curve,
+    simulate_step,
+    stall_study,
+    stall_table,
+    two_networks,
+    without_dense,
+    without_towers,
+)
+
+from distlearn.comm import HierarchicalNetwork, Network
+from distlearn.comm.network import cost
+from distlearn.nn import SoftmaxCrossEntropy, build
+from distlearn.nn.models import MODELS
+from distlearn.optim import Momentum, Optimizer
+from distlearn.parallel import FP16, DataParallel, Int8, OneBit, TopK
+from distlearn.parallel.meta import MetaBatch, MetaCodec, meta_batch, meta_loss, meta_model
+from distlearn.sim import MetaArray, Roofline, SimWorld
+
+NETWORK, COMPUTE = Network(20e-6, 1e9), Roofline(1e12, 1e11)
+CODECS = [FP16(), Int8(), OneBit(), TopK(0.05)]
+
+
+def one_step(comm, name, real, codec=None, n=10):
+    """A training step of a small network, with numbers or without."""
+    model = build(name, seed=0, dtype="float32")
+    batch = meta_batch(n, MODELS[name].sample, comm.rank, comm.size)
+    if real:
+        rng, mine = np.random.default_rng(comm.rank), len(batch.x)
+        batch = MetaBatch(rng.random(batch.x.shape, np.float32), rng.integers(0, 10, mine), n)
+        strategy = DataParallel(
+            comm, model, SoftmaxCrossEntropy(), Optimizer(model.params, Momentum(), 0.1), cap_bytes=1e5, compress=codec
+        )
+    else:
+        model = meta_model(model)
+        codec = None if codec is None else MetaCodec(codec)
+        optimizer = Optimizer(model.params, Momentum(), 0.1)
+        strategy = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=1e5, compress=codec)
+    strategy.step(batch)
+
+
+@pytest.mark.parametrize("codec", [None, *CODECS], ids=str)
+@pytest.mark.parametrize("name", ["lenet", "googlenet28"])
+def test_a_model_without_numbers_has_the_time_line_of_the_real_one(name, codec):
+    lines = []
+    for real in (True, False):
+        world = SimWorld(3, NETWORK, COMPUTE)
+        world.run(one_step, name, real, codec)
+        lines.append(world.trace)
+    assert lines[0].spans == lines[1].spans
+    assert lines[0].messages == lines[1].messages
+    assert len(lines[0].select(rank=0, lane="compute")) == 2 * len(build(name, seed=None).layers) + 1
+
+
+def test_meta_models_keep_names_ties_and_frozen_parameters():
+    model = build("gru", seed=None)
+    model.params[1].frozen = True
+    meta = meta_model(model)
+    assert [(p.name, p.data.shape, p.frozen) for p in meta.params] == [
+        (p.name, p.data.shape, p.frozen) for p in model.params
+    ]
+    again = meta_model(meta)
+    assert [p.name for p in again.params] == [p.name for p in model.params]
+    assert all(a is not b for a, b in zip(again.params, meta.params, strict=True)), "every rank has its own"
+    assert isinstance(again.params[0].grad, MetaArray)
+
+
+def test_nodes_may_come_in_any_order_and_mistakes_are_named():
+    curve = scaling_curve("lenet", NETWORK, nodes=[4, 2, 4], batch=8)
+    assert [p.nodes for p in curve.points] == [2, 4]
+    (alone,) = stall_study("lenet", NETWORK, batches=8, nodes=[2, 4])
+    assert alone.points == curve.points
+    for options in ({"nodes": []}, {"nodes": [2], "batch": 2.5}):
+        with pytest.raises(ValueError, match="expected whole numbers, 1 or more"):
+            scaling_curve("lenet", NETWORK, **options)
+    with pytest.raises(ValueError, match="name is 'lenet', expected one of alexnet, googlenet"):
+        facts("lenet")
+
+
+@pytest.mark.parametrize("nodes", [2, 7, 64])
+def test_without_overlap_an_iteration_is_computing_and_one_ring(nodes):
+    point = simulate_step("alexnet", nodes, NETWORK, batch=nodes * 8, compute=COMPUTE, cap_bytes=1e12, overlap=False)
+    nbytes = facts("alexnet").weights_mb * 1e6 + 8  # loss and rows ride along
+    ring = 2 * (nodes - 1) * (20e-6 + nbytes / nodes / 1e9)
+    alone = simulate_step("alexnet", 1, NETWORK, batch=8, compute=COMPUTE)
+    assert point.computing == pytest.approx(alone.seconds, rel=1e-9)
+    assert point.exposed == pytest.approx(ring, rel=1e-9)
+    assert point.exposed == pytest.approx(cost.seconds("ring", nbytes, nodes, NETWORK), rel=1e-9)
+    assert point.seconds == pytest.approx(alone.seconds + ring, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "googlenet"])
+def test_overlap_hides_communication_within_what_is_possible(name):
+    for batch in (8, 512):
+        bare = simulate_step(name, 4, "ethernet-10g", batch=4 * batch, overlap=False)
+        point = simulate_step(name, 4, "ethernet-10g", batch=4 * batch)
+        assert point.computing == pytest.approx(bare.computing)
+        assert max(point.computing, point.communicating) <= point.seconds < bare.seconds
+        assert point.seconds <= point.computing + point.communicating + 1e-12
+        assert point.exposed == pytest.approx(point.seconds - point.computing)
+    assert point.exposed < 0.7 * point.communicating, "512 images leave time to hide in"
+
+
+def test_computing_takes_what_the_roofline_says():
+    s, want = (16, 227, 227, 3), 0.0
+    model = build("alexnet", seed=None)
+    for layer in model.layers:
+        flops, moved = layer.flops(s), layer.bytes_moved(s)
+        want += max(flops / 1e12, moved / 1e11) + max(layer.backward_flops(s) / 1e12, 2 * moved / 1e11)
+        s = layer.output_shape(s)
+    want += 5 * sum(p.nbytes for p in model.params) / 1e11  # the update reads gradients, reads and writes two more
+    assert simulate_step("alexnet", 1, NETWORK, batch=16, compute=COMPUTE).seconds == pytest.approx(want, rel=1e-9)
+
+
+def test_a_hierarchical_network_is_faster_and_costs_its_formula():
+    cluster = HierarchicalNetwork(Network(3e-6, 300e9), NETWORK, ranks_per_node=8)
+    options = {"batch": 512, "compute": COMPUTE, "cap_bytes": 1e12, "overlap": False}
+    flat, levels = (simulate_step("alexnet", 64, network, **options) for network in (NETWORK, cluster))
+    nbytes = facts("alexnet").weights_mb * 1e6 + 8
+    inside = 2 * 7 * (3e-6 + nbytes / 8 / 300e9)
+    between = 2 * 7 * (20e-6 + nbytes / 64 / 1e9)
+    assert levels.exposed == pytest.approx(inside + between, rel=1e-9)
+    assert levels.exposed < flat.exposed / 4
+
+
+@pytest.mark.parametrize("nodes", [2, 5, 16])
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+def test_codes_take_what_their_bytes_take(codec, nodes):
+    options = {"batch": nodes, "compute": COMPUTE, "cap_bytes": 1e12, "overlap": False}
+    point = simulate_step("alexnet", nodes, NETWORK, codec=codec, **options)
+    n = round(facts("alexnet").weights_mb * 1e6 / 4)
+    code = codec.nbytes(n if codec.sparse else -(-n // nodes), np.float32)
+    phases = 1 if codec.sparse else 2
+    want = phases * (20e-6 + (nodes - 1) * code / 1e9)  # a card sends one message after another
+    assert point.exposed == pytest.approx(want, rel=2e-3)
+
+
+def test_weak_and_strong_scaling_deal_images_as_they_say():
+    weak = scaling_curve("lenet", NETWORK, nodes=[2, 4, 8], batch=16, compute=COMPUTE)
+    strong = scaling_curve("lenet", NETWORK, nodes=[2, 4, 8], batch=16, scaling="strong", compute=COMPUTE)
+    assert [p.batch for p in weak.points] == [32, 64, 128]
+    assert [p.batch for p in strong.points] == [16, 16, 16]
+    assert {round(p.computing, 12) for p in weak.points} == {round(weak.alone.computing, 12)}
+    assert strong.points[2].computing < strong.points[0].computing < strong.alone.computing
+    for curve in (weak, strong):
+        for p in curve.points:
+            assert curve.efficiency(p) == pytest.approx(
+                (p.batch / p.seconds) / (p.nodes * curve.alone.batch / curve.alone.seconds)
+            )
+    with pytest.raises(ValueError, match="a batch of 16 for 32 nodes"):
+        scaling_curve("lenet", NETWORK, nodes=[32], batch=16, scaling="strong")
+    with pytest.raises(ValueError, match="expected 'weak' or 'strong'"):
+        scaling_curve("lenet", NETWORK, scaling="both")
+    assert [p.nodes for p in scaling_curve("lenet", NETWORK, batch=5, scaling="strong").points] == [1, 2, 4]
+
+
+def test_the_lectures_finding_and_where_it_ends():
+    """AlexNet stalls at once over 10 Gb/s, GoogLeNet later, and no model stalls on a network without cost."""
+    seen = []
+    curves = stall_study(
+        batches=(32, 256), nodes=[2, 8, 64], progress=lambda step, total, **values: seen.append((step, total))
+    )
+    stalls = {(c.model, c.batch): c.stall() for c in curves}
+    assert seen == [(i, 4) for i in range(1, 5)]
+    assert stalls[("alexnet", 32)] == stalls[("alexnet", 256)] == 2
+    assert stalls[("googlenet", 32)] == 8
+    assert stalls[("googlenet", 256)] is None
+    for c in curves:
+        assert c.stall() == next((p.nodes for p in c.points if c.efficiency(p) < 0.5), None)
+        assert c.finding() in str(c)
+    assert scaling_curve("alexnet", Network(), nodes=[64], batch=32).stall(least=0.999) is None
+
+
+def test_remedies_help_by_what_they_leave_out():
+    curves = {c.remedy: c for c in remedies(nodes=[4, 32])}
+    assert list(curves) == ["", "no dense layers", "fp16", "8 bit", "1 bit", "top 1 %", "top 0.1 %"]
+    assert str(stall_table(list(curves.values()))).count("alexnet, no dense layers ") == 2
+    exposed = {name: [p.exposed for p in c.points] for name, c in curves.items()}
+    assert exposed[""][1] > 1.8 * exposed["fp16"][1] > 3.2 * exposed["8 bit"][1] > exposed["1 bit"][1]
+    assert exposed["top 1 %"][0] < exposed["8 bit"][0], "few nodes: few bytes"
+    assert exposed["top 1 %"][1] > exposed["8 bit"][1], "many nodes: everybody's to everybody"
+    assert curves["no dense layers"].points[1].throughput > 5 * curves[""].points[1].throughput
+    light = without_dense(build("alexnet", seed=None))
+    assert light.output_shape((2, 227, 227, 3)) == (2, 1000)
+    assert without_dense(build("googlenet", seed=None)) is None
+    assert scaling.plot_remedies(list(curves.values()), nodes=4).get_title("left").startswith("alexnet on 4 nodes")
+
+
+def test_where_the_network_is_no_bound_no_remedy_is_praised():
+    plain, *others = (
+        scaling_curve("lenet", Network(1e-7, 1e12), nodes=[2], batch=64, compute=COMPUTE, remedy=r, codec=c)
+        for r, c in (("", None), ("fp16", FP16()))
+    )
+    title = scaling.plot_remedies([plain, *others]).get_title("left")
+    assert title.startswith("lenet on 2 nodes")
+    assert title.endswith("no remedy gains 5 %")
+    with pytest.raises(ValueError, match="1 curves, expected one without a remedy and others"):
+        scaling.plot_remedies([plain])
+
+
+def test_the_two_networks_against_the_lecture():
+    ours = {name: facts(name) for name in LECTURE}
+    for name, ours_now in ours.items():
+        assert ours_now[1:3] == LECTURE[name][1:3]
+        assert ours_now.dense_layers == LECTURE[name].dense_layers
+        assert ours_now.dense_weights == pytest.approx(LECTURE[name].dense_weights, rel=0.07)
+    assert ours["alexnet"].weights_mb == pytest.approx(250, rel=0.03)
+    assert ours["googlenet"].weights_mb + auxiliary_mb() == pytest.approx(4 * 13_378_280 / 1e6)
+    assert without_towers() == pytest.approx(LECTURE["alexnet"].exaflop, rel=0.06)
+    assert 4 * ours["googlenet"].exaflop == pytest.approx(LECTURE["googlenet"].exaflop, rel=0.1)
+    assert ours["googlenet"].flop_per_byte > 2 * ours["alexnet"].flop_per_byte
+    assert "118 images" in str(two_networks())
+
+
+def test_the_figure_marks_where_it_stalls():
+    curves = stall_study(("lenet",), "ethernet-1g", batches=(8, 4096), nodes=[1, 2, 4, 8])
+    (ax,) = scaling.plot_stall(curves)
+    rings = [line for line in ax.get_lines() if line.get_markersize() == 14]
+    assert [line.get_xdata()[0] for line in rings] == [c.stall() for c in curves if c.stall() is not None] != []
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [p.seconds for p in curves[0].points])
+    assert ax.get_title("left").startswith("lenet stalls at ")
+    with pytest.raises(ValueError, match="no curves"):
+        scaling.plot_stall([])
