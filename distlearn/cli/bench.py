@@ -80,7 +80,7 @@ def checked(module: str, record: dict) -> dict:
 
 
 ROUNDS = 5
-"""How often `--against` measures both sides."""
+"""How often `--against` measures both sides, unless `--quick`."""
 
 
 def check_out(root: Path, commit: str, folder: Path) -> list[Path]:
@@ -101,7 +101,7 @@ def compare(root: Path, others: list[Path], module: str, **options) -> list[dict
     """
     records, ratios = measure(root, module, **options), {}
     for other in others:
-        for turn in range(ROUNDS):
+        for turn in range(1 if options["quick"] else ROUNDS):
             ours = {r["name"]: r["ours"] for r in (measure(root, module, **options) if turn else records)}
             for theirs in measure(other, module, **options):
                 if ours.get(theirs["name"]) and theirs["ours"]:
@@ -161,7 +161,7 @@ def bench(json_file, chart, only, quick, strict, against, timeout):
     """Measure the library against its goals, and against its peers where they are installed.
 
     Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer. With --against each module runs
-    five times in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
+    five times (with --quick once) in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
     """
     root = Path(__file__).resolve().parents[2]
     for option, file in (("--json", json_file), ("--chart", chart)):
