@@ -23,13 +23,11 @@ the same code under MPI and on engines::
 
 The update that makes version 101 of a gradient computed at version 97 has staleness 100 - 97 = 3. `PolicyState` is the
 server's bookkeeping alone, for thought experiments: `PolicyState(ssp(1), 2).arrive(worker, used)` says who is released;
-`simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers. `train_on_futures` trains in
-the same way on workers without a communicator: plain engines, threads, processes.
+`simulate(policy, speeds, steps)` gives the events of whole runs of ten thousand workers.
 """
 
 from .coordinator import Decision, Pending, PolicyError, PolicyState
 from .events import Events, play
-from .futures import train_on_futures
 from .learning_rate import (
     RATES,
     Average,
@@ -39,7 +37,6 @@ from .learning_rate import (
     Rate,
     adadelay,
     constant,
-    implicit_momentum,
     inverse,
 )
 from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
@@ -76,11 +73,9 @@ __all__ = [
     "backup",
     "bsp",
     "constant",
-    "implicit_momentum",
     "inverse",
     "play",
     "simulate",
     "softsync",
     "ssp",
-    "train_on_futures",
 ]
