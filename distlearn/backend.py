@@ -9,12 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from contextvars import ContextVar
 
 import numpy as np
-
-gpu_matmul: ContextVar = ContextVar("gpu_matmul", default=None)
-"""Multiplies matrices on a GPU in CuPy's place, while a step is captured (`distlearn.cuda.gpu.graph`)."""
 
 
 @functools.cache
@@ -125,8 +121,7 @@ def matmul(a, b, out=None):
             return product
         out[...] = product
         return out
-    multiply = None if xp is np else gpu_matmul.get()
-    return (multiply or xp.matmul)(a, b, out=out)
+    return xp.matmul(a, b, out=out)
 
 
 def column_sums(x):

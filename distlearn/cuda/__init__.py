@@ -13,8 +13,7 @@ the kernel below a card's roofline (`CARDS`, `distlearn.viz.plot_roofline`); and
 thread's accesses (`distlearn.viz.plot_accesses`, `plot_sectors`). `compile_check` compiles the source for real cards
 with NVIDIA's own compiler, without a GPU.
 
-On a GPU `capture` records what a function launches in a CUDA graph, to be replayed with one call; `kernels` has the
-library's own, which layers, losses and optimizers launch there.
+`kernels` has the library's own, which layers, losses and optimizers launch on a GPU.
 
 Limits of the emulator: it has no caches, no clocks and no scheduler, so it says nothing about the time a card would
 take. Blocks run one after another, so waiting for another block never ends. Races are found on the paths that the given
@@ -28,14 +27,12 @@ To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
 from distlearn.cuda.cards import CARDS, Card
 from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.findings import Finding
-from distlearn.cuda.gpu.graph import Captured, capture
 from distlearn.cuda.gpu.nvrtc import CompileCheck, compile_check, has_nvrtc
 from distlearn.cuda.kernel import RawKernel
 from distlearn.cuda.report import Report, Site
 
 __all__ = [
     "CARDS",
-    "Captured",
     "Card",
     "CompileCheck",
     "CompileError",
@@ -46,7 +43,6 @@ __all__ = [
     "Report",
     "Site",
     "UnsupportedFeature",
-    "capture",
     "compile_check",
     "has_nvrtc",
 ]
