@@ -5,25 +5,16 @@ from __future__ import annotations
 from ...comm.protocol import ignore_report
 from ...parallel import EASGD, Hogwild
 from ...parallel.asynchronous.param_server import (
-    Average,
-    Exponential,
-    Polynomial,
     Run,
-    adadelay,
     asp,
     backup,
     bsp,
-    constant,
-    inverse,
     ssp,
 )
 from .task import Task, run_other, run_policy, scenario_speeds
 
 POLICIES = (bsp(), backup(0.9), ssp(0), ssp(1), ssp(4), ssp(16), asp())
 """What `compare_policies` compares."""
-
-FEW = (bsp(), backup(0.9), ssp(4), ssp(16), asp())
-"""Policies for figures with many workers."""
 
 ON_FOUR = (bsp(), backup(0.75), ssp(1), ssp(4), asp())
 """For four real workers, one of them a backup."""
@@ -103,60 +94,4 @@ def alternatives(
                 run = run_policy(task, method, speeds, steps=steps, seed=seed)
             runs[name].append(run)
             report(sum(map(len, runs.values())), seeds * len(methods), method=name)
-    return runs
-
-
-def recovered(
-    task: Task,
-    *,
-    workers=(1, 2, 4, 8, 16, 32),
-    seeds=5,
-    gradients=960,
-    scenario="even",
-    rates=None,
-    report=None,
-    **options,
-) -> dict[str, dict[int, list[Run]]]:
-    """Train asynchronously at a rate that suits one worker, with more and more workers, with and without adapted rates.
-
-    Parameters
-    ----------
-    task : Task
-        Its `lr` should suit one worker.
-    workers : sequence of int
-    seeds : int
-    gradients : int
-        In all, whatever the number of workers.
-    scenario : str
-    rates : dict of str to callable, optional
-        `make(workers) -> Rate`, by name; by default the published ones.
-    report : callable, optional
-    **options
-        For `run_policy`.
-
-    Returns
-    -------
-    runs : dict of str to dict of int to list of Run
-        By name of the rate and number of workers.
-    """
-    report = report or ignore_report
-    rates = rates or {
-        "lr": lambda n: constant,
-        "lr / staleness": lambda n: inverse,
-        "lr / mean staleness": lambda n: Average(n - 1),
-        "lr / sqrt(1 + staleness)": lambda n: Polynomial(0.5),
-        "lr exp(-0.1 staleness)": lambda n: Exponential(0.1),
-        "AdaDelay": lambda n: adadelay,
-    }
-    runs = {name: {n: [] for n in workers} for name in rates}
-    done, total = 0, len(rates) * len(workers) * seeds
-    for n in workers:
-        for seed in range(seeds):
-            speeds = scenario_speeds(scenario, n, seed)
-            for name, make in rates.items():
-                steps = max(1, gradients // n)
-                run = run_policy(task, asp(), speeds, steps=steps, seed=seed, rate=make(n), **options)
-                runs[name][n].append(run)
-                done += 1
-                report(done, total, workers=n)
     return runs
