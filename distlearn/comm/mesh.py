@@ -54,26 +54,6 @@ class Mesh:
             rank, found[name] = divmod(rank, n)
         return dict(reversed(found.items()))
 
-    def rank_at(self, **coordinates: int) -> int:
-        """Return the rank of `comm` at the given coordinates; on axes that are not named, at this rank's own.
-
-        Examples
-        --------
-        >>> from distlearn.sim import SimWorld
-        >>> SimWorld(8).run(lambda comm: mesh(comm, dp=2, pp=4).rank_at(pp=3))
-        [3, 3, 3, 3, 7, 7, 7, 7]
-        """
-        unknown = set(coordinates) - set(self.axes)
-        if unknown:
-            raise ValueError(f"rank_at: no axis {sorted(unknown)[0]!r}, the mesh has {', '.join(self.axes)}")
-        rank = 0
-        for name, n in self.axes.items():
-            c = coordinates.get(name, self.coordinates[name])
-            if not hasattr(c, "__index__") or not 0 <= c < n:
-                raise ValueError(f"rank_at: {name}={c!r}, expected 0 to {n - 1}")
-            rank = rank * n + c
-        return rank
-
 
 def mesh(comm, /, **axes: int) -> Mesh:
     """Arrange the ranks of `comm` along named axes, such as dp (data), pp (pipeline) and tp (tensor parallel).

@@ -35,7 +35,7 @@ from .experts import MixtureOfExperts
 from .fused import choose_algorithm, fuse, unfuse
 from .layer import Layer, Param, move, nbytes, parameter_count, walk
 from .linear import Linear
-from .loss import LOSSES, ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
+from .loss import ContrastiveLoss, MeanSquaredError, SoftmaxCrossEntropy
 from .metrics import METRICS, MeanLoss, Metric, make_metric
 from .models import (
     GPT,
@@ -67,7 +67,6 @@ __all__ = [
     "GELU",
     "GPT",
     "GRU",
-    "LOSSES",
     "METRICS",
     "MLP",
     "MODELS",

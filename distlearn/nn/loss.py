@@ -223,11 +223,3 @@ def _check_n(what, n, rows):
     if n < max(1, rows):
         least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
         raise ValueError(f"{what}: n is {n}, expected at least {least}")
-
-
-LOSSES = {
-    "softmax_cross_entropy": SoftmaxCrossEntropy,
-    "mean_squared_error": MeanSquaredError,
-    "contrastive": ContrastiveLoss,
-}
-"""Losses by name."""

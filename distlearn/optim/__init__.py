@@ -5,12 +5,12 @@ a shard of it, or a parameter server's flat slice.
 """
 
 from .adaptive import Adadelta, Adagrad, Adam, AdamW, RMSprop
-from .clipping import clip_by_norm, clip_by_value, global_norm
+from .clipping import clip_by_norm, global_norm
 from .mixed_precision import MixedPrecision
 from .momentum import LARS, SGD, Momentum, Nesterov
 from .noise_scale import NoiseScale
 from .optimizer import Optimizer, Rule
-from .schedules import LR_SCHEDULES, Constant, Cosine, StepDecay, WarmUp, scaled_lr
+from .schedules import Constant, Cosine, StepDecay, WarmUp, scaled_lr
 
 RULES = {
     "sgd": SGD,
@@ -27,7 +27,6 @@ RULES = {
 
 __all__ = [
     "LARS",
-    "LR_SCHEDULES",
     "RULES",
     "SGD",
     "Adadelta",
@@ -46,7 +45,6 @@ __all__ = [
     "StepDecay",
     "WarmUp",
     "clip_by_norm",
-    "clip_by_value",
     "global_norm",
     "scaled_lr",
 ]

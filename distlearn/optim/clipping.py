@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..backend import get_xp
 from ..nn.layer import Param
 
 
@@ -47,19 +46,6 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
         for p in params:
             p.grad *= max_norm / length
     return length
-
-
-def clip_by_value(params: Iterable[Param], limit: float) -> None:
-    """Clip every element of the gradients to [-`limit`, `limit`]; this may change the direction.
-
-    Parameters
-    ----------
-    params : iterable of Param
-    limit : float
-    """
-    _check(limit, "clip_by_value: limit")
-    for p in params:
-        get_xp(p.grad).clip(p.grad, -limit, limit, out=p.grad)
 
 
 def _check(value, what):

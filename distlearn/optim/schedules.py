@@ -195,7 +195,3 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
         if not value >= 1:
             raise ValueError(f"scaled_lr: {name} is {value!r}, expected 1 or more samples")
     return lr * batch_size / reference
-
-
-LR_SCHEDULES = {"constant": Constant, "step": StepDecay, "cosine": Cosine, "warm_up": WarmUp}
-"""Schedules by name."""

@@ -1,4 +1,4 @@
-"""One training step of every model on a GPU: against PyTorch eager, and both captured in CUDA graphs.
+"""One training step of every model on a GPU, against PyTorch eager.
 
 The step, the models, the data and the comparison of the first losses are those of `bench_layers`; every measured call
 ends when the card has done its work. Products are float32 on both sides (no TF32).

@@ -246,14 +246,6 @@ def test_the_native_collectives_cost_the_same_formulas(size):
         assert network.algorithm(name, n, range(size)) == algorithm
 
 
-def test_the_crossover_is_where_both_take_as_long():
-    network, p = Network(1e-5, 1e9), 8
-    n = cost.crossover("doubling", "ring", p, network)
-    assert cost.seconds("doubling", n, p, network) == pytest.approx(cost.seconds("ring", n, p, network))
-    assert cost.seconds("doubling", n / 2, p, network) < cost.seconds("ring", n / 2, p, network)
-    assert cost.crossover("ring", "halving-doubling", p, network) is None  # never slower
-
-
 def test_every_collective_has_a_formula_and_says_it():
     functions = {name for name in collectives.__all__ if inspect.isfunction(getattr(collectives, name))} - {"shares"}
     assert functions == set(cost.FORMULAS) | set(cost.LEVELS)

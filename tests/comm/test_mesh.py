@@ -19,8 +19,6 @@ def test_axes_are_rows_of_the_box(shape):
             assert part is getattr(m, axis)
             assert part.rank == m.coordinates[axis]
             rows[axis] = part.all_gather(np.array([comm.rank])).ravel().tolist()
-        assert m.rank_at() == comm.rank
-        assert m.rank_at(pp=0) == box[m.coordinates["dp"], 0, m.coordinates["tp"]]
         assert [tuple(m.where(r).values()) for r in range(comm.size)] == list(np.ndindex(shape))
         return tuple(m.coordinates.values()), rows
 
@@ -57,9 +55,6 @@ def test_unknown_axes_are_named():
         for call, kind, match in [
             (lambda: m.tp, AttributeError, "no axis 'tp', it has dp"),
             (lambda: m["tp"], KeyError, "no axis 'tp'"),
-            (lambda: m.rank_at(tp=0), ValueError, "no axis 'tp'"),
-            (lambda: m.rank_at(dp=2), ValueError, "dp=2, expected 0 to 1"),
-            (lambda: m.rank_at(dp=1.0), ValueError, "dp=1.0, expected 0 to 1"),
         ]:
             with pytest.raises(kind, match=match):
                 call()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.nn import Param
-from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, clip_by_value, scaled_lr
+from distlearn.optim import SGD, Constant, Cosine, Optimizer, StepDecay, WarmUp, clip_by_norm, scaled_lr
 from distlearn.optim.schedules import as_schedule
 
 
@@ -100,12 +100,6 @@ def test_clip_by_norm_against_torch():
     norm = torch.nn.utils.clip_grad_norm_([w], 0.7)
     assert clip_by_norm([p], 0.7) == pytest.approx(float(norm))
     np.testing.assert_allclose(p.grad, w.grad.numpy(), rtol=1e-5)
-
-
-def test_clip_by_value():
-    (p,) = params(np.array([-3.0, 0.5, 2.0]))
-    clip_by_value([p], 1.0)
-    np.testing.assert_array_equal(p.grad, [-1.0, 0.5, 1.0])
 
 
 def test_the_optimizer_clips_before_it_steps():

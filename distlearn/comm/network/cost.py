@@ -72,35 +72,6 @@ def seconds(
     return formula.seconds(n, p, network.message) + gamma * formula.reduced(n, p)
 
 
-def crossover(first, second, p: int, network: Network, low: float = 1.0, high: float = 2.0**36) -> float | None:
-    """Return the size of array at which the second algorithm becomes the faster one [bytes], or None.
-
-    Parameters
-    ----------
-    first, second : callable or str
-        The one that is faster for short arrays, and the other.
-    p : int
-    network : Network
-    low, high : float
-        Where to look [bytes].
-
-    Examples
-    --------
-    >>> round(crossover("doubling", "ring", 8, Network(alpha=1e-5, beta=1e9)))
-    88000
-    """
-
-    def gain(n):
-        return seconds(first, n, p, network) - seconds(second, n, p, network)
-
-    if not gain(low) < 0 < gain(high):
-        return None
-    while high / low > 1 + 1e-12:
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if gain(middle) < 0 else (low, middle)
-    return high
-
-
 def _name(algorithm) -> str:
     """Return the name of an algorithm among the formulas."""
     name = algorithm if isinstance(algorithm, str) else algorithm.__name__

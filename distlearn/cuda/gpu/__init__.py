@@ -1,1 +1,1 @@
-"""What needs NVIDIA's libraries: NVRTC (it compiles without a card), cuBLAS, and captured graphs."""
+"""What needs NVIDIA's libraries: NVRTC, which compiles without a card."""

@@ -37,7 +37,6 @@ from .learning_rate import (
     Rate,
     adadelay,
     constant,
-    implicit_momentum,
     inverse,
 )
 from .policy import ASP, BSP, SSP, Backup, Policy, SoftSync, asp, backup, bsp, softsync, ssp
@@ -74,7 +73,6 @@ __all__ = [
     "backup",
     "bsp",
     "constant",
-    "implicit_momentum",
     "inverse",
     "play",
     "simulate",

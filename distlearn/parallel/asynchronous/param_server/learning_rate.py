@@ -5,7 +5,8 @@ multiplies the gradient on its way into the update, not the whole step: with pla
 learning rate; with momentum the velocity, which fresh gradients have built, is left as it is.
 
 Momentum is kept on the server: each shard keeps the velocity of its share, which all workers' gradients update.
-Asynchrony itself acts like momentum (`implicit_momentum`), so the explicit one should be smaller.
+Asynchrony itself acts like momentum, of 1 - 1/n with n workers (Mitliagkas et al., 2016), so the explicit one should be
+smaller.
 """
 
 from __future__ import annotations
@@ -152,32 +153,6 @@ def adadelay(staleness: int, step: int) -> float:
 
 RATES = {"constant": constant, "inverse": inverse, "adadelay": adadelay}
 """Rates without parameters, by name."""
-
-
-def implicit_momentum(workers: int) -> float:
-    r"""Return the momentum that asynchrony amounts to: :math:`1 - 1/n`.
-
-    With n workers whose gradients are geometrically stale, the expected path of asynchronous SGD with learning rate
-    :math:`\alpha` is that of SGD with this momentum and learning rate :math:`\alpha / n`.
-
-    Parameters
-    ----------
-    workers : int
-        n, 1 or more.
-
-    References
-    ----------
-    I. Mitliagkas, C. Zhang, S. Hadjis, C. Re (2016), Asynchrony begets momentum, with an application to deep learning,
-    Allerton.
-
-    Examples
-    --------
-    >>> implicit_momentum(1), implicit_momentum(10)
-    (0.0, 0.9)
-    """
-    if not workers >= 1:
-        raise ValueError(f"implicit_momentum: workers is {workers!r}, expected 1 or more")
-    return 1.0 - 1.0 / workers
 
 
 def _check(what: str, name: str, value) -> None:

@@ -22,7 +22,6 @@ from distlearn.parallel.asynchronous.param_server import (
     backup,
     bsp,
     constant,
-    implicit_momentum,
     inverse,
     softsync,
     ssp,
@@ -205,21 +204,6 @@ def test_rates_are_the_published_ones():
     for bad in (lambda: Average(-1), lambda: Exponential(math.nan), lambda: Polynomial(-2), lambda: Hinge(1, -1)):
         with pytest.raises(ValueError, match="expected a number of 0 or more"):
             bad()
-
-
-def test_asynchrony_is_momentum():
-    """On a quadratic, the mean path under geometric staleness is the path with momentum 1 - 1/n and rate lr / n."""
-    n, lr, w = 5, 0.05, [1.0]
-    for t in range(60):  # E w(t+1) = E w(t) - lr sum_k P(staleness = k) E w(t - k); before the start w stood still
-        weights = (1 / n) * (1 - 1 / n) ** np.arange(t + 1)
-        w.append(w[-1] - lr * float(weights @ np.array(w[::-1])))
-    mu, v, x = implicit_momentum(n), 0.0, 1.0
-    for t in range(60):
-        v = mu * v + x
-        x -= lr / n * v
-        assert x == pytest.approx(w[t + 1], abs=1e-12)
-    with pytest.raises(ValueError, match="workers is 0"):
-        implicit_momentum(0)
 
 
 # -- speeds

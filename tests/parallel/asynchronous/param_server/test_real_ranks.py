@@ -1,4 +1,4 @@
-"""The parameter server on real ranks, and without any communicator."""
+"""The parameter server on real ranks."""
 
 import pickle
 
