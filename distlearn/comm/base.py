@@ -337,12 +337,6 @@ def check_apart(what: str, x, out, rank: int) -> None:
         )
 
 
-def same_bytes(x, y) -> bool:
-    """Compare two arrays bit for bit, so that NaN equals itself; meta arrays are always equal."""
-    kind = "u8" if x.nbytes % 8 == 0 else "u1"
-    return x.size == 0 or not hasattr(x, "view") or bool((x.reshape(-1).view(kind) == y.reshape(-1).view(kind)).all())
-
-
 SHOWN = 8
 """Error messages show arrays of at most this many values."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 
-from ..base import same_bytes
+from ...backend import same_bytes
 from ..protocol import CommError
 
 LOOK_SECONDS = 0.02
