@@ -72,8 +72,7 @@ class Call(NamedTuple):
         return f"{self} ({self.site})" if self.site else str(self)
 
 
-N_TAGS = 1 << 20
-"""Tags are below this number in every world; an MPI library may have fewer."""
+N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 
 
 class BaseComm:
@@ -337,11 +336,6 @@ def check_apart(what: str, x, out, rank: int) -> None:
         )
 
 
-def same_bytes(x, y) -> bool:
-    """Compare two arrays bit for bit, so that NaN equals itself; meta arrays are always equal."""
-    return x.size == 0 or not hasattr(x, "view") or bool((x.reshape(-1).view("u1") == y.reshape(-1).view("u1")).all())
-
-
 SHOWN = 8
 """Error messages show arrays of at most this many values."""
 
@@ -386,8 +380,7 @@ def check_report(rank: int, step, total) -> None:
 def check_tag(tag: int, rank: int, n_tags: int = N_TAGS) -> None:
     """Raise unless `tag` is a whole number from 0 to `n_tags` - 1."""
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < n_tags:
-        bound = f"from 0 to {n_tags - 1}"
-        raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number {bound}")
+        raise ValueError(f"rank {rank}: tag={_shown(tag)}, expected a whole number from 0 to {n_tags - 1}")
 
 
 def check_rows(what: str, x, rank: int, size: int) -> None:

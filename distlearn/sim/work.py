@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..comm.base import call_site, same_bytes
+from ..backend import same_bytes
+from ..comm.base import call_site
 from ..comm.protocol import CommError
 
 

@@ -179,6 +179,18 @@ def check_work_that_nobody_waits_for_is_named(comm):
         part.end()
 
 
+def check_an_array_changed_before_wait_is_named(comm):
+    for name in ("iall_reduce", "ireduce_scatter"):
+        x = np.full(8, np.nan)
+        work = getattr(comm, name)(x)
+        x[0] = -x[0]
+        with pytest.raises(CommError, match=f"the array given to {name} was changed before wait.*mpi_checks.py, line"):
+            work.wait()
+        x = np.full(8, np.nan)  # not equal to itself, but unchanged
+        work = getattr(comm, name)(x)
+        assert work.wait() is work.wait()
+
+
 def check_calls_that_are_not_compared(comm):
     """A communicator that is not strict makes no exchange of its own."""
     part = fresh(comm, strict=False)

@@ -55,10 +55,17 @@ class Collectives:
         """Say whether `wait` checks that a non-blocking call's array has not changed: not for those on a GPU."""
         return self.strict and isinstance(x, np.ndarray)
 
+    def copy(self, x):
+        """Copy an array into memory that earlier calls have used."""
+        free = self.activity.copies[x.shape, x.dtype]
+        made = free.pop() if free else np.empty_like(x)
+        made[...] = x
+        return made
+
     def _iall_reduce(self, call, x, op):
         if not self.guards(x):
             return self._start_all_reduce(call, x, op)
-        before, mine = x.copy(), x.copy()
+        before, mine = self.copy(x), self.copy(x)
         return GuardedWork(self._start_all_reduce(call, mine, op), "iall_reduce", x, before, mine)
 
     def _all_reduce(self, call, x, op):
@@ -79,7 +86,7 @@ class Collectives:
     def _ireduce_scatter(self, call, x, op):
         if not self.guards(x):
             return self._start_reduce_scatter(call, x, op)
-        before = x.copy()
+        before = self.copy(x)
         return GuardedWork(self._start_reduce_scatter(call, before, op), "ireduce_scatter", x, before)
 
     def _reduce_scatter(self, call, x, op):

@@ -78,7 +78,7 @@ class Messages:
         return RecvWork(self, name, start, request, out, lambda: from_host(host, out), source, tag, look)
 
     def _isend(self, x, dest, tag):
-        sent = x.copy() if self.guards(x) else x
+        sent = self.copy(x) if self.guards(x) else x
         work = self._start_send(sent, dest, tag, "send").started_at(call_site())
         return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
 

@@ -7,8 +7,9 @@ waits. So every handle stays in its communicator's `Activity` until its request 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
-from ..base import same_bytes
+from ...backend import same_bytes
 from ..protocol import CommError
 
 LOOK_SECONDS = 0.02
@@ -37,6 +38,7 @@ class Activity:
         self.pending: set[MPIWork] = set()
         self.unwaited: set[MPIWork] = set()
         self.parts: list = []  # communicators that were split off
+        self.copies: dict = defaultdict(list)  # arrays to copy into, by shape and dtype: new memory is slow
         self.waits_for = None
         self.on_wait = None
 
@@ -102,6 +104,10 @@ class MPIWork:
     def rank(self) -> int:
         """The rank that started it."""
         return self._comm.rank
+
+    def give_back(self, copy) -> None:
+        """Let the next call use the memory of an array that `copy` of the communicator made."""
+        self._comm.activity.copies[copy.shape, copy.dtype].append(copy)
 
     def started_at(self, site):
         """Note that a call on the user's line `site` returned this; it must be waited for."""
@@ -188,9 +194,11 @@ class GuardedWork:
             if not same_bytes(self._x, self._before):
                 who = f"rank {self._work.rank}"
                 raise CommError(f"{who}: the array given to {self._name} was changed before wait() ({self._work.site})")
-            self._before = None
             if self._result is not None:
                 self._x[...] = self._result
+                self._work.give_back(self._result)
+            self._work.give_back(self._before)
+            self._before = None
         return found if self._result is None else self._x
 
 

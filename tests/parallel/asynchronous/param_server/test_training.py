@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn.backend import to_device
 from distlearn.comm import Network, RankError
-from distlearn.data import Batches, Dataset
+from distlearn.data import Batch, Batches, Dataset
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.nn.layer import move
 from distlearn.optim import LARS, RULES, SGD, Momentum, Optimizer
@@ -340,3 +340,12 @@ def test_workers_on_a_gpu_and_servers_beside_them(policy):
     if policy == bsp():
         assert_same_params(run.params, serial(steps=6).params)
     assert run.curve["loss"][-1] < run.curve["loss"][0]
+
+
+def test_a_server_takes_no_steps():
+    def program(comm):
+        server = ParameterServer(comm, model_of(), SoftmaxCrossEntropy(), SGD(), 0.3, bsp())
+        server.step(Batch(DATA.x_train[:4], DATA.y_train[:4], 4))
+
+    with pytest.raises(RankError, match=r"rank 0 is a server, which takes no steps; call serve\(\)"):
+        SimWorld(2).run(program)
