@@ -11,9 +11,13 @@ import hypothesis
 import psutil
 import pytest
 
-hypothesis.settings.register_profile(  # a busy machine is no failure
-    "distlearn", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+for _profile in ("distlearn", "random"):  # the first draws the same examples in every run
+    hypothesis.settings.register_profile(
+        _profile,
+        deadline=None,  # a busy machine is no failure
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        derandomize=_profile == "distlearn",
+    )
 hypothesis.settings.load_profile("distlearn")
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib: no test opens a window
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with & by a script: tests of interrupts want them

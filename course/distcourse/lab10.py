@@ -469,6 +469,8 @@ def judge_stage(check, function, order: list[str], *, lr: float, seed: int) -> N
 
 
 NORMS = {"none": None, "layer": LayerNorm, "batch": BatchNorm}
+DTYPE = "float64"
+"""In float32 a rounding error that crosses a ReLU would change a loss as micro-batches do."""
 ROWS, TRAINED = 64, 1024
 """Samples of a batch, and of the training set: every batch is whole."""
 
@@ -512,11 +514,11 @@ def normalisation_study(norms, n_microbatches, seeds, *, lr: float = 0.1, epochs
 def _train(comm, norm: str, m: int, seed: int, lr: float, epochs: int) -> tuple[float, float]:
     rng, layers = np.random.default_rng(seed), []
     for _ in range(2):
-        layers += [Linear(64, 64, rng), *([NORMS[norm](64)] if NORMS[norm] else []), ReLU()]
-    model = Sequential(*layers, Linear(64, 10, rng))
+        layers += [Linear(64, 64, rng, dtype=DTYPE), *([NORMS[norm](64, dtype=DTYPE)] if NORMS[norm] else []), ReLU()]
+    model = Sequential(*layers, Linear(64, 10, rng, dtype=DTYPE))
     optimizer = Optimizer(model.params, SGD(), lr)
     strategy = Pipeline(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=m)
-    history = fit(strategy, load("digits").take(TRAINED), epochs=epochs, batch_size=ROWS, seed=seed)
+    history = fit(strategy, load("digits", dtype=DTYPE).take(TRAINED), epochs=epochs, batch_size=ROWS, seed=seed)
     steps = TRAINED // ROWS
     return float(np.mean(history.losses[-steps:])), history.last.test
 

@@ -204,7 +204,7 @@ def report(runs, about: Experiment) -> None:
     """Print the table, write the files."""
     largest, folder = runs[-1], about.folder
     rows = [row(run, runs[0] if runs[0].place.size == 1 and len(runs) > 1 else None) for run in runs]
-    for line in title(about.settings, about.dataset):
+    for line in title(about.settings, about.dataset, largest.result.fused):
         say(line, style="bold")
     say(str(table(rows)))
     for line in notes(runs, about):
@@ -242,12 +242,13 @@ def percent(share) -> str | None:
     return None if share is None or math.isnan(share) else f"{share:.1%}"
 
 
-def title(settings, dataset) -> list[str]:
+def title(settings, dataset, fused: bool | None) -> list[str]:
     """Describe the model, the data and the settings in two lines."""
     model = settings.model
     if model == "mlp":  # only the MLP has configurable widths and activation
         widths = "-".join(map(str, (dataset.n_features, *settings.hidden, dataset.n_classes)))
         model = f"MLP {widths}, {settings.activation}"
+    layers = "" if fused is None else ", fused layers" if fused else ", plain layers"
     splits = ", ".join(f"{len(x):,} {name}" for name, x, _ in dataset.splits())
     batch = "all" if settings.batch_size >= len(dataset.x_train) else f"{settings.batch_size:,}"
     plan = learning_rate(settings, len(dataset.x_train))
@@ -256,7 +257,7 @@ def title(settings, dataset) -> list[str]:
     how = f"{settings.optimizer}, learning rate {rate}, batch {batch}, {epochs}{_strategy(settings)}"
     return [
         f"{dataset.name}: {splits} images, from {dataset.source}",
-        f"{model}, {settings.dtype}, seed {settings.seed}; {how}",
+        f"{model}{layers}, {settings.dtype}, seed {settings.seed}; {how}",
     ]
 
 
@@ -335,6 +336,7 @@ def as_dict(runs, rows, about: Experiment) -> dict:
                 "seconds": run.history.last.seconds,
                 "samples_per_second": run.history.samples_per_second,
                 "communication_share": run.share,
+                "fused": run.result.fused,
                 "spans_not_kept": run.dropped,
                 "interrupted": run.interrupted,
                 "epochs": run.history.as_dicts(),

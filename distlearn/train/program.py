@@ -14,6 +14,7 @@ from ..backend import to_device
 from ..comm.protocol import CutOffError
 from ..nn import MLP, SoftmaxCrossEntropy, fuse
 from ..nn import build as build_model
+from ..nn.fused import is_fused
 from ..nn.layer import move
 from ..optim import RULES, WarmUp, scaled_lr
 from ..parallel import CheckpointStore
@@ -32,10 +33,13 @@ class Result:
     history : History
     params : dict of str to array
         The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere).
+    fused : bool, optional
+        Whether rank 0 computed with fused layers (some strategies take plain ones only); None of an interrupted run.
     """
 
     history: History
     params: dict[str, np.ndarray] | None
+    fused: bool | None = None
 
     def __repr__(self):
         params = None if self.params is None else f"<{len(self.params)} arrays>"
@@ -176,7 +180,8 @@ def train(
     if settings.strategy in ASYNCHRONOUS:
         if store is not None:
             raise ValueError(f"strategy {settings.strategy!r} does not save checkpoints: remove that option")
-        return Result(*train_asynchronously(_recipe(comm, settings, dataset, fused), dataset))
+        recipe = _recipe(comm, settings, dataset, fused)
+        return Result(*train_asynchronously(recipe, dataset), is_fused(recipe.model))
     try:
         strategy = build(comm, settings, dataset, fused=fused)
         history = fit(
@@ -194,4 +199,4 @@ def train(
         )
     except CutOffError:
         return None
-    return Result(history, strategy.gather_params())
+    return Result(history, strategy.gather_params(), is_fused(strategy.model))

@@ -1,7 +1,7 @@
 """Data parallelism on two real ranks, next to PyTorch's DistributedDataParallel and to ShallowSpeed's design.
 
-MLP 784-256-128-10 and the small CNN, float32, SGD, global batch 1,024, one BLAS thread per rank. Efficiency is
-T(1) / (2 T(2)), the median over rounds that measure both in the same processes (`data_parallel_rank`).
+MLP 784-256-128-10 and the small CNN, both with `nn.fuse`, float32, SGD, global batch 1,024, one BLAS thread per rank.
+Efficiency is T(1) / (2 T(2)), the median over rounds that measure both in the same processes (`data_parallel_rank`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from distlearn.world.launching import count_cores, launch
 
 from . import load_note, quick, record
 
-MODELS = {"mlp": ("MLP", 25, 20), "cnn": ("small CNN", 12, 2)}
+MODELS = {"mlp": ("MLP, fused", 25, 20), "cnn": ("small CNN, fused", 12, 2)}
 """Name in the table, rounds, and steps of a round."""
 
 

@@ -3,8 +3,9 @@
     mpiexec -n 2 python -m tests.benchmarks.data_parallel_rank MODEL ROUNDS STEPS
 
 Round after round, in the same processes: one rank alone trains on the whole batch while the other sleeps, then both on
-their halves; ours, PyTorch's DistributedDataParallel over gloo, and (dense layers only) ShallowSpeed's design. All
-start from the same weights, and their first losses are compared. Rank 0 prints the seconds of every round as JSON.
+their halves; ours with `nn.fuse`, PyTorch's DistributedDataParallel over gloo, and (dense layers only) ShallowSpeed's
+design. All start from the same weights, and their first losses are compared. Rank 0 prints the seconds of every round
+as JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def data(rank: int, size: int):
 
 def our_step(name: str, comm=None):
     """Return a function that makes one step of this library."""
-    model = build(name)
+    model = nn.fuse(build(name))
     optimizer = Optimizer(model.params, SGD(), LR)
     make = Serial if comm is None else lambda *args: DataParallel(comm, *args)
     strategy = make(model, nn.SoftmaxCrossEntropy(), optimizer)

@@ -81,6 +81,26 @@ def test_numbers_are_the_librarys(call, tmp_path):
     assert run["epochs"][-1]["test_accuracy"] == want.last.test_accuracy
 
 
+@pytest.mark.parametrize(
+    ("words", "layers"),
+    [
+        ((), "fused"),
+        (("--activation", "sigmoid"), "plain"),  # nothing to fuse
+        (("--strategy", "tensor"), "plain"),  # takes single layers
+        (("--strategy", "pipeline"), "plain"),  # cut between the only Linear and its ReLU
+        (("--strategy", "hybrid"), "fused"),
+        (("--strategy", "elastic"), "fused"),
+        (("--strategy", "local_sgd"), "fused"),
+        (("--strategy", "zero3"), "fused"),
+        (("--strategy", "param_server"), "fused"),
+    ],
+)
+def test_it_says_whether_layers_are_fused(call, tmp_path, words, layers):
+    result = call(*SMALL, "--world", "sim", "--size", 2, "--out", "out", *words)
+    assert f", {layers} layers, float32" in result.output
+    assert read(tmp_path / "out")["runs"][0]["fused"] == (layers == "fused")
+
+
 def test_simulated_sizes(call, tmp_path):
     words = (*SMALL, "--world", "sim", "--sizes", "1,2,4", "--out", "out")
     result = call(*words)

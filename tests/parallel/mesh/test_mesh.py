@@ -155,7 +155,7 @@ def test_sums_and_elementwise_products_are_numpys_or_an_error(mesh, data, sign, 
     done = on(mesh, program)[0]
     if a == b and not vector and not (sign == "*" and Partial() in a):
         assert done
-    if Partial() in a and all(isinstance(p, Replicate) for p in b):
+    if Partial() in a and all(isinstance(p, Replicate) for p in b) and (sign != "*" or Shard not in map(type, a)):
         assert done == (sign == "*")
 
 
