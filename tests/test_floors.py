@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "distlearn"
+COURSE = ROOT / "course"
 
 FLOORS = {
     "backend": 0,
@@ -26,14 +27,9 @@ FLOORS = {
     "train": 5,
     "world": 5,
     "viz": 6,
-    "lab": 7,
-    "experiments": 7,
     "testing": 7,
     "cli": 8,
 }
-
-# modules that live higher than their package
-HIGHER = {"viz.readme": 7}  # draws the README's pictures, also those of experiments
 
 # packages of one floor may import one another, but communicators know nothing of layers, nor layers of communicators
 STRANGERS = {"comm": ("nn", "optim", "data"), "nn": ("comm",), "optim": ("comm",), "data": ("comm",)}
@@ -41,9 +37,9 @@ STRANGERS = {"comm": ("nn", "optim", "data"), "nn": ("comm",), "optim": ("comm",
 # package: the modules that may import it (with everything below them)
 HEAVY = {
     "cupy": ("backend", "comm.nccl.stream", "cuda"),
-    "greenlet": ("sim.scheduler", "lab.judge.student"),  # ranks, and the calls that wait for them
+    "greenlet": ("sim.scheduler", "distcourse.judge.student"),  # ranks, and the calls that wait for them
     "ipyparallel": ("world",),
-    "matplotlib": ("viz", "lab.lab"),  # a lab shows figures
+    "matplotlib": ("viz", "distcourse"),  # a lab shows figures
     "mpi4py": ("comm.mpi", "world.mpi"),
     "pooch": ("data",),
     "rich": ("cli.console",),
@@ -91,16 +87,25 @@ def below(name: str, prefixes) -> bool:
 def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
     """What a module imports against the rules."""
     here = module.removeprefix("distlearn.")
+    if here.partition(".")[0] == "distcourse":  # on top of everything; but heavy packages have one place there, too
+        wanted = [(line, target.partition(".")[0]) for line, target in imports(source, module, is_package)]
+        return [
+            f"{module}, line {line}: imports {package}; it belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone"
+            for line, package in wanted
+            if package in HEAVY and not below(here, HEAVY[package])
+        ]
     mine = here.partition(".")[0]
     if mine not in FLOORS:
         return [f"{module}: on which floor is {mine!r}? Add it to FLOORS"]
-    floor = HIGHER.get(here, FLOORS[mine])
+    floor = FLOORS[mine]
     wrong = []
     for line, target in imports(source, module, is_package):
         package, _, rest = target.partition(".")
         where = f"{module}, line {line}: imports {target}"
         if package in HEAVY and not below(here, HEAVY[package]):
             wrong.append(f"{where}; {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone")
+        if package == "distcourse":
+            wrong.append(f"{where}: the library knows nothing of the course")
         if package != "distlearn" or rest.partition(".")[0] == mine:
             continue
         other = rest.partition(".")[0]
@@ -118,8 +123,8 @@ def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
 def modules() -> list[tuple[str, Path]]:
     """Every module of the package but its `__init__`, which names all floors and loads them lazily."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+    for path in sorted([*PACKAGE.rglob("*.py"), *COURSE.glob("distcourse/**/*.py")]):
+        parts = path.relative_to(ROOT if path.is_relative_to(PACKAGE) else COURSE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name != "distlearn":
             found.append((name, path))
@@ -144,7 +149,7 @@ def test_every_floor_is_inhabited():
 def test_every_exception_is_for_a_module_that_exists():
     """The same for a module that may import a heavy package."""
     known = {name.removeprefix("distlearn.") for name, _ in modules()}
-    assert {module for allowed in (*HEAVY.values(), HIGHER) for module in allowed} <= known
+    assert {module for allowed in HEAVY.values() for module in allowed} <= known
 
 
 def test_root_loads_nothing():
@@ -166,6 +171,7 @@ def test_root_loads_nothing():
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
         ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
         ("distlearn.cli.bench", "import importlib\nimportlib.import_module('torch')", "the benchmarks alone"),
+        ("distlearn.train.fit", "from distcourse import Lab", "the library knows nothing of the course"),
         ("distlearn.attic", "import os", "on which floor is 'attic'"),
     ],
 )
