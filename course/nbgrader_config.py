@@ -4,9 +4,6 @@ import os
 import sys
 import warnings
 
-from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
-from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
-
 from distcourse.author.collect import Collect
 from distcourse.author.disarm import Disarm
 from distcourse.author.execute import ExecuteAll
@@ -14,6 +11,8 @@ from distcourse.author.feedback import FeedbackPage, NameGrades
 from distcourse.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
 from distcourse.author.ready import Ready
 from distcourse.author.restore import MendMetadata, RestoreCells
+from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
+from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 
 
 def steps(converter, name):

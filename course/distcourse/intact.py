@@ -18,7 +18,7 @@ import types
 
 import numpy as np
 
-TOOLS = ("numpy.linalg", "numpy.random", "distcourse", "distlearn.nn", "distlearn.optim", "distlearn.data")
+TOOLS = ("numpy.linalg", "numpy.random", "distcourse.lab", "distlearn.nn", "distlearn.optim", "distlearn.data")
 TOOLS += (
     "distlearn.comm",
     "distlearn.sim",
@@ -29,7 +29,7 @@ TOOLS += (
 )
 TOOLS += ("matplotlib.pyplot",)
 """Loaded before anything is remembered: what checks use, and what every lab's setup cell is slow to import."""
-OWNERS = ("builtins", "math", "numpy", "distlearn")
+OWNERS = ("builtins", "math", "numpy", "distlearn", "distcourse")
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, property, classmethod, staticmethod)
 _CALLED = ("__init__", "__enter__", "__exit__", "__eq__", "__call__", "__import__", "__getitem__")
 _THE_SHELLS = ("input", "get_ipython", "display")

@@ -15,17 +15,16 @@ from queue import Empty
 
 import psutil
 import pytest
+from distlearn.lab.author.outputs import SECONDS_PER_CELL, printed
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
-
-from distlearn.lab.author.outputs import SECONDS_PER_CELL, printed
 
 SECONDS_OF_SILENCE = 30  # of a cell that has ended or was interrupted; nbval's are 5, too few on a busy machine
 SECONDS_TO_END = 10  # for processes, once the kernel is gone
 
 LOOK = """
 from matplotlib.backend_bases import FigureCanvasBase
-from distlearn.viz import same_in_grey
+from distcourse.author.grey import same_in_grey
 
 def print_figure(canvas, *args, print_figure=FigureCanvasBase.print_figure, **kwargs):
     same = same_in_grey(canvas.figure)

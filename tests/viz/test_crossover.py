@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from distlearn.viz.crossover import crossovers
+from distcourse import lab06
+from distcourse.lab06 import crossovers
 from matplotlib import pyplot as plt
 
 from distlearn import viz
@@ -20,7 +21,7 @@ def fit():
 
 
 def test_predicted_and_measured_stand_in_one_plot(fit):
-    ax = viz.plot_crossover(fit)
+    ax = lab06.plot_crossover(fit)
     for name, color in (("doubling", viz.COLORS[0]), ("ring", viz.COLORS[1])):
         lines = [line.get_ydata() for line in ax.get_lines() if line.get_color() == color and len(line.get_xdata()) > 2]
         np.testing.assert_array_equal(lines[0], fit.all_reduces[name].predicted)
@@ -30,7 +31,7 @@ def test_predicted_and_measured_stand_in_one_plot(fit):
 
 
 def test_the_line_stands_where_the_formulas_cross(fit):
-    ax = viz.plot_crossover(fit.all_reduces)
+    ax = lab06.plot_crossover(fit.all_reduces)
     (line,) = [line for line in ax.get_lines() if len(set(line.get_xdata())) == 1]
     for n, ring_wins in ((line.get_xdata()[0] / 1.35, False), (line.get_xdata()[0] * 1.35, True)):  # interpolated
         doubling, ring = (cost.seconds(name, n, 8, fit.network) for name in ("doubling", "ring"))
@@ -43,13 +44,13 @@ def test_the_line_stands_where_the_formulas_cross(fit):
 
 def test_one_kind_is_enough(ax):
     n = np.array([1e3, 1e6])
-    found = viz.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)}, ax=ax, title="T")
+    found = lab06.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)}, ax=ax, title="T")
     assert found is ax
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
     assert "T" in (ax.get_title("left"), ax.get_title())
-    measured = viz.plot_crossover({"a": Sweep(n, n[::-1] / 1e9, None), "b": Sweep(n, n / 1e9, None)})
+    measured = lab06.plot_crossover({"a": Sweep(n, n[::-1] / 1e9, None), "b": Sweep(n, n / 1e9, None)})
     assert measured.get_title("left") == "Fastest, measured: b < 30.9 KiB < a"
-    always = viz.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)})
+    always = lab06.plot_crossover({"a": Sweep(n, None, n / 1e9), "b": Sweep(n, None, n / 1e8)})
     assert always.get_title("left") == "Fastest, predicted: a at every size"
 
 
@@ -70,7 +71,7 @@ def test_crossovers_between_three():
 )
 def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(sweeps, match):
     with pytest.raises(ValueError, match=match):
-        viz.plot_crossover(sweeps)
+        lab06.plot_crossover(sweeps)
     assert plt.get_fignums() == []
 
 
@@ -80,11 +81,11 @@ def test_a_map_shows_the_fastest_of_each_size_and_number_of_ranks():
     seconds = {
         name: np.array([[cost.seconds(name, n, p, network) for n in sizes] for p in ranks]) for name in ("tree", "ring")
     }
-    ax = viz.plot_fastest(sizes, ranks, seconds)
+    ax = lab06.plot_fastest(sizes, ranks, seconds)
     tree, ring = (mesh.get_array().filled(0).astype(bool).reshape(len(ranks), -1) for mesh in ax.collections)
     np.testing.assert_array_equal(tree, seconds["tree"] <= seconds["ring"])
     np.testing.assert_array_equal(ring, ~tree)
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["tree", "ring"]
     assert ax.get_title("left") == "2 of 2 algorithms are the fastest somewhere"
     with pytest.raises(ValueError, match="a row for each number of ranks"):
-        viz.plot_fastest(sizes, (2, 3, 4), seconds)
+        lab06.plot_fastest(sizes, (2, 3, 4), seconds)

@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from distcourse import asynchrony, lab11
 from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
@@ -161,7 +162,7 @@ def test_what_cannot_be_drawn_is_refused_before_a_figure_is_made(histories, opti
 
 
 def test_losses_by_gradient():
-    ax = viz.plot_losses({"a": np.full(100, 2.0), "b": np.full(100, 1.0)}, smooth=10, guessing=2.5)
+    ax = lab11.plot_losses({"a": np.full(100, 2.0), "b": np.full(100, 1.0)}, smooth=10, guessing=2.5)
     assert {line.get_label(): line.get_ydata()[0] for line in ax.lines[:2]} == pytest.approx({"a": 2, "b": 1})
     assert ax.get_title("left") == "Loss at the end: 2.00, 1.00"
 
@@ -173,6 +174,6 @@ def test_throughput_says_what_was_dropped():
         ],
         "some": [SimpleNamespace(samples_per_second=200.0, dropped=1, gradients=[0] * 4)],
     }
-    ax = viz.plot_throughput(runs)
+    ax = asynchrony.plot_throughput(runs)
     assert [bar.get_width() for bar in ax.patches] == [110, 200]
     assert [text.get_text() for text in ax.texts] == ["110", "200, 25% dropped"]

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-
-from distlearn import viz
-from distlearn.viz.devices import faster_from
+from distcourse import lab05
+from distcourse.lab05 import faster_from
 
 
 def test_where_another_device_begins_to_win():
     sizes = [1, 10, 1000]
-    ax = viz.plot_devices(sizes, {"cpu": [1, 10, 1000], "gpu": [20, 20, 30], "slow": [50, 500, 5000]}, xlabel="width")
+    ax = lab05.plot_devices(sizes, {"cpu": [1, 10, 1000], "gpu": [20, 20, 30], "slow": [50, 500, 5000]}, xlabel="width")
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["cpu", "gpu: faster from 1,000", "slow: not faster"]
     assert ax.get_title("left") == "cpu is the fastest below 1,000"
@@ -18,13 +17,13 @@ def test_where_another_device_begins_to_win():
 
 
 def test_measured_points_belong_to_a_device():
-    ax = viz.plot_devices([1, 2], {"cpu": [1, 2], "gpu": [3, 3]}, measured={"cpu": ([1], [1.5])})
+    ax = lab05.plot_devices([1, 2], {"cpu": [1, 2], "gpu": [3, 3]}, measured={"cpu": ([1], [1.5])})
     assert "cpu, measured" in [text.get_text() for text in ax.get_legend().get_texts()]
     assert ax.get_title("left") == "cpu is the fastest at every size"
     with pytest.raises(ValueError, match="'tpu' was measured, expected one of cpu"):
-        viz.plot_devices([1], {"cpu": [1]}, measured={"tpu": ([1], [1])})
+        lab05.plot_devices([1], {"cpu": [1]}, measured={"tpu": ([1], [1])})
     with pytest.raises(ValueError, match=r"seconds is \{\}"):
-        viz.plot_devices([1], {})
+        lab05.plot_devices([1], {})
 
 
 def test_a_device_that_wins_only_for_a_while_does_not_count():

@@ -1,11 +1,11 @@
 import re
 
 import pytest
+from distcourse.author.readme import one_step, readme_picture
 from matplotlib import pyplot as plt
 from PIL import Image
 
 from distlearn import viz
-from distlearn.viz.readme import one_step, readme_picture
 
 
 def test_a_png_with_its_description(trace, tmp_path):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distcourse.author.grey import SAME_GREY, same_in_grey
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from distlearn import viz
-from distlearn.viz.grey import SAME_GREY
 
 GREEN, RED, DARK = "#008a00", "#ff0000", "#7a0000"
 """GREEN and RED have one lightness."""
@@ -20,7 +20,7 @@ def found(draw, **kw):
     """What is reported of a drawing in one axes."""
     ax = Figure(**kw).subplots()
     draw(ax)
-    return viz.same_in_grey(ax)
+    return same_in_grey(ax)
 
 
 def two_lines(first, second):
@@ -149,7 +149,7 @@ def test_the_legend_of_a_figure_counts_too():
     figure = Figure()
     figure.subplots().set_title("T")
     figure.legend(handles=[Patch(color=RED, label="a"), Patch(color=GREEN, label="b")])
-    assert viz.same_in_grey(figure) == [
+    assert same_in_grey(figure) == [
         "the legend of the figure: a (lightness 53) and b (lightness 50) look the same in grey"
     ]
 

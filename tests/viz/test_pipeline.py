@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from distcourse import lab10
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgba
 
@@ -218,7 +219,7 @@ def test_words_for_those_who_cannot_see_it(ax):
 
 def test_the_bubble_falls_with_micro_batches_as_theory_says():
     measured = {"1F1B, run": {m: simulate("1f1b", 4, m, transfer=0.1).bubble for m in (4, 8)}}
-    ax = viz.plot_bubble(4, (1, 4, 8), n_virtual=(1, 2), measured=measured)
+    ax = lab10.plot_bubble(4, (1, 4, 8), n_virtual=(1, 2), measured=measured)
     one, two, points = ax.get_lines()
     assert one.get_ydata() == pytest.approx([3 / 4, 3 / 7, 3 / 11])
     assert two.get_xdata().tolist() == [4, 8]  # multiples of the ranks
@@ -232,4 +233,4 @@ def test_the_bubble_falls_with_micro_batches_as_theory_says():
     assert ax.get_title("left") == "4 ranks: a bubble of 10% takes 27 micro-batches"
     assert ideal_bubble(4, 27) == pytest.approx(0.1)
     with pytest.raises(ValueError, match=re.escape("n_microbatches is [0, 2]")):
-        viz.plot_bubble(4, [0, 2])
+        lab10.plot_bubble(4, [0, 2])

@@ -1,9 +1,9 @@
 """Arrays on ranks, drawn: bands for shards, one block for what all have, a stack for summands."""
 
 import pytest
+from distcourse import lab09
 from matplotlib.patches import Rectangle
 
-from distlearn import viz
 from distlearn.parallel.mesh import Partial, Replicate, Shard
 
 
@@ -11,7 +11,7 @@ from distlearn.parallel.mesh import Partial, Replicate, Shard
     ("placement", "blocks"), [(Shard(0), 3), (Shard(1), 3), (Replicate(), 1), (Partial(), 3)], ids=repr
 )
 def test_there_is_a_block_for_every_part(placement, blocks):
-    ax = viz.plot_placements({"x": (2, 3, placement)}, 3)
+    ax = lab09.plot_placements({"x": (2, 3, placement)}, 3)
     drawn = [p for p in ax.patches if isinstance(p, Rectangle) and p.get_fill()]
     assert len(drawn) == blocks
     area = sum(p.get_width() * p.get_height() for p in drawn)
@@ -21,13 +21,13 @@ def test_there_is_a_block_for_every_part(placement, blocks):
 
 def test_a_product_is_drawn_with_its_signs():
     shown = {"x": (2, 3, Shard(1)), "@": None, "W": (3, 1, Shard(0)), "=": None, "y": (2, 1, Partial())}
-    ax = viz.plot_placements(shown, 2, title="A product")
+    ax = lab09.plot_placements(shown, 2, title="A product")
     assert ax.get_title(loc="left") == "A product"
     assert {"@", "=", "y"} <= {text.get_text() for text in ax.texts}
 
 
 def test_what_cannot_be_drawn_is_named():
     with pytest.raises(ValueError, match=r"Shard\(2\), expected"):
-        viz.plot_placements({"x": (2, 3, Shard(2))}, 2)
+        lab09.plot_placements({"x": (2, 3, Shard(2))}, 2)
     with pytest.raises(ValueError, match="0 arrays on 2 ranks"):
-        viz.plot_placements({}, 2)
+        lab09.plot_placements({}, 2)

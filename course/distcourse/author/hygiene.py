@@ -28,7 +28,16 @@ METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 ABSOLUTE = re.compile(
     r"(?<![\w./])/(home|Users|root|tmp|work|mnt|media|opt|usr|var|etc|data)/|\b[A-Za-z]:\\\\?\w|file://"
 )
-SHADOWED = set(sys.stdlib_module_names) | {"comm", "mpi", "numpy", "matplotlib", "distlearn", "IPython", "ipyparallel"}
+SHADOWED = set(sys.stdlib_module_names) | {
+    "comm",
+    "mpi",
+    "numpy",
+    "matplotlib",
+    "distlearn",
+    "distcourse",
+    "IPython",
+    "ipyparallel",
+}
 
 
 def ids(lab: Source):

@@ -60,14 +60,17 @@ def library_calls(cells, source: Source | None) -> list[tuple[str, str]]:
     return found
 
 
+LIBRARY = ("distlearn", "distcourse")
+
+
 def _library_aliases(cell: Cell):
     """Yield (name, what of the library it stands for) for imports and assignments."""
     for node in ast.walk(cell.tree) if cell.tree else ():
         if isinstance(node, ast.Import):
             for a in node.names:
-                if a.name.split(".")[0] == "distlearn" and a.asname:
+                if a.name.split(".")[0] in LIBRARY and a.asname:
                     yield a.asname, a.name
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "distlearn":
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LIBRARY:
             yield from ((a.asname or a.name, f"{node.module}.{a.name}") for a in node.names)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             dotted = _dotted(node.value, {})
@@ -85,7 +88,7 @@ def _library_names(cell: Cell, aliases: dict[str, str]) -> set[str]:
             found.add(re.sub(r"^distlearn\b", "dl", dotted))
         else:
             todo += ast.iter_child_nodes(node)
-    return found - {"dl"}
+    return found - {"dl", "distcourse"}
 
 
 def _dotted(node, aliases: dict[str, str]) -> str:
@@ -94,7 +97,7 @@ def _dotted(node, aliases: dict[str, str]) -> str:
         owner = _dotted(node.value, aliases)
         return owner and f"{owner}.{node.attr}"
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        return {"dl": "dl", "distlearn": "dl", **aliases}.get(node.id, "")
+        return {"dl": "dl", "distlearn": "dl", "distcourse": "distcourse", **aliases}.get(node.id, "")
     return ""
 
 

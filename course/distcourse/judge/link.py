@@ -222,7 +222,7 @@ class Stopped(Exception):
 def _exception_type(name: str, module: str) -> type:
     """Return the class of this name, if it is Python's, NumPy's or the library's, or one that looks like it."""
     owner = builtins if module == "builtins" else sys.modules.get(module)
-    known = module == "builtins" or module.partition(".")[0] in ("distlearn", "numpy")
+    known = module == "builtins" or module.partition(".")[0] in ("distlearn", "distcourse", "numpy")
     found = getattr(owner, name, None) if known and owner is not None else None
     if isinstance(found, type) and issubclass(found, Exception):
         return found

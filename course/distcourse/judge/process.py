@@ -26,7 +26,15 @@ from . import surface
 from .link import Link
 from .wire import Connection, ProtocolError
 
-TOOLS = ("matplotlib.pyplot", "distlearn", "distlearn.nn", "distlearn.sim", "distlearn.parallel", "distlearn.train")
+TOOLS = (
+    "matplotlib.pyplot",
+    "distcourse.lab",
+    "distlearn",
+    "distlearn.nn",
+    "distlearn.sim",
+    "distlearn.parallel",
+    "distlearn.train",
+)
 CONNECT = 30.0
 """Seconds within which the student's process must connect."""
 

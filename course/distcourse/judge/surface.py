@@ -30,7 +30,17 @@ _COMM = _methods(protocol.Communicator), ("rank", "size", "clock")
 _CLOCK = _methods(Clock), ()
 _WORK = ("wait", "done"), ()
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-_COPIED = ("distlearn", "numpy", "builtins", "collections", "functools", "datetime", "fractions", "decimal")
+_COPIED = (
+    "distlearn",
+    "distcourse",
+    "numpy",
+    "builtins",
+    "collections",
+    "functools",
+    "datetime",
+    "fractions",
+    "decimal",
+)
 
 
 def of_judge(value):
@@ -103,4 +113,6 @@ def student_allows(value, operation: str, name: str) -> bool:
 
 def _importable(value) -> bool:
     home = (getattr(value, "__module__", None) or "").partition(".")[0]
-    return home in ("distlearn", "numpy", "builtins", "math") and "<" not in getattr(value, "__qualname__", "<")
+    return home in ("distlearn", "distcourse", "numpy", "builtins", "math") and "<" not in getattr(
+        value, "__qualname__", "<"
+    )

@@ -248,7 +248,7 @@ class _Pickler(pickle.Pickler):
             return self._codec.write(value, self._news, self._buffers)
         if isinstance(value, (types.FunctionType, types.MethodType)) and not _importable(value):
             return self._codec.write(value, self._news, self._buffers)
-        if not isinstance(value, type) and type(value).__module__.startswith("distlearn."):
+        if not isinstance(value, type) and type(value).__module__.startswith(("distlearn.", "distcourse.")):
             surface = self._codec.surface(value)
             if surface is not None:
                 return self._codec.write(value, self._news, self._buffers)
@@ -275,7 +275,9 @@ def _pickled(value, codec, news, buffers) -> bytes:
 def _importable(function) -> bool:
     """Whether the other process can import it: it is the library's own."""
     module = getattr(function, "__module__", None) or ""
-    return module.partition(".")[0] in ("distlearn", "numpy") and "<" not in getattr(function, "__qualname__", "<")
+    return module.partition(".")[0] in ("distlearn", "distcourse", "numpy") and "<" not in getattr(
+        function, "__qualname__", "<"
+    )
 
 
 def _plain(dtype) -> np.dtype:
