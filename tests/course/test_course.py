@@ -175,3 +175,19 @@ def test_a_course_of_ones_own(tmp_path, monkeypatch):
     status, said = run("new", tmp_path / "mine")
     assert status == 1
     assert "is not empty" in said
+
+
+@pytest.mark.timeout(300)
+def test_what_canvas_calls_late_is_late(tmp_path, jupyter_home, monkeypatch):
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    monkeypatch.chdir(course)
+    text = nbformat.writes(solved(grading.generate(course, small.LAB), small.source()))
+    for name in ("anna_LATE_11_1_lab00.ipynb", "ben_12_2_lab00.ipynb"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run("collect", small.LAB, *tmp_path.glob("*_lab00.ipynb"))
+    run("grade", small.LAB, *(["--unsafe"] if sandbox.available() else []))
+    run("grades", small.LAB, tmp_path / "all.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "all.csv").read_text(encoding="utf-8"))))
+    assert [(r["student"], r["points"], r["late"]) for r in rows] == [("anna-11", "6", "late"), ("ben-12", "6", "")]
+    assert "Handed in late." in grading.feedback(course, small.LAB, "anna-11")
+    assert "Handed in late." not in grading.feedback(course, small.LAB, "ben-12")

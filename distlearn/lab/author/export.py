@@ -16,7 +16,6 @@ from .release import labs_dir, source_notebooks
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
 from .stage import grade_id_of
 
-FORMATS = ("csv", "canvas", "moodle")
 LATE = "late"
 """File of a submission that its platform calls late."""
 
