@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 
-from distcourse.author.collect import Collect
+from distcourse.author.collect import Collect, Extract
 from distcourse.author.disarm import Disarm
 from distcourse.author.execute import ExecuteAll
 from distcourse.author.feedback import FeedbackPage, NameGrades
@@ -49,7 +49,7 @@ grading[grading.index(Execute) : grading.index(Execute) + 1] = [ExecuteAll, Disa
 c.Autograde.autograde_preprocessors = grading
 c.Execute.timeout = 30  # seconds a cell; the slowest of a solved lab takes one or two
 c.ExecuteAll.patience = 60  # seconds a submission that all cells without an end may cost: see course/README.md
-c.ExecuteAll.budget = 1200  # seconds a submission, about: what is left of it shortens the time of a cell
+c.ExecuteAll.budget = 600  # seconds a submission, about; `distlearn course grade` ends it after 1.5 times as long
 c.ExecuteAll.memory = 4 * 2**30  # bytes a submission
 c.LimitOutput.max_lines = 500
 
@@ -58,4 +58,5 @@ c.GenerateFeedback.preprocessors = [HideTests, ClearHiddenTests, *steps(Generate
 c.GenerateFeedback.exporter_class = FeedbackPage
 
 # Collecting what a learning platform hands over: Canvas, Moodle, Blackboard, or files named by hand.
+c.ZipCollectApp.extractor_plugin = Extract
 c.ZipCollectApp.collector_plugin = Collect

@@ -90,7 +90,7 @@ def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
     if here.partition(".")[0] == "distcourse":  # on top of everything; but heavy packages have one place there, too
         wanted = [(line, target.partition(".")[0]) for line, target in imports(source, module, is_package)]
         return [
-            f"{module}, line {line}: imports {package}; it belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone"
+            f"{module}, line {line}: {package} belongs to {', '.join(HEAVY[package]) or 'the benchmarks'} alone"
             for line, package in wanted
             if package in HEAVY and not below(here, HEAVY[package])
         ]

@@ -102,12 +102,14 @@ def answer(name):
 FILLS = (
     """
 import glob, os, contextlib
-for folder in [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', 'SPOILS', *glob.glob('/tmp/dl-*')]:
+for folder in [os.path.expanduser('~'), '/tmp', '/dev/shm', '/var/tmp', 'SPOILS', '/', '/dev', '/etc', '/opt',
+               *glob.glob('/tmp/dl-*')]:
     with contextlib.suppress(OSError):
         for i in range(8):
             with open(folder + f'/fill{i}', 'wb') as file:
                 for _ in range(100):
                     file.write(bytes(10_000_000))
+                print('REACHED', folder)
 """
     + NOTHING
 )

@@ -1,11 +1,13 @@
 """Whose notebook it is, from the names that learning platforms give to files."""
 
+import io
 import os
 import subprocess
 import sys
 import zipfile
 
 import pytest
+from distcourse.author import collect
 from distcourse.author.collect import recognise
 
 from . import grading, small
@@ -63,3 +65,40 @@ def test_zips_of_platforms_are_collected(tmp_path, jupyter_home):
     assert "2027-01-15 23:59" in (course / "submitted" / "as3" / small.LAB / "timestamp.txt").read_text(
         encoding="utf-8"
     )
+
+
+def test_a_copy_of_an_editor_is_not_a_submission():
+    assert recognise("/x/Anna_9_assignsubmission_file/.ipynb_checkpoints/lab00-checkpoint.ipynb") is None
+
+
+def test_lateness_and_a_formula_in_a_name():
+    assert recognise("/x/schmidtanna_LATE_12345_67890_lab00-2.ipynb")["late"]
+    assert "late" not in recognise("/x/schmidtanna_12345_67890_lab00-2.ipynb")
+    assert recognise("/x/@SUM(1)_lab00.ipynb")["student_id"] == "SUM1"
+
+
+def test_a_zip_is_unpacked_as_far_as_it_holds_notebooks_of_a_notebooks_size(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(collect, "NOTEBOOK", 10**6)
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as file:
+        for i in range(4):
+            file.writestr(f"{i}_lab00.ipynb", bytes(400_000))
+    (tmp_path / "in").mkdir()
+    with zipfile.ZipFile(tmp_path / "in" / "all.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("anna_lab00.ipynb", "{}")
+        file.writestr("../../ben_lab00.ipynb", "{}")
+        file.writestr("bomb_lab00.ipynb", bytes(2_000_000))
+        file.writestr("nested.zip", inner.getvalue())
+        file.writestr("broken.zip", "x")
+    collect.Extract().extract(str(tmp_path / "in"), str(tmp_path / "out"))
+    found = {str(p.relative_to(tmp_path / "out" / "all")) for p in tmp_path.rglob("*.ipynb")}
+    assert found == {"anna_lab00.ipynb", "ben_lab00.ipynb", "nested/0_lab00.ipynb", "nested/1_lab00.ipynb"}
+    for text in ("has 2 MB: bomb_lab00.ipynb in all.zip", "cannot be unpacked"):
+        assert text in caplog.text
+
+
+def test_who_handed_in_twice_is_named_with_both_files(caplog):
+    plugin = collect.Collect()
+    for name in ("a/anna_lab00.ipynb", "b/anna_lab00.ipynb"):
+        plugin.collect(f"/x/{name}")
+    assert "anna has handed in twice: /x/a/anna_lab00.ipynb and /x/b/anna_lab00.ipynb" in caplog.text

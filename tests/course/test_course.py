@@ -37,8 +37,9 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     monkeypatch.chdir(course)
     status, said = run("release", small.LAB)
     assert status == 0
-    assert said.startswith("wrote ")
-    assert len(said.splitlines()) == 1, "nbgrader's own messages are kept back"
+    assert said.startswith(f"making the students' copy of {small.LAB}")
+    assert "\nwrote " in said
+    assert len(said.splitlines()) == 2, "nbgrader's own messages are kept back"
     released = nbformat.read(tmp_path / "labs" / small.LAB / "lab00.ipynb", as_version=4)
     right = solved(released, small.source())
     for name, text in (("Anna One_11", None), ("Ben Two_12", "return 4"), ("Cem_13", CHEATS)):
@@ -76,7 +77,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
         ("ben-two-12", "0", "4", ""),
         ("cem-13", "0", "4", ""),
     ]
-    assert [r["worth a look"] for r in rows] == ["", "", LOOK]
+    assert [r["worth a look"] for r in rows] == ["", "", f"{LOOK}: `return sys._getframe(1)`"]
     assert run("grades", small.LAB, tmp_path / "moodle.csv", "--for", "moodle")[0] == 0
     text = (tmp_path / "moodle.csv").read_text(encoding="utf-8")
     assert "Participant 11,6,7,1 written answers are not read yet" in text
@@ -84,6 +85,7 @@ def test_a_course_from_the_copies_to_the_grades(tmp_path, jupyter_home, monkeypa
     text = (tmp_path / "canvas.csv").read_text(encoding="utf-8")
     assert "Points Possible,,,,,7" in text
     assert "anna-one-11,11,,,,6" in text
+    assert "lab00_small (so far)" in text.partition("\n")[0], "written answers wait"
     status, said = run("mistakes", small.LAB)
     assert "check_one" in said
     assert "worth a look" in said
@@ -164,9 +166,27 @@ def test_a_bundle_with_a_solution_is_refused(tmp_path, monkeypatch):
 
 def test_a_course_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(COURSE)
-    assert run("new", tmp_path / "mine")[0] == 0
+    status, said = run("new", tmp_path / "mine")
+    assert status == 0
+    assert f"next: cd {tmp_path / 'mine' / 'course'}" in said
     assert {p.name for p in (tmp_path / "mine" / "labs").iterdir()} == set(LABS)
     assert (tmp_path / "mine" / "course" / grading.CONFIG).is_file()
     status, said = run("new", tmp_path / "mine")
     assert status == 1
     assert "is not empty" in said
+
+
+@pytest.mark.timeout(300)
+def test_what_canvas_calls_late_is_late(tmp_path, jupyter_home, monkeypatch):
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    monkeypatch.chdir(course)
+    text = nbformat.writes(solved(grading.generate(course, small.LAB), small.source()))
+    for name in ("anna_LATE_11_1_lab00.ipynb", "ben_12_2_lab00.ipynb"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run("collect", small.LAB, *tmp_path.glob("*_lab00.ipynb"))
+    run("grade", small.LAB, *(["--unsafe"] if sandbox.available() else []))
+    run("grades", small.LAB, tmp_path / "all.csv")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "all.csv").read_text(encoding="utf-8"))))
+    assert [(r["student"], r["points"], r["late"]) for r in rows] == [("anna-11", "6", "late"), ("ben-12", "6", "")]
+    assert "Handed in late." in grading.feedback(course, small.LAB, "anna-11")
+    assert "Handed in late." not in grading.feedback(course, small.LAB, "ben-12")

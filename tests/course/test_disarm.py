@@ -1,8 +1,11 @@
 """What a submission shows runs nothing in a browser, and looks as it did."""
 
+import re
+
 import nbformat
 import pytest
 from distcourse.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
+from distcourse.author.feedback import markdown
 from distcourse.show import Card, Line
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config
@@ -84,3 +87,20 @@ def np_file():
     import numpy as np
 
     return np.__file__
+
+
+LOADS = [
+    "<img src=http://example.org/x.png>",
+    "<img src=//example.org/x.png>",
+    "<img src='\\\\example.org\\x.png'>",
+    "![x](https://example.org/x.png)",
+    "<p style='background: url(http://example.org/x.png)'>x</p>",
+    "<p style='background: u\\72l(http://example.org/x.png)'>x</p>",
+    "<p style='background: image-set(\"http://example.org/x.png\" 1x)'>x</p>",
+]
+
+
+@pytest.mark.parametrize("text", LOADS)
+def test_a_page_loads_nothing(text):
+    for made in (harmless_html(text), markdown(harmless_markdown(text))):
+        assert not re.search(r"<[^>]*(src|style)=[^>]*example", made), made

@@ -12,7 +12,7 @@ from distcourse.author.execute import ExecuteAll
 from distcourse.author.nbgrader_steps import HideTests
 from distcourse.author.source import Cell
 from distcourse.author.stage import before_check, definitions, skeleton
-from distcourse.author.suspicions import kept_state, library_calls
+from distcourse.author.suspicions import kept_state, library_calls, suspicions, tables
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from . import grading, small
@@ -254,11 +254,38 @@ WRAPPERS = {
     "imported elsewhere": ("from distlearn.nn import ReLU as R", "return R().forward(x)"),
     "assigned elsewhere": ("R = dl.nn.ReLU", "return R().forward(x)"),
     "in a helper of the student's": ("def helper(x):\n    return dl.nn.ReLU().forward(x)", "return helper(x)"),
+    "by a name": ("", "return getattr(dl.nn, 'ReLU')().forward(x)"),
+    "by attrgetter": ("import operator as op", "return op.attrgetter('nn.ReLU')(dl)().forward(x)"),
     "in a helper's helper": (
         "def inner(x):\n    return dl.nn.ReLU().forward(x)\ndef helper(x):\n    return inner(x)",
         "return helper(x)",
     ),
 }
+
+
+NAMED = {"by a name": "dl.nn.ReLU: `return getattr", "by attrgetter": "dl: `return op"}
+HONEST = {
+    "a comment": lambda setup: f"# Anna Schmidt\n{setup}",
+    "a comment at the end": lambda setup: f"{setup}\n# Anna Schmidt",
+    "an import": lambda setup: f"import math\n{setup}",
+    "an import at the end": lambda setup: f"{setup}\nfrom collections import deque",
+    "a name": lambda setup: f"{setup}\nNAME = 'Anna'",
+    "a print": lambda setup: f"{setup}\nprint(dl.__version__)",
+    "quotes": lambda setup: setup.replace('"', "'"),
+    "spaces": lambda setup: setup.replace("\n", "  \n\n"),
+    "a seed": lambda setup: f"{setup}\nrng = np.random.default_rng(1)",
+    "a helper": lambda setup: f"{setup}\ndef mean(x):\n    return np.mean(x)",
+}
+
+
+@pytest.mark.parametrize("kind", HONEST)
+@pytest.mark.parametrize("path", source_notebooks(COURSE), ids=lambda path: path.stem)
+def test_honest_variants_of_a_notebook_are_not_accused(path, kind):
+    source = Source(path)
+    cells = copy.deepcopy(source.notebook.cells)
+    setup = next(c for c in cells if c.cell_type == "code")
+    setup.source = HONEST[kind](setup.source)
+    assert suspicions(cells, source) == []
 
 
 @pytest.mark.parametrize("kind", WRAPPERS)
@@ -270,7 +297,10 @@ def test_an_answer_that_calls_the_librarys_is_named(kind):
     answer = next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == "sgd")
     answer.source = f"def sgd(x):\n    {line}"
     cells.insert(3, new_code_cell(helper))
-    assert library_calls(cells, source) == [("'sgd'", "dl.nn.ReLU")]
+    ((name, said),) = library_calls(cells, source)
+    assert name == "'sgd'"
+    assert said.startswith(NAMED.get(kind, "dl.nn.ReLU: `"))
+    assert "`" in said.partition(": ")[2], "an accusation has its line"
 
 
 def test_what_the_library_gives_and_what_a_student_tries_out_is_not_named():
@@ -288,6 +318,12 @@ SHARED = {
     "a default argument": "def swap(comm, mine, seen={}):\n    return seen",
     "a class": "class Seen:\n    pass\ndef swap(comm, mine):\n    Seen.mine = mine",
     "inside a function": "seen = []\ndef swap(comm, mine):\n    def keep():\n        seen.append(mine)\n    keep()",
+    "a file": "def swap(comm, mine):\n    np.save(f'/tmp/{comm.rank}', mine)",
+    "another file": "def swap(comm, mine):\n    open('/tmp/x', 'a').write(str(mine))",
+    "an attribute of NumPy": "def swap(comm, mine):\n    np.seen = mine",
+    "the same, imported here": "def swap(comm, mine):\n    import numpy as np\n    np.seen = mine",
+    "setattr": "def swap(comm, mine):\n    setattr(np, 'seen', mine)",
+    "globals()": "def swap(comm, mine):\n    globals()['seen'] = mine",
     "a helper": "seen = []\ndef keep(x):\n    seen.append(x)\ndef swap(comm, mine):\n    keep(mine)",
 }
 
@@ -314,3 +350,20 @@ def test_no_solution_keeps_anything_from_call_to_call(path):
     cells = copy.deepcopy(source.notebook.cells)
     cells.insert(3, new_code_cell("tried = []\ndef note(x):\n    tried.append(x)"))  # not used by an answer
     assert kept_state(cells, source) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def swap(comm, mine):\n    return {(2, 3): 5, (3, 4): 7, (4, 5): 9, (8, 8): 1}[mine.shape]",
+        "def swap(comm, n):\n    if n == 2:\n        return 5\n    if n == 3:\n        return 7\n"
+        "    return 1 if n == 4 else 2 if n == 8 else 0",
+    ],
+)
+def test_a_table_of_a_checks_sizes_is_named(text):
+    source = Source(next(p for p in source_notebooks(COURSE) if "lab00" in p.name))
+    cells = copy.deepcopy(source.notebook.cells)
+    next(c for c in cells if c.metadata.get("nbgrader", {}).get("grade_id") == "swap").source = text
+    ((name, line),) = tables(cells, source)
+    assert name == "'swap'"
+    assert line[1:-1] in text

@@ -10,10 +10,14 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
 import unicodedata
+import zipfile
+from pathlib import Path
 
-from nbgrader.plugins import FileNameCollectorPlugin
+from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
 _LAB = r"(?P<file_id>lab\d\d)"
 FORMS = (
@@ -26,6 +30,8 @@ FORMS = (
     ("by hand", r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?" + _LAB),
 )
 """Platforms and their names of files; the first that fits counts."""
+NOTEBOOK, COLLECTED = 2**26, 2**31
+"""Bytes that a notebook, and all of a platform's zip, may have unpacked."""
 
 
 def recognise(path: str) -> dict | None:
@@ -38,6 +44,8 @@ def recognise(path: str) -> dict | None:
     >>> recognise("/x/schmidtanna_12345_67890_lab00.ipynb")
     {'student_id': 'schmidtanna-12345', 'file_id': 'lab00'}
     """
+    if re.search(r"[/\\](\.ipynb_checkpoints|__MACOSX)[/\\]", path):
+        return None  # an editor's copies
     for _, form in FORMS:
         match = re.search(form + r"[^/\\]*\.ipynb$", path, re.IGNORECASE)
         if match is None or not match["file_id"]:
@@ -47,6 +55,8 @@ def recognise(path: str) -> dict | None:
         if found.get("number"):  # two may have one name, and both platforms import grades by the number
             student += f" {found['number']}"
         told = {"student_id": _plain(student), "file_id": found["file_id"].lower()}
+        if found.get("late"):
+            told["late"] = True
         if found.get("timestamp"):
             day, time = found["timestamp"][:10], found["timestamp"][11:].replace("-", ":")
             told["timestamp"] = f"{day} {time}".strip()
@@ -54,13 +64,53 @@ def recognise(path: str) -> dict | None:
     return None
 
 
+class Extract(ExtractorPlugin):
+    """Unpacks notebooks, also from a zip within a zip, as far as they have a size that a notebook may have."""
+
+    def extract(self, archive_path: str, extracted_path: str) -> None:
+        """Unpack or copy all files of a folder to another one."""
+        for path in sorted(Path(archive_path).rglob("*")):
+            target = Path(extracted_path, path.relative_to(archive_path))
+            if path.is_file() and path.suffix.lower() == ".zip":
+                self._unpack(path, path.name, target.with_suffix(""), COLLECTED)
+            elif path.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+
+    def _unpack(self, archive, name: str, folder: Path, room: int) -> None:
+        try:
+            with zipfile.ZipFile(archive) as file:
+                for info in file.infolist():
+                    parts = [part for part in re.split(r"[/\\]", info.filename) if part not in ("", ".", "..")]
+                    target, kind = folder.joinpath(*parts), Path(info.filename).suffix.lower()
+                    if info.is_dir() or kind not in (".ipynb", ".zip"):
+                        continue
+                    if info.file_size > min(NOTEBOOK, room):
+                        said = "Skipped, because it has %d MB: %s in %s"
+                        self.log.warning(said, info.file_size // 10**6, info.filename, name)
+                        continue
+                    room -= info.file_size
+                    if kind == ".zip":
+                        self._unpack(io.BytesIO(file.read(info)), info.filename, target.with_suffix(""), NOTEBOOK)
+                    else:
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        target.write_bytes(file.read(info))
+        except (zipfile.BadZipFile, RuntimeError, OSError) as error:  # RuntimeError: it wants a password
+            self.log.warning("Skipped, because it cannot be unpacked (%s): %s", error, name)
+
+
 class Collect(FileNameCollectorPlugin):
     """Collects what Canvas, Moodle and Blackboard hand over."""
 
     def _match(self, filename: str) -> dict | None:
         found = recognise(filename)
-        if found is None:
+        if found is None and ".ipynb_checkpoints" not in filename:
             self.log.warning("Skipped, because its name gives neither student nor lab: %s", filename)
+        elif found and "timestamp" not in found:
+            self._seen = getattr(self, "_seen", {})
+            first = self._seen.setdefault((found["student_id"], found["file_id"]), filename)
+            if first != filename:  # nbgrader ends here, and names no file
+                self.log.error("%s has handed in twice: %s and %s", found["student_id"], first, filename)
         return found
 
 
@@ -69,4 +119,4 @@ def _plain(name: str) -> str:
     plain = unicodedata.normalize("NFKC", name).strip()
     if re.search(r"\s", plain):
         plain = re.sub(r"[\s_]+", "-", plain.lower())
-    return re.sub(r"[^\w.@-]", "", plain).lstrip(".-")
+    return re.sub(r"[^\w.@-]", "", plain).lstrip(".-@")

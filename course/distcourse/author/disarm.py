@@ -22,7 +22,8 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 import distlearn
 
 from .hygiene import METADATA
-from .stage import course_of
+from .ready import tests_of
+from .stage import course_of, source_of
 
 _TAGS = """
 p br hr h1 h2 h3 h4 h5 h6 img table thead tbody tfoot tr th td caption col colgroup div span pre sub sup small big
@@ -47,6 +48,8 @@ PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$"
 MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")
 """Commands of MathJax that make links or load code."""
 PICTURES = ("image/png", "image/jpeg", "image/gif")
+LOADS = re.compile(r"\\|(url|src|image|image-set)\s*\(", re.IGNORECASE)
+"""What makes a style load a file; a backslash could spell it otherwise."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*$")
 
 
@@ -55,10 +58,11 @@ class Disarm(NbGraderPreprocessor):
 
     def preprocess(self, nb, resources):
         """Handle one notebook."""
-        short = Paths(course_of(self.config))
+        short, told = Paths(course_of(self.config)), resources.get("nbgrader", {})
+        source = source_of(self.config, told["assignment"], told["notebook"]) if told else None
         # the instructor's commands read it there; a feedback page shows no metadata
         nb.metadata = nbformat.from_dict(
-            METADATA | {"distlearn": {"looks": resources.get("nbgrader", {}).get("looks", [])}}
+            METADATA | {"distlearn": {"looks": told.get("looks", []), "tests": source and tests_of(source)}}
         )
         for i, cell in enumerate(nb.cells):
             known = {"nbgrader": cell.metadata["nbgrader"]} if "nbgrader" in cell.metadata else {}
@@ -150,6 +154,10 @@ def _cleaner(refused: list[str], strip: bool = False) -> bleach.Cleaner:
             plain = re.sub(r"[\x00-\x20\x7f-\xa0]", "", html.unescape(value))
             scheme = re.match(r"([A-Za-z][\w+.-]*):", plain)
             fine = not scheme or scheme[1].lower() in SCHEMES or (tag == "img" and bool(PICTURE.match(value)))
+            if name == "src":  # a page loads nothing: a picture is in it, or in its folder
+                fine = not re.match(r"[/\\]{2}", plain) and (not scheme or bool(PICTURE.match(value)))
+        elif name == "style":
+            fine = not LOADS.search(value)
         if not fine:
             refused.append(name)
         return fine

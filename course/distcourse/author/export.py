@@ -11,11 +11,13 @@ from pathlib import Path
 
 import nbformat
 
+from .grade import remaining
 from .release import labs_dir, source_notebooks
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
 from .stage import grade_id_of
 
-FORMATS = ("csv", "canvas", "moodle")
+LATE = "late"
+"""File of a submission that its platform calls late."""
 
 
 def secrets(source: Source) -> set[str]:
@@ -75,9 +77,12 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
         Columns: one for each exercise, and what is worth a look; or those that Canvas or Moodle import, and show to
         students. An answer that waits to be read is "".
     """
-    rows, exercises, seen = [], {}, {}
+    rows, exercises, seen, root = [], {}, {}, Path(api.coursedir.root)
     for student, line in looks(api.coursedir.root, lab):
         seen.setdefault(student, []).append(line)
+    without = set(remaining(api.coursedir.root, lab))
+    for student in without:
+        seen[student] = ["not graded: `distlearn course grade` says why"]
     with api.gradebook as book:
         assignment = book.find_assignment(lab)
         maximum = assignment.max_score
@@ -86,24 +91,32 @@ def write_grades(api, lab: str, target, form: str = "csv") -> int:
             exercises |= dict.fromkeys(grades)
             waits = [g.name for g in grades.values() if g.needs_manual_grade and g.manual_score is None]
             points = {name: "" if name in waits else f"{grade.score:g}" for name, grade in grades.items()}
-            rows.append((submission.student.id, points, f"{submission.score:g}", len(waits)))
+            if submission.student.id not in without:
+                late = (
+                    submission.total_seconds_late > 0
+                    or (root / "submitted" / submission.student.id / lab / LATE).exists()
+                )
+                rows.append((submission.student.id, points, f"{submission.score:g}", len(waits), "late" * late))
+    rows = sorted([*rows, *((student, {}, "", 0, "") for student in without)])
+    so_far = " (so far)" * any(waits for _, _, _, waits, _ in rows)  # Canvas imports no remarks
     columns = {
-        "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"{lab}"],
+        "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", lab + so_far],
         "moodle": ["Identifier", "Grade", "Maximum Grade", "Feedback comments"],
-        "csv": ["student", *exercises, "points", "maximum", "answers to read", "worth a look"],
+        "csv": ["student", *exercises, "points", "maximum", "answers to read", "late", "worth a look"],
     }[form]
     with Path(target).open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
         out.writerow(columns)
         if form == "canvas":
             out.writerow(["Points Possible", "", "", "", "", f"{maximum:g}"])
-        for student, points, total, waits in rows:
+        for student, points, total, waits, late in rows:
             number = re.search(r"-(\d+)$", student)  # what `collect` puts behind a name
-            remark = f"{waits} written answers are not read yet" if waits else ""
+            remark = "; ".join(filter(None, [late, f"{waits} written answers are not read yet" * bool(waits)]))
+            student = re.sub(r"^(?=[=+@-])", "'", student)  # a spreadsheet would take it for a formula
             out.writerow({
                 "canvas": [student, number[1] if number else "", "", "" if number else student, "", total],
                 "moodle": [f"Participant {number[1]}" if number else student, total, f"{maximum:g}", remark],
-                "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits,
+                "csv": [student, *(points.get(name, "") for name in exercises), total, f"{maximum:g}", waits, late,
                         "; ".join(seen.get(student, ()))],
             }[form])  # fmt: skip
     return len(rows)

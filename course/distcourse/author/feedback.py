@@ -15,10 +15,12 @@ from pathlib import Path
 from nbconvert.exporters import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Config
 
 from .exercises import LEAD_IN
+from .export import LATE
 from .source import Source
 from .stage import grade_id_of, source_of
 
@@ -51,7 +53,10 @@ class NameGrades(NbGraderPreprocessor):
                 grades.append({"id": name, **{key: known[key] for key in ("title", "waits", "score", "points")}})
         first = source.cells[0].source.partition("\n")[0] if source else told["notebook"]
         waiting = sum(grade["points"] for grade in grades if grade["waits"])
-        resources["feedback"] = {"title": first.lstrip("# "), "grades": grades, "waiting": waiting}
+        here = CourseDirectory(config=self.config)
+        folder = here.format_path(here.submitted_directory, told["student"], told["assignment"])
+        late = told.get("total_seconds_late", 0) > 0 or Path(folder, LATE).exists()
+        resources["feedback"] = {"title": first.lstrip("# "), "grades": grades, "waiting": waiting, "late": late}
         return nb, resources
 
 

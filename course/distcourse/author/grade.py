@@ -7,17 +7,24 @@ is one worker: it reads names of students, one a line, and answers each with a l
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
 from typing import NamedTuple
 
+from .ready import tests_of
 from .release import CONFIG
+from .source import Source
 
 
 class Graded(NamedTuple):
@@ -62,12 +69,13 @@ def submitted(course, lab: str) -> list[str]:
 
 
 def remaining(course, lab: str) -> list[str]:
-    """Return the students whose submission has not been graded, or is newer than what was graded."""
-    found = []
+    """Return the students whose submission has not been graded to its end, by the present tests, since it came."""
+    found, now = [], [tests_of(Source(path)) for path in Path(course, "source", lab).glob("*.ipynb")]
     for student in submitted(course, lab):
         old = list(Path(course, "autograded", student, lab).glob("*.ipynb"))
-        new = Path(course, "submitted", student, lab).glob("*.ipynb")
-        if not old or max(p.stat().st_mtime for p in new) > min(p.stat().st_mtime for p in old):
+        new = [path.stat().st_mtime for path in Path(course, "submitted", student, lab).glob("*.ipynb")]
+        by = [json.loads(path.read_bytes())["metadata"].get("distlearn", {}).get("tests") for path in old]
+        if not old or by != now or max(new, default=0) > min(p.stat().st_mtime for p in old):
             found.append(student)
     return found
 
@@ -85,7 +93,7 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
     unsafe : bool
         Run submissions without a sandbox.
     """
-    todo, done = Queue(), Queue()
+    todo, done, running, stop = Queue(), Queue(), [], threading.Event()
     for student in students:
         todo.put(student)
     workers = max(1, min(at_once or os.cpu_count() or 1, len(students)))
@@ -101,23 +109,40 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
             except Empty:
                 break
             if process is None or process.poll() is not None:
-                process = subprocess.Popen(command, text=True, env=environment, **pipes)
+                # a session of its own: Ctrl-C is for this process, which ends the workers
+                process = subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes)
+                running.append(process)
+            if stop.is_set():
+                process.kill()
+            began = time.monotonic()
             try:
                 process.stdin.write(student + "\n")
                 process.stdin.flush()
                 told = json.loads(process.stdout.readline())
-            except (OSError, ValueError) as error:
-                told = {"points": {}, "error": f"the worker ended ({error})"}
+            except (OSError, ValueError):
+                process.wait()
+                told = {
+                    "points": {},
+                    "error": f"stopped after {time.monotonic() - began:.0f} s, which ended its worker",
+                }
             done.put(Graded(student, told["points"], told["error"], tuple(told.get("looks", ()))))
         if process is not None:
-            process.stdin.close()
+            with contextlib.suppress(OSError):
+                process.stdin.close()
             process.wait()
 
     with ThreadPoolExecutor(workers) as pool:
-        for _ in range(workers):
-            pool.submit(work)
-        for _ in students:
-            yield done.get()
+        try:
+            for _ in range(workers):
+                pool.submit(work)
+            for _ in students:
+                yield done.get()
+        finally:  # all are done, or it is interrupted
+            stop.set()
+            with todo.mutex:
+                todo.queue.clear()
+            for process in running:
+                process.kill()
 
 
 def _grade_one(api, lab: str, student: str) -> dict:
@@ -126,8 +151,11 @@ def _grade_one(api, lab: str, student: str) -> dict:
     before = len(summary.TOLD)
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
-        text = str(done.get("error") or done.get("log") or "").strip()
-        return {"points": {}, "error": text[-3000:]}
+        text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
+        named = re.findall(
+            r"^ *([\w.]+(?<!NbGrader)(?:Error|Exception): .+)", text, re.M
+        )  # nbgrader's own names nothing
+        return {"points": {}, "error": named[-1] if named else text[-3000:]}
     with api.gradebook as book:
         grades = [g for n in book.find_submission(lab, student).notebooks for g in n.grades]
         points = {g.name: g.score for g in grades}
@@ -144,11 +172,14 @@ def main(course: str, lab: str, *options: str) -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     api = open_api(course, unsafe="--unsafe" in options)
+    limit = 1.5 * api.config.ExecuteAll.get("budget", 1200)
     for line in sys.stdin:
+        faulthandler.dump_traceback_later(limit, exit=True, file=sys.stderr)  # ends it wherever it waits
         try:
             told = _grade_one(api, lab, line.strip())
         except (Exception, SystemExit) as error:
             told = {"points": {}, "error": str(error)}
+        faulthandler.cancel_dump_traceback_later()
         replies.write(json.dumps(told) + "\n")
         replies.flush()
 

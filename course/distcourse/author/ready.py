@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -45,7 +46,13 @@ OLD = """\
 The gradebook does not have the tests of {lab} as its source has them: {names}.
 Nothing was graded. Bring it up to date with
   nbgrader generate_assignment {lab} --force
-and grade all again with --force, so that all are judged by the same tests."""
+and run `distlearn course grade {lab}`: it grades all again, so that all are judged by the same tests."""
+
+
+def tests_of(source: Source) -> str:
+    """Return a digest of what a lab grades: cells, points and checks."""
+    graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
+    return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
 
 
 def outdated(source: Source, book, assignment: str, notebook: str) -> list[str]:

@@ -6,7 +6,9 @@ stripped of metadata by another editor. What such a student has written is still
 
 from __future__ import annotations
 
-from nbformat import NotebookNode
+import json
+
+from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbformat.v4.nbbase import random_cell_id
 from nbgrader.api import Gradebook
@@ -20,6 +22,9 @@ class MendMetadata(NbGraderPreprocessor):
 
     def preprocess(self, nb, resources):
         """Handle one notebook."""
+        # half of a pair of surrogates, which no file can hold
+        nb = from_dict(json.loads(json.dumps(nb, ensure_ascii=False).encode("utf-8", "replace")))
+        nb.metadata.pop("distlearn", None)
         nb.nbformat_minor = max(nb.nbformat_minor, 5)  # the first with ids
         seen = set()
         for cell in nb.cells:
@@ -68,6 +73,8 @@ class RestoreCells(NbGraderPreprocessor):
                 self.log.warning("Cell '%s' does not belong to this lab: it earns nothing", grade_id_of(cell))
                 del cell.metadata["nbgrader"]
         self._recognise(nb, given, source_of(self.config, told["assignment"], told["notebook"]))
+        if not any(grade_id_of(cell) for cell in nb.cells):
+            raise ValueError(f"this is no notebook of {told['assignment']}: it has none of its exercises")
         self._reset(nb, given)
         self._insert_missing(nb, given)
         self._order(nb)

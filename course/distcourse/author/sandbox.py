@@ -1,9 +1,9 @@
 """Where a submission runs: a sandbox that sees Python and the library, and nothing else of this machine.
 
-Bubblewrap makes it. `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of this machine, and no
-file but the system's programs, Python, the installed packages, the library and the data sets, all read-only; a home and
-`/tmp` of limited size live in memory. The folder that processes of one submission share holds their sockets. When the
-first process of a sandbox ends, all others in it end.
+Bubblewrap makes it. `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of
+this machine, and no file but the system's programs, Python, the installed packages, the library and the data sets, all
+read-only; a home and `/tmp` of limited size live in memory. The folder that processes of one submission share holds
+their sockets. When the first process of a sandbox ends, all others in it end.
 """
 
 from __future__ import annotations

@@ -114,9 +114,10 @@ class Cell:
     @cached_property
     def tree(self) -> ast.Module | None:
         """The source parsed, or None if it is not Python."""
-        try:
+        try:  # some errors of syntax are found by the compiler alone
+            compile(self.python, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             return ast.parse(self.python)
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
     def calls(self, *names: str) -> list[ast.Call]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -42,6 +43,7 @@ def new(folder, course):
         shutil.copytree(here, folder / "course", ignore=running, dirs_exist_ok=True)
         generate(folder / "course")
         say(f"wrote {folder / 'course'} (yours) and {folder / 'labs'} (the students')")
+        say(f"next: cd {folder / 'course'}, then `distlearn course release LAB` for each lab that you give out")
 
 
 @course.command(short_help="Make the students' copy, and open the gradebook.")
@@ -52,6 +54,7 @@ def release(lab, course):
     with _told():
         from ..author.release import labs_dir
 
+        say(f"making the students' copy of {lab}; this takes some seconds ...", err=True)
         here = _nbgrader(course, "generate_assignment", lab, "--force", "--create")
         say(f"wrote {labs_dir(here) / lab}, and entered its tests and points in {here / 'gradebook.db'}")
 
@@ -77,6 +80,8 @@ def collect(lab, files, course):
     """Sort FILES (zips or notebooks from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
     with _told():
         from ..author import find_course
+        from ..author.collect import recognise
+        from ..author.export import LATE
         from ..author.grade import submitted
 
         archive, old = find_course(course) / "downloaded" / lab / "archive", {}
@@ -89,6 +94,11 @@ def collect(lab, files, course):
         for path, (text, time) in old.items():  # it writes all again; what is the same needs no new grade
             if path.exists() and path.read_bytes() == text:
                 os.utime(path, ns=(time, time))
+        for path in (archive.parent / "extracted").rglob("*.ipynb"):
+            found = recognise(str(path))
+            mark = here / "submitted" / found["student_id"] / lab / LATE if found else None
+            if mark is not None and mark.parent.is_dir():
+                mark.touch() if found.get("late") else mark.unlink(missing_ok=True)
         there = submitted(here, lab)
         say(f"{len(there)} students have handed in {lab}: {', '.join(there)}")
 
@@ -117,21 +127,29 @@ def grade(lab, students, jobs, force, unsafe, course):
             raise ValueError(f"no submission of {lab} by {', '.join(unknown) or 'anyone'} in {here / 'submitted'}")
         todo = list(students) or (there if force else remaining(here, lab))
         progress, failed, looks = make_progress(lab, "submission"), [], []
-        try:
-            for n, one in enumerate(run(here, lab, todo, at_once=jobs, unsafe=unsafe), 1):
-                progress(n, len(todo))
-                failed += [one] if one.error else []
-                looks += [f"{one.student}: {line}" for line in one.looks]
-        finally:
-            progress.close()
+        n, stopped = 0, False
+        with contextlib.closing(run(here, lab, todo, at_once=jobs, unsafe=unsafe)) as grades:
+            try:
+                for n, one in enumerate(grades, 1):
+                    progress(n, len(todo))
+                    failed += [one] if one.error else []
+                    looks += [f"{one.student}: {line}" for line in one.looks]
+            except KeyboardInterrupt:
+                stopped = True
+            finally:
+                progress.close()
         before = "" if students else f", {len(there) - len(todo)} were graded before"
-        say(f"graded {len(todo) - len(failed)} of {len(there)} submissions{before}")
+        say(f"graded {n - len(failed)} of {len(there)} submissions{before}")
+        if stopped:
+            say("stopped; these grades are kept, and the same command goes on with the others", err=True)
         if looks:
             say("Graded, but worth a look:")
             for line in looks:
                 say(f"  {line}")
         for one in failed:
-            say(f"not graded: {one.student}: {one.error.splitlines()[-1] if one.error else ''}", err=True)
+            say(f"not graded: {one.student}: {one.error}", err=True)
+    if stopped:
+        raise SystemExit(130)
     if failed:
         raise SystemExit(1)
 

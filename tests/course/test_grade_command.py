@@ -1,0 +1,136 @@
+"""`distlearn course grade`: one submission costs itself alone, and what was graded is kept."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+from distcourse.commands.course import course as command
+from distcourse.author import sandbox
+from nbformat.v4 import new_code_cell
+
+from . import grading, small
+from .conftest import COURSE
+from .submissions import solved
+
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(300)]
+needs_sandbox = pytest.mark.skipif(bool(sandbox.available()), reason=f"no sandbox: {sandbox.available()}")
+
+
+@pytest.fixture
+def course(tmp_path, jupyter_home, monkeypatch):
+    """A course, as the working directory."""
+    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
+    monkeypatch.chdir(course)
+    return course
+
+
+def run(*words):
+    """Run the command; return exit status and everything it printed."""
+    result = CliRunner().invoke(command, [str(word) for word in words], catch_exceptions=False)
+    return result.exit_code, result.output
+
+
+def rows(course):
+    """The grades by student."""
+    run("grades", small.LAB, course / "grades.csv")
+    with (course / "grades.csv").open(encoding="utf-8") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+SYNTAX = {
+    "import-star": "def one():\n    from math import *\n    return 1",
+    "nonlocal": "def one():\n    nonlocal x\n    return 1",
+    "global": "def one():\n    print(x)\n    global x\n    return 1",
+    "surrogate": "def one():\n    return 1 if '\ud800' else",
+    "deep": "def one():\n    return " + "(" * 300 + "1" + ")" * 300,
+}
+
+
+@needs_sandbox
+def test_what_cannot_be_read_costs_itself_alone_and_is_never_a_zero(course):
+    right = solved(grading.generate(course, small.LAB), small.source())
+    for name, text in SYNTAX.items():
+        notebook = solved(grading.generate(course, small.LAB), small.source())
+        next(cell for cell in notebook.cells if cell.id == "one").source = text
+        folder = course / "submitted" / name / small.LAB
+        folder.mkdir(parents=True)
+        (folder / "lab00.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    grading.submit(course, small.LAB, "anna", right)
+    for cell in right.cells:
+        cell.metadata.clear()
+        cell.id = f"other-{cell.id}"
+        cell.source = "# of another lab"
+    grading.submit(course, small.LAB, "other", right)
+    for name, text in {"empty": "", "no-json": "<html>"}.items():
+        (course / "submitted" / name / small.LAB).mkdir(parents=True)
+        (course / "submitted" / name / small.LAB / "lab00.ipynb").write_text(text, encoding="utf-8")
+    status, said = run("grade", small.LAB)
+    assert status == 1
+    for text in ("other: ValueError: this is no notebook of lab00_small", "not graded: empty:", "not graded: no-json:"):
+        assert text in said, said
+    table = rows(course)
+    assert {name: table[name]["points"] for name in SYNTAX} == dict.fromkeys(SYNTAX, "4"), said
+    assert table["anna"]["points"] == "6"
+    for name in ("other", "empty", "no-json"):
+        assert table[name]["points"] == ""
+        assert table[name]["worth a look"].startswith("not graded")
+    source = course / "source" / small.LAB / "lab00.ipynb"
+    text = source.read_text(encoding="utf-8")
+    source.write_text(text.replace("as an array", "as an array, new"), encoding="utf-8")
+    status, said = run("grade", small.LAB, "--student", "anna")
+    assert "The gradebook does not have the tests of lab00_small" in said
+    assert f"run `distlearn course grade {small.LAB}`" in said, "both halves of the message"
+    grading.generate(course, small.LAB)
+    run("grade", small.LAB, "--student", "anna")
+    table = rows(course)
+    assert table["anna"]["points"] == "6"
+    assert {table[name]["points"] for name in SYNTAX} == {""}, "points by other tests are not given silently"
+
+
+@needs_sandbox
+def test_a_submission_that_holds_its_worker_is_ended(course):
+    with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
+        file.write("\nc.ExecuteAll.budget = 20\n")
+    right = solved(grading.generate(course, small.LAB), small.source())
+    grading.submit(course, small.LAB, "anna", right)
+    right.cells.insert(0, new_code_cell("get_ipython().kernel.do_execute = None"))
+    grading.submit(course, small.LAB, "aholds", right)
+    status, said = run("grade", small.LAB, "--jobs", 1)
+    assert status == 1
+    assert "not graded: aholds: stopped after " in said
+    table = rows(course)
+    assert table["anna"]["points"] == "6"
+    assert table["aholds"]["points"] == ""
+
+
+@needs_sandbox
+def test_control_c_stops_and_the_next_run_goes_on(course):
+    right = solved(grading.generate(course, small.LAB), small.source())
+    grading.submit(course, small.LAB, "anna", right)
+    right.cells.insert(0, new_code_cell("import time\ntime.sleep(25)"))
+    for name in ("bert", "carl"):
+        grading.submit(course, small.LAB, name, right)
+    words = [sys.executable, "-m", "distlearn.cli", "course", "grade", small.LAB, "--jobs", "2"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, start_new_session=True, env=dict(os.environ), **pipes) as process:
+        until = time.monotonic() + 100
+        done = course / "autograded" / "anna" / small.LAB / "lab00.ipynb"
+        while time.monotonic() < until and not (done.exists() and '"tests"' in done.read_text(encoding="utf-8")):
+            time.sleep(0.2)
+        time.sleep(2)
+        os.killpg(process.pid, signal.SIGINT)
+        began = time.monotonic()
+        said = process.communicate(timeout=60)[0]
+        assert time.monotonic() - began < 5, said
+    assert process.returncode == 130, said
+    assert "the same command goes on with the others" in said
+    assert "graded 1 of 3 submissions" in said
+    status, said = run("grade", small.LAB)
+    assert status == 0, said
+    assert {row["points"] for row in rows(course).values()} == {"6"}
