@@ -262,6 +262,15 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
 
 
+def _of_const(message, lines, line, column) -> str:
+    """Name the variable where a compiler writes of "a read-only location"."""
+    before = lines[line - 1][: column - 1] if 0 < line <= len(lines) else ""
+    target = re.search(r"(\w+)\s*(?:\[(?:[^\[\]]|\[[^\]]*\])*\]\s*)*(?:\.\w+)?\s*[-+*/%&|^<>]*$", before)
+    if target and re.search(r"read-only|const-qualified", message):
+        return f"{target[1]} is const here: it cannot be written"
+    return message
+
+
 def compile_error(
     messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
 ) -> CompileError:
@@ -269,6 +278,7 @@ def compile_error(
     pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
     found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
     problems = [(line, translated.column(line, column), message) for line, column, message in found]
+    problems = [(line, column, _of_const(message, code.lines, line, column)) for line, column, message in problems]
     if not problems and (bracket := src.unbalanced(translated.source)):
         problems = [bracket]  # compilers report it at the end of the file only
     if not problems:  # such as from the line that exports the kernel
