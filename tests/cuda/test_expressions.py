@@ -147,8 +147,9 @@ class Maker:
 
             sign = "/" if s in FLOATS else sign
             return f"(({e}) {sign} {n})", promoted(s), divide
-        operate = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt,
-                   ">=": operator.ge, "==": operator.eq, "max": max, "&": operator.and_, "|": operator.or_, "^": operator.xor}[sign]  # fmt: skip
+        operate = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">=": operator.ge,
+                   "==": operator.eq, "max": max, "&": operator.and_, "|": operator.or_,
+                   "^": operator.xor}[sign]  # fmt: skip
         result = "bool" if sign in ("<", ">=", "==") else to
 
         def value(v):
