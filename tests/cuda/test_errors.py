@@ -137,7 +137,7 @@ def test_built_kernels_are_cached(compiler, monkeypatch):
 MISTAKES = {
     "through a null pointer": "int* p = nullptr; x[0] = *p;",
     "dynamic shared memory, byte offset 0, but it has 0 bytes": "extern __shared__ float s[]; s[0] = 1;",
-    "g is a kernel: device code cannot call it": "g(x);",
+    "put_one is a kernel: device code cannot call it": "put_one(x);",
     "y is const here: it cannot be written": "y[threadIdx.x] = 3;",
     "the library cuFFT": "cufftComplex c;",
     r"8-bit floats \(fp8\)": "__nv_fp8_e4m3 c;",
@@ -148,7 +148,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", MISTAKES)
 def test_is_said_to_be_what_it_is(message, compiler):
-    source = "__global__ void g(float* x) { x[0] = 1; }\n"
+    source = "__global__ void put_one(float* x) { x[0] = 1; }\n"
     source += f'extern "C" __global__ void k(float* x, const float* y) {{ {MISTAKES[message]} }}'
     with pytest.raises((KernelError, CompileError, UnsupportedFeature), match=message):
         RawKernel(source, "k", compiler=compiler)((1,), (32,), (X.copy(), X))

@@ -161,9 +161,20 @@ def unit(text: str, exported: str, overloaded=()) -> str:
     )
 
 
+def _refuse_calls_of_kernels(kept, code, flat) -> None:
+    functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
+    for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
+        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
+            line, column = src.position(code, match.end() - 1)
+            line = flat.place(line)[1]
+            message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
+            raise CompileError(f"line {line}: {message}", [(line, column, message)])
+
+
 def _compile(code, name, compiler, checked, options, scratch):
     """Compile; what fails only because of what was added to the source is compiled without it."""
     declarations = split(src.without_comments(code.text))
+    _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
     functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]
     overloaded = sorted((set().union(*functions) - {"operator"}) & _words_of_the_runtime())
     renamed = [d for d in declarations if d.is_kernel] if base_name(name) in _words_of_the_runtime() else []

@@ -109,7 +109,6 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
     of_host = _without_host(declarations, kept, code)
     text = _blank(text, [d for d in declarations if id(d) not in kept])
     refuse_unsupported(text, flat, macros)
-    _refuse_calls_of_kernels([d for d in declarations if id(d) in kept], without_comments(text), flat)
     return DeviceCode(text, flat, _parameters(kernel, name), _most_threads(kernel), of_host)
 
 
@@ -158,16 +157,6 @@ def card_options(source: str) -> tuple[str, ...]:
         f"-D{name}={value}" for name, value in values.items()
         if re.search(rf"\b{name}\b", code) and not re.search(rf"#[ \t]*define[ \t]+{name}\b", code)
     )  # fmt: skip
-
-
-def _refuse_calls_of_kernels(kept, code, flat) -> None:
-    functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
-    for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions:
-        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
-            line, column = position(code, match.end() - 1)
-            line = flat.place(line)[1]
-            message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
-            raise CompileError(f"line {line}: {message}", [(line, column, message)])
 
 
 def refuse_unsupported(text: str, flat: Flat, macros) -> None:
