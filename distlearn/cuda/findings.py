@@ -185,7 +185,8 @@ def _message(raw, region, other, who) -> str:
                 f"{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
             )
         if region is None:
-            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, which is not near any array"
+            where = "which is not near any array" if offset >> 12 else "through a null pointer"
+            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, {where}"
         item, size = max(region["item"], 1), region["bytes"]
         has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
         return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import warnings
 
 import numpy as np
 
@@ -163,6 +164,9 @@ class RawKernel:
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
+        for finding in report.warnings:
+            if finding.kind == "exited-threads":
+                warnings.warn(f"{self.name}: {finding}", stacklevel=2)
         return None
 
     def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:

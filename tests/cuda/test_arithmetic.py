@@ -1,9 +1,11 @@
 """What C++ leaves undefined is computed as a card does, in both builds of every compiler."""
 
+import re
+
 import numpy as np
 import pytest
 
-from distlearn.cuda import RawKernel
+from distlearn.cuda import KernelError, RawKernel
 from distlearn.cuda.emulator.arithmetic import card_arithmetic
 
 i32, f32 = np.int32, np.float32
@@ -81,6 +83,38 @@ def test_a_cast_is_used_as_a_number(compiler, checked, capsys):
     got = compute(text, compiler, checked, "int", compile_time=constants)
     assert (got == 2 + 2 + 2 + 12 + 5 + 32 + 3 + 1).all()
     assert capsys.readouterr().out == "2 0.5 7\n"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("statement", "card", "message"),
+    [
+        ("int v = x[0]; out[0] = v;", 2**31 - 1, r"1e\+10 is 2147483647 on a card"),
+        ("unsigned v = 0; v += -x[0]; out[0] = v;", 0, r"-1e\+10 is 0 on a card"),
+        ("unsigned char v = x[1]; out[0] = v;", 300 & 255, "300.7 is 44 on a card, but 255 here"),
+        ("unsigned char v = -x[1]; out[0] = v;", 0, "-300.7 is 0 on a card"),
+        ("int n = 40; n = n PASTE(<, <) n; out[0] = n;", 0, "as many bits"),
+    ],
+)
+def test_a_difference_that_stays_is_reported(statement, card, message, compiler, checked):
+    source = f"""#define PASTE(a, b) a##b
+    extern "C" __global__ void k(const float* x, int* out) {{ {statement} }}"""
+    out, said = np.full(1, -9, i32), ""
+    try:
+        RawKernel(source, "k", compiler=compiler, checked=checked)((1,), (1,), (f32([1e10, 300.7]), out))
+    except KernelError as error:
+        said = str(error)
+    assert re.search(message, said) if said else out[0] == card
+
+
+def test_nan_of_a_double(compiler):
+    """PTX, "cvt": 0, but of or to 8 bytes the upper bit."""
+    got = compute(
+        "double d = x[t]; out[t] = (int)d ^ (int)(unsigned)d ^ (int)x[t];", compiler, False, "int", f32([np.nan])
+    )
+    assert got[0] == 0
+    got = compute("double d = x[t]; out[t] = (int)d;", compiler, True, "int", f32([np.nan]))
+    assert got[0] == -(2**31)
 
 
 def test_what_is_rewritten():

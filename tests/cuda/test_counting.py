@@ -57,3 +57,15 @@ def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, tmp_path,
     finally:
         for cached in caches:
             cached.cache_clear()
+
+
+def test_two_stores_stay_two(compiler):
+    """Both arms of a branch write: two requests, although clang would make them one."""
+    source = """extern "C" __global__ void k(float* x, const float* y, int n) {
+        int i = threadIdx.x;
+        if (i < n) x[i] = y[i];
+        else x[i] = 2.f * i;
+    }"""
+    x = np.zeros(32, np.float32)
+    report = RawKernel(source, "k", compiler=compiler).check((2,), (32,), (x, x + 1, np.int32(20)))
+    assert sum(site.requests for site in report.sites if site.access == "write") == 4

@@ -132,3 +132,36 @@ def test_built_kernels_are_cached(compiler, monkeypatch):
 
     monkeypatch.setattr(build.subprocess, "run", lambda *a, **k: pytest.fail("the compiler was called again"))
     RawKernel(SAXPY, "saxpy", compiler=compiler).compile()
+
+
+MISTAKES = {
+    "through a null pointer": "int* p = nullptr; x[0] = *p;",
+    "dynamic shared memory, byte offset 0, but it has 0 bytes": "extern __shared__ float s[]; s[0] = 1;",
+    "put_one is a kernel: device code cannot call it": "put_one(x);",
+    "y is const here: it cannot be written": "y[threadIdx.x] = 3;",
+    "the library cuFFT": "cufftComplex c;",
+    r"8-bit floats \(fp8\)": "__nv_fp8_e4m3 c;",
+    "the library CuTe": "auto t = cute::make_tensor(x, 3);",
+    "divides the smallest integer by -1": "int i = -2147483647 - (int)y[0]; x[0] = i / (int)-y[0];",
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_is_said_to_be_what_it_is(message, compiler):
+    source = "__global__ void put_one(float* x) { x[0] = 1; }\n"
+    source += f'extern "C" __global__ void k(float* x, const float* y) {{ {MISTAKES[message]} }}'
+    with pytest.raises((KernelError, CompileError, UnsupportedFeature), match=message):
+        RawKernel(source, "k", compiler=compiler)((1,), (32,), (X.copy(), X))
+
+
+def test_a_barrier_that_some_threads_do_not_reach_warns_at_a_launch():
+    source = 'extern "C" __global__ void k(int n) { if (threadIdx.x < n) __syncthreads(); }'
+    with pytest.warns(UserWarning, match="12 threads of block .* returned"):
+        RawKernel(source, "k")((1,), (32,), (i32(20),))
+
+
+def test_a_block_whose_data_was_overwritten_is_not_named():
+    source = """extern "C" __global__ void k(float* x, int n) { __shared__ float s[32];
+        for (int i = 0; i < n; i++) s[i] = -0.7f * i; int* p = nullptr; x[0] = s[1] + *p; }"""
+    with pytest.raises(KernelError, match=r"crashed: (a thread, after|thread \(0, 0, 0\) of block \(0, 0, 0\))"):
+        RawKernel(source, "k", checked=False)((1,), (1,), (X.copy(), i32(5000)))

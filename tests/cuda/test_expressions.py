@@ -1,7 +1,7 @@
 """Random expressions and statements with casts everywhere: all builds compute what an independent model does.
 
-`EXPRESSION_CASES=5000 pytest tests/cuda/test_expressions.py` tries as many. The model is written after the C++ standard's
-integer promotions and the PTX manual's rules for `cvt`, `shl` and `shr`.
+`EXPRESSION_CASES=5000 pytest tests/cuda/test_expressions.py` tries as many. The model is written after the C++
+standard's integer promotions and the PTX manual's rules for `cvt`, `shl` and `shr`.
 """
 
 import operator
@@ -25,7 +25,8 @@ ALIASES = {"signed char": ["int8_t", "schar"], "unsigned char": ["uint8_t", "uch
            "long long": ["wide"], "unsigned long long": ["wide_word"], "float": ["real"], "double": ["wide_real"],
            "bool": ["flag"]}  # fmt: skip
 VARIABLES = {"x": "float", "d": "double", "i": "int", "j": "long long", "u": "unsigned", "q": "unsigned char",
-             "c": "signed char", "s": "short", "w": "unsigned long long", "h": "unsigned short", "b": "bool"}  # fmt: skip
+             "c": "signed char", "s": "short", "w": "unsigned long long", "h": "unsigned short",
+             "b": "bool"}  # fmt: skip
 HEAD = """
 #define AS_INT(e) ((int)(e))
 #define AS_BYTE(e) (unsigned char)(e)
@@ -88,7 +89,8 @@ class Maker:
             return name, VARIABLES[name], lambda v: v[name]
         text, t, value = self.random.choice([
             ("0", "int", 0), ("1", "int", 1), ("(-7)", "int", -7), ("300.7f", "float", np.float32(300.7)),
-            ("(-1.5f)", "float", np.float32(-1.5)), ("3e9f", "float", np.float32(3e9)), ("1e20", "double", np.float64(1e20)),
+            ("(-1.5f)", "float", np.float32(-1.5)), ("3e9f", "float", np.float32(3e9)),
+            ("1e20", "double", np.float64(1e20)),
             ("40u", "unsigned", 40), ("5000000000LL", "long long", 5000000000), ("'a'", "signed char", 97),
         ])  # fmt: skip
         return text, t, lambda v: value
@@ -146,7 +148,8 @@ class Maker:
             sign = "/" if s in FLOATS else sign
             return f"(({e}) {sign} {n})", promoted(s), divide
         operate = {"+": operator.add, "-": operator.sub, "*": operator.mul, "<": operator.lt, ">=": operator.ge,
-                   "==": operator.eq, "max": max, "&": operator.and_, "|": operator.or_, "^": operator.xor}[sign]  # fmt: skip
+                   "==": operator.eq, "max": max, "&": operator.and_, "|": operator.or_,
+                   "^": operator.xor}[sign]  # fmt: skip
         result = "bool" if sign in ("<", ">=", "==") else to
 
         def value(v):
@@ -288,9 +291,8 @@ def mistakes(seed, count, builds):
             got = real[k] if t in FLOATS else whole[k]
             if not np.array_equal(got, want, equal_nan=t in FLOATS):
                 lane = int(np.flatnonzero(~((got == want) | (want != want)))[0])
-                found.append(
-                    f"{kind}, {'checked' if checked else 'fast'}: {code}  ({t})\n  {got[lane]} for {want[lane]} of {rows[lane]}"
-                )
+                build = f"{kind}, {'checked' if checked else 'fast'}"
+                found.append(f"{build}: {code}  ({t})\n  {got[lane]} for {want[lane]} of {rows[lane]}")
     return found
 
 

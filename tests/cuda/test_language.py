@@ -282,3 +282,38 @@ def test_memory_shared_by_arguments(compiler):
     assert report.errors == []
     np.testing.assert_array_equal(x, np.maximum(np.arange(33) - 1, 0))
     assert report.find("from/to", "write").sectors_per_request == 5  # 128 bytes that begin 4 bytes after a sector
+
+
+def test_a_loop_around_compare_and_swap(run):
+    """The CUDA C++ programming guide's own atomicAdd for doubles: its first read is a guess, no race."""
+    source = """__device__ double add(double* address, double val) {
+        unsigned long long* p = (unsigned long long*)address;
+        unsigned long long old = *p, assumed;
+        do {
+            assumed = old;
+            old = atomicCAS(p, assumed, __double_as_longlong(val + __longlong_as_double(assumed)));
+        } while (assumed != old);
+        return __longlong_as_double(old);
+    }
+    extern "C" __global__ void k(double* sum) { add(sum, 0.5); }"""
+    (total,) = run(source, "k", (3,), (64,), (np.zeros(1),))
+    assert total[0] == 96
+
+
+def test_atomic_add_of_two_halves(run):
+    source = """#include <cuda_fp16.h>
+    extern "C" __global__ void k(__half2* sum) { atomicAdd(sum, __floats2half2_rn(1.f, 2.f)); }"""
+    (total,) = run(source, "k", (1,), (32,), (np.zeros(2, np.float16),))
+    assert total.tolist() == [32, 64]
+
+
+def test_square_roots_of_sizes_and_memory_for_tiles(run):
+    source = """#include <cooperative_groups.h>
+    namespace cg = cooperative_groups;
+    extern "C" __global__ void k(double* out, size_t n, unsigned long long m) {
+        __shared__ cg::block_tile_memory<128> memory;
+        cg::thread_block block = cg::this_thread_block(memory);
+        out[block.thread_rank()] = sqrt(n) + sqrt(m) + cg::tiled_partition<32>(block).shfl(1.0, 0);
+    }"""
+    out, *_ = run(source, "k", (1,), (32,), (np.zeros(32), np.uint64(16), np.uint64(9)))
+    assert (out == 8).all()

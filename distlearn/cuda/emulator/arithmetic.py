@@ -46,7 +46,7 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
         edits.append((match.start(), match.end(), f"{operator}{assigns}emu::shift{operator}{assigns}"))
     names = {re.escape(name) for found in NAMED.findall(code) for name in found if name}
     types = rf"(?:std\s*::\s*)?(?:{'|'.join([WORDS, *names])})"
-    of_macro = rf"|\(\s*({'|'.join(parameters)})\s*\)(?=\s*[\w(])" if parameters else "|$()"
+    of_macro = rf"|\(\s*({'|'.join(parameters)})\s*\)(?=\s*[\w(])" if parameters else "|(?!)()"
     cast = re.compile(rf"\(\s*({types})\s*\)(?=\s*[\w(+\-~!.*']){of_macro}")
     after_cast = re.compile(rf"\(\s*(?:{types}|float|double|bool)\s*\)\s*$")
     function_cast = re.compile(rf"(?<![\w.>:])({types})(?=\((?!\s*[*&]\s*\w*\s*\)\s*[(\[]))")  # not `int(*f)(int)`
@@ -57,7 +57,7 @@ def card_arithmetic(code: str) -> list[tuple[int, int, str]]:
             edits.append((match.end(), match.end(), f"(emu::To<{match[1] or match[2]}>)"))
     edits += [(m.start(), m.end(), f"emu::make<{m[1]}>") for m in static_cast.finditer(code)]
     for match in function_cast.finditer(code):
-        if IN_EXPRESSION.search(code[max(0, match.start() - 80) : match.start()]):
+        if IN_EXPRESSION.search(code[max(code.rfind(c, 0, match.start()) for c in ";{}") + 1 : match.start()]):
             edits.append((match.start(), match.end(), f"emu::make<{match[1]}>"))
     return edits
 

@@ -161,9 +161,20 @@ def unit(text: str, exported: str, overloaded=()) -> str:
     )
 
 
+def _refuse_calls_of_kernels(kept, code, flat) -> None:
+    functions = set().union(*(d.names for d in kept if d.kind == "function" and not d.is_kernel))
+    for name in set().union(*(d.names for d in kept if d.is_kernel)) - functions - _words_of_the_runtime():
+        if match := re.search(rf"(?:[;{{}}(,=]|\breturn\b|\belse\b)\s*\b{name}\s*(?:<[^<>;]*>\s*)?\(", code):
+            line, column = src.position(code, match.end() - 1)
+            line = flat.place(line)[1]
+            message = f"{name} is a kernel: device code cannot call it, only launch it; write __device__ for a function"
+            raise CompileError(f"line {line}: {message}", [(line, column, message)])
+
+
 def _compile(code, name, compiler, checked, options, scratch):
     """Compile; what fails only because of what was added to the source is compiled without it."""
     declarations = split(src.without_comments(code.text))
+    _refuse_calls_of_kernels(declarations, src.without_comments(code.text), code.flat)
     functions = [d.names for d in declarations if d.kind == "function" and not d.is_kernel]
     overloaded = sorted((set().union(*functions) - {"operator"}) & _words_of_the_runtime())
     renamed = [d for d in declarations if d.is_kernel] if base_name(name) in _words_of_the_runtime() else []
@@ -262,6 +273,15 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
 
 
+def _of_const(message, lines, line, column) -> str:
+    """Name the variable where a compiler writes of "a read-only location"."""
+    before = lines[line - 1][: column - 1] if 0 < line <= len(lines) else ""
+    target = re.search(r"(\w+)\s*(?:\[(?:[^\[\]]|\[[^\]]*\])*\]\s*)*(?:\.\w+)?\s*[-+*/%&|^<>]*$", before)
+    if target and re.search(r"read-only|const-qualified", message):
+        return f"{target[1]} is const here: it cannot be written"
+    return message
+
+
 def compile_error(
     messages, translated: translate.Translated, name: str, compiler: str, code: DeviceCode
 ) -> CompileError:
@@ -269,6 +289,7 @@ def compile_error(
     pattern = rf"^{re.escape(KERNEL_FILE)}[:(](\d+)[:),]*(?:(\d+):)? *(?:fatal )?error:? *(.*)$"
     found = [(int(m[1]), int(m[2] or 0), m[3]) for m in re.finditer(pattern, messages, re.M)]
     problems = [(line, translated.column(line, column), message) for line, column, message in found]
+    problems = [(line, column, _of_const(message, code.lines, line, column)) for line, column, message in problems]
     if not problems and (bracket := src.unbalanced(translated.source)):
         problems = [bracket]  # compilers report it at the end of the file only
     if not problems:  # such as from the line that exports the kernel

@@ -28,7 +28,7 @@ HELP = (
 
 # "vla": a card has no local arrays whose size is only known when the kernel runs.
 COMMON = ["-std=gnu++17", "-nostdinc++", "-fno-exceptions", "-fno-rtti", "-ffp-contract=off", "-fno-math-errno",
-          "-fwrapv", "-Werror=vla"]  # fmt: skip
+          "-fwrapv", "-fno-delete-null-pointer-checks", "-Werror=vla"]  # fmt: skip
 # -O1 keeps one access of the source one access of the program; tail calls would lose return addresses; a loop
 # without end must not be optimised away, which C++ would allow. A memcpy is
 # seen if it stays a call.
@@ -77,7 +77,12 @@ class Compiler(NamedTuple):
         # clang leaves out the read of `x += 1` and the count of blocks that others imply, and would merge neighbouring
         # operations into vector ones.
         flags += ["-fsanitize-coverage=trace-pc,no-prune"]
-        options = ["-tsan-instrument-read-before-write", "-tsan-distinguish-volatile", "-disable-vector-combine"]
+        options = [
+            "-tsan-instrument-read-before-write",
+            "-tsan-distinguish-volatile",
+            "-disable-vector-combine",
+            "-sink-common-insts=false",
+        ]
         flags += [word for option in options for word in ("-mllvm", option)]
         return [*flags, "-fno-vectorize", "-fno-slp-vectorize"]
 

@@ -31,6 +31,9 @@ template <class T> struct IsInteger { static constexpr bool value = false; };  /
 EMU_INTEGER(char) EMU_INTEGER(signed char) EMU_INTEGER(unsigned char) EMU_INTEGER(short) EMU_INTEGER(unsigned short)
 EMU_INTEGER(int) EMU_INTEGER(unsigned) EMU_INTEGER(long) EMU_INTEGER(unsigned long) EMU_INTEGER(long long)
 EMU_INTEGER(unsigned long long)
+template <class T, bool is_integer = IsInteger<T>::value> struct Promoted { typedef T type; };
+template <class T> struct Promoted<T, true> { typedef decltype(+T()) type; };
+template <> struct Promoted<bool, false> { typedef int type; };
 template <int bytes, bool is_signed> struct Word { typedef unsigned type; };
 template <> struct Word<4, true> { typedef int type; };
 template <> struct Word<8, false> { typedef unsigned long long type; };

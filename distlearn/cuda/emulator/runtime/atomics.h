@@ -42,6 +42,16 @@ EMU_DEFINE_ATOMIC(atomicXor, old ^ v)
 EMU_DEFINE_ATOMIC(atomicInc, old >= v ? 0 : old + 1)
 EMU_DEFINE_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 
+#ifndef EMU_CHECKED  // of a pair each half is atomic
+static inline __half2 atomicAdd(__half2* p, __half2 v) { return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)}; }
+static inline __nv_bfloat162 atomicAdd(__nv_bfloat162* p, __nv_bfloat162 v) {
+    return {atomicAdd(&p->x, v.x), atomicAdd(&p->y, v.y)};
+}
+#endif
+
+// The first read of a loop around atomicCAS (translate.py) only guesses: it may see what other threads write.
+template <class T> EMU_INLINE static inline T emu_guess(const T& x) { return *(const volatile T*)&x; }
+
 template <class T, class U, class V> EMU_ATOMIC T atomicCAS(T* p, U expected, V wanted) {
     T c = (T)expected, v = (T)wanted;
     EMU_TELL(p);

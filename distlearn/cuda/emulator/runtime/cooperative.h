@@ -27,6 +27,8 @@ struct thread_block {
     EMU_CG dim3 dim_threads() const { return blockDim; }
 };
 static EMU_CG thread_block this_thread_block() { return {}; }
+template <unsigned threads = 1024> struct block_tile_memory { char unused; };
+template <unsigned n> static EMU_CG thread_block this_thread_block(block_tile_memory<n>&) { return {}; }
 
 // Of the grid only where a thread stands in it is known: see the head of this file.
 struct grid_group {

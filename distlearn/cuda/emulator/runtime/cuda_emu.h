@@ -72,7 +72,8 @@ template <class Into, class From> static inline Into bits(From from) {
     __builtin_memcpy(&to, &from, sizeof to);
     return to;
 }
-template <class A, class B> using Common = decltype(true ? A() : B());
+template <class A, class B> using Common =
+    decltype(true ? typename Promoted<A>::type() : typename Promoted<B>::type());
 
 // `extern __shared__ T x[]`: whatever its type, an array that begins where dynamic shared memory begins.
 template <class T> struct DynamicShared {

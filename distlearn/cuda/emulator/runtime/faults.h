@@ -23,7 +23,10 @@ constexpr char END_OF_KERNEL = '\x1e';  // what the kernel printed ends here (LA
 #endif
     fprintf(stderr, "%c", END_OF_KERNEL);
     if (line) fprintf(stderr, "line %d, ", line);
-    fprintf(stderr, "thread (%u, %u, %u) of block (%u, %u, %u) ", t.x, t.y, t.z, B.index.x, B.index.y, B.index.z);
+    if ((double)B.size.x * B.size.y * B.size.z > 1024 || B.index.x >= B.grid.x || B.index.y >= B.grid.y || B.index.z >= B.grid.z)
+        fprintf(stderr, "a thread, after one wrote beyond its shared memory, ");  // over the block's own data
+    else
+        fprintf(stderr, "thread (%u, %u, %u) of block (%u, %u, %u) ", t.x, t.y, t.z, B.index.x, B.index.y, B.index.z);
     fprintf(stderr, why, detail);
     fflush(stderr);
     _exit(3);

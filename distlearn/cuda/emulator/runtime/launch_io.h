@@ -100,9 +100,8 @@ static void read_arrays() {
         at += zone;
         if (!at || (taken && !open_pages(at, taken))) fprintf(stderr, "the emulator ran out of memory\n"), exit(3);
         if (i == n_arrays) the_block.dynamic_shared = at, the_block.dynamic_capacity = d[i].size;
-        if (i < n_arrays || d[i].size)
-            add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, i < n_arrays ? GLOBAL : SHARED,
-                       d[i].read_only, zone / 2);
+        add_region(at + d[i].phase, d[i].size, d[i].item, d[i].align, d[i].name, i < n_arrays ? GLOBAL : SHARED,
+                   d[i].read_only, zone / 2);
         at += taken;
     }
     free(d);

@@ -14,7 +14,10 @@
     static inline double name(double x) { return ::name(x); }                           \
     static inline double name(int x) { return ::name((double)x); }                      \
     static inline double name(unsigned x) { return ::name((double)x); }                 \
-    static inline double name(long long x) { return ::name((double)x); }
+    static inline double name(long long x) { return ::name((double)x); }                 \
+    static inline double name(unsigned long x) { return ::name((double)x); }             \
+    static inline double name(unsigned long long x) { return ::name((double)x); }        \
+    static inline double name(long x) { return ::name((double)x); }
 #define EMU_MATH2(name)                                                                 \
     static inline float name(float x, float y) { return ::name##f(x, y); }              \
     static inline double name(double x, double y) { return ::name(x, y); }              \
