@@ -10,8 +10,8 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from distcourse.commands.course import course as command
 from distcourse.author import sandbox
+from distcourse.commands.course import course as command
 from nbformat.v4 import new_code_cell
 
 from . import grading, small

@@ -10,7 +10,8 @@ from .source import Problem, Source
 MAX_LINES, MAX_WIDTH = 20, 100
 MAX_DRAWING = 80
 """Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page."""
-SETUP = 'import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nlab = dl.Lab("{number}"'
+SETUP = "import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nimport distcourse"
+MADE = 'lab = distcourse.Lab("{number}"'
 LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
 
 
@@ -32,11 +33,16 @@ def title(lab: Source):
 
 
 def setup(lab: Source):
-    """The second cell: the same four lines."""
-    want = SETUP.format(number=lab.number)
+    """The second cell: the same lines in every lab, and the modules of distcourse that this one uses."""
+    made = MADE.format(number=lab.number)
     cell = lab.cells[1] if len(lab.cells) > 1 else None
-    if cell is None or not re.fullmatch(re.escape(want) + r"(, engines=\d+)?\)", cell.source):
-        yield Problem(cell, "the second cell must be the setup: " + want.replace("\n", " / ") + ", engines=...)")
+    if cell is None or not re.fullmatch(
+        re.escape(SETUP) + r"(\nfrom distcourse import [\w, ]+)?\n" + re.escape(made) + r"(, engines=\d+)?\)",
+        cell.source,
+    ):
+        yield Problem(
+            cell, "the second cell must be the setup: " + f"{SETUP}\n{made}".replace("\n", " / ") + ", engines=...)"
+        )
 
 
 def sections(lab: Source):
