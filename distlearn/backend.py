@@ -34,13 +34,7 @@ def may_have_gpu() -> bool:
 
 
 def take_gpu(number: int) -> str:
-    """Make one of this machine's GPUs the current one; return its address on the bus, or "" if there is no GPU.
-
-    Parameters
-    ----------
-    number : int
-        Of this process among those on this machine: GPUs are assigned in turn.
-    """
+    """Make one of this machine's GPUs the current one; return its address on the bus, or "" if there is no GPU."""
     if not has_gpu():
         return ""
     import cupy
@@ -51,18 +45,7 @@ def take_gpu(number: int) -> str:
 
 
 def get_xp(*arrays):
-    """Return the array module of the data: `cupy` if any array lives on a GPU, else `numpy`.
-
-    Parameters
-    ----------
-    *arrays : arrays
-        Arrays (anything else counts as NumPy data).
-
-    Examples
-    --------
-    >>> get_xp(np.zeros(3)).__name__
-    'numpy'
-    """
+    """Return the array module of the data: `cupy` if any array lives on a GPU, else `numpy`."""
     for x in arrays:
         if isinstance(x, np.ndarray) or np.isscalar(x):
             continue
@@ -93,12 +76,6 @@ def can_launch(*arrays, dtypes=("float32",)) -> bool:
 
     Layers, losses and optimizers ask this before they hand their arrays to one of the library's kernels
     (`distlearn.cuda.kernels`); where the answer is no they compute with array operations.
-
-    Parameters
-    ----------
-    *arrays : arrays
-    dtypes : tuple of str
-        What the kernel is written for; all arrays must have the same.
     """
     first = arrays[0]
     if isinstance(first, np.ndarray):  # on a CPU: the answer must cost nothing

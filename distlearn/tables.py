@@ -15,13 +15,7 @@ import numpy as np
 
 
 def quantity(value: float, unit: str = "", base: int = 1000) -> str:
-    """Return a number to three digits with a prefix: 61000000 as "61 M", with base 1024 as "58.1 Mi".
-
-    Examples
-    --------
-    >>> quantity(7.5e9, "B"), quantity(64 << 10, "B", 1024), quantity(12)
-    ('7.5 GB', '64 KiB', '12')
-    """
+    """Return a number to three digits with a prefix: 61000000 as "61 M", with base 1024 as "58.1 Mi"."""
     prefixes = ["", "k", "M", "G", "T", "P"]
     step, size = 0, float(value)
     while abs(size) >= 999.5 and step < len(prefixes) - 1:
@@ -34,36 +28,18 @@ _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the unit in which a time is written, as (seconds in it, name).
-
-    Examples
-    --------
-    >>> time_unit(0.02), time_unit(90)
-    ((0.001, 'ms'), (1.0, 's'))
-    """
+    """Return the unit in which a time is written, as (seconds in it, name)."""
     return next(((unit, name) for unit, name in _TIMES if abs(seconds) >= unit), _TIMES[0 if seconds == 0 else -1])
 
 
 def format_time(seconds: float) -> str:
-    """Return a time to three digits in s, ms, µs or ns.
-
-    Examples
-    --------
-    >>> format_time(0.0123456)
-    '12.3 ms'
-    """
+    """Return a time to three digits in s, ms, µs or ns."""
     unit, name = time_unit(seconds)
     return f"{seconds / unit:.3g} {name}"
 
 
 def format_duration(seconds: float) -> str:
-    """Return a long time to two digits, in seconds, minutes, hours or days.
-
-    Examples
-    --------
-    >>> format_duration(30), format_duration(1700), format_duration(5 * 3600), format_duration(3 * 86400)
-    ('30 s', '28 min', '5 h', '3 days')
-    """
+    """Return a long time to two digits, in seconds, minutes, hours or days."""
     units = (
         (2 * 86400, 86400, "days"),
         (3600 if seconds % 3600 == 0 else 7200, 3600, "h"),
@@ -75,13 +51,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """Return a number to four digits, without an exponent where it is of a common size.
-
-    Examples
-    --------
-    >>> format_number(1 / 3), format_number(2e7), format_number(3.14159e12)
-    ('0.3333', '20,000,000', '3.142e+12')
-    """
+    """Return a number to four digits, without an exponent where it is of a common size."""
     if value == 0 or 1e-4 <= abs(value) < 1e4:
         return f"{value:.4g}"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.3e}"
@@ -99,16 +69,7 @@ LONG = 15
 
 
 class Table:
-    """Rows of text below a header; a notebook folds a long one.
-
-    Parameters
-    ----------
-    header : list of str
-    rows : list of list of str
-    title : str
-    right : list of bool, optional
-        Which columns are aligned to the right; by default all but the first.
-    """
+    """Rows of text below a header; a notebook folds a long one."""
 
     def __init__(self, header, rows, title: str = "", right=None):
         self.header, self.rows, self.title = list(header), [list(row) for row in rows], title
@@ -164,11 +125,6 @@ def table(rows: Iterable[Mapping[str, object]], *, title: str = "") -> Table:
     rows : list of dict
         A column for every key, in the order in which keys first appear. Numbers are aligned to the right, with four
         digits; what is missing, None or NaN is a dash.
-    title : str
-
-    Returns
-    -------
-    table : Table
 
     Raises
     ------

@@ -134,16 +134,7 @@ def _compare(name, analytic, numeric) -> GradientError:
 
 
 def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str = "") -> None:
-    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`.
-
-    Parameters
-    ----------
-    got, want : dict of str to array
-    tol : float
-        Largest absolute difference accepted.
-    what : str
-        Names the comparison in the message.
-    """
+    """Raise unless two sets of trained parameters agree: the same names, shapes, and values to `tol`."""
     if list(got) != list(want):
         raise AssertionError(f"{what}: parameters are {list(got)}, expected {list(want)}")
     for name in want:
@@ -156,16 +147,7 @@ def assert_same_params(got: dict, want: dict, *, tol: float = 1e-12, what: str =
 
 
 def assert_same_as_serial(world, train, *args, tol: float = 1e-12) -> None:
-    """Raise unless `train(comm, *args)` gives the same parameters on `world` as on one simulated rank.
-
-    Parameters
-    ----------
-    world : World
-    train : callable
-        Returns an object with `.params`, a dict of arrays (at least on rank 0).
-    *args : objects
-    tol : float
-    """
+    """Raise unless `train(comm, *args)` gives the same parameters on `world` as on one simulated rank."""
     from .sim import SimWorld
 
     want = SimWorld(1).run(train, *args)[0].params

@@ -11,7 +11,7 @@ import pytest
 
 from .test_floors import COURSE, PACKAGE, ROOT, imports, modules
 
-LONGEST = 800
+LONGEST = 900
 
 
 def at_import(path) -> str:

@@ -15,17 +15,7 @@ _HARMLESS = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, 
 
 
 def advise(error, check_file: str, is_library) -> str:
-    """Say what to do about an exception, or return "".
-
-    Parameters
-    ----------
-    error : Exception
-        With its traceback.
-    check_file : str
-        The cell of the check, as frames name it.
-    is_library : callable
-        Whether a file name is one of a library, not a cell.
-    """
+    """Say what to do about an exception, or return ""."""
     steps = list(_steps(error.__traceback__))
     mine = [step for step in steps if not is_library(step.tb_frame.f_code.co_filename)]
     if not mine:

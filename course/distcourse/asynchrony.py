@@ -50,22 +50,6 @@ class Task:
 
     An update that is the mean of k gradients gets k times the rate (the linear scaling rule), so that every policy adds
     up the same gradients with the same weight, and differs in nothing but staleness, waiting and drops.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    hidden : tuple of int
-        Widths of the hidden layers.
-    batch : int
-        Samples of one worker's gradient.
-    lr : float
-        Learning rate of one gradient.
-    momentum : float
-        Of the velocity on the server.
-
-    References
-    ----------
-    P. Goyal et al. (2017), Accurate, large minibatch SGD, arXiv:1706.02677, section 2.1 (linear scaling).
     """
 
     dataset: Dataset
@@ -85,15 +69,7 @@ def digits_task(**changes) -> Task:
 
 
 def mnist_task(n_train: int = 8000, n_test: int = 1000, **changes) -> Task:
-    """Return the task on MNIST if it is available (DISTLEARN_DATA, or loaded before), else `digits_task`.
-
-    Parameters
-    ----------
-    n_train, n_test : int
-        Samples to use.
-    **changes
-        Other settings of the `Task`.
-    """
+    """Return the task on MNIST if it is available (DISTLEARN_DATA, or loaded before), else `digits_task`."""
     where = {found.name: found.origin for found in available()}
     if where.get("mnist") not in ("folder", "cache"):
         return digits_task(**changes)
@@ -101,16 +77,7 @@ def mnist_task(n_train: int = 8000, n_test: int = 1000, **changes) -> Task:
 
 
 def scenario_speeds(scenario: str, workers: int, seed: int = 0, seconds: float = 1.0) -> Speeds:
-    """Return the speeds of a scenario of `SCENARIOS`.
-
-    Parameters
-    ----------
-    scenario : str
-    workers : int
-    seed : int
-    seconds : float
-        Mean of a worker that is not a straggler [s].
-    """
+    """Return the speeds of a scenario of `SCENARIOS`."""
     if scenario not in SCENARIOS:
         raise ValueError(f"scenario_speeds: {scenario!r}, expected one of {', '.join(SCENARIOS)}")
     if scenario == "heavy tail":
@@ -137,9 +104,6 @@ def program(
 
     Parameters
     ----------
-    comm : Communicator
-    task : Task
-    policy : Policy
     steps : int, optional
         Gradients of each worker, on average.
     seconds : float, optional
@@ -148,10 +112,8 @@ def program(
         Of weights and samples.
     pace : callable, optional
         Extra seconds of each step.
-    rate : Rate
     points : int
         Of the curve, about.
-    servers : int
     rule : Rule, optional
         Of the servers; by default SGD with the task's momentum.
     start : dict of str to array, optional
@@ -179,33 +141,7 @@ def program(
 
 
 def run_policy(task: Task, policy, speeds: Speeds, *, steps: int, seed=0, network=NETWORK, **options) -> Run:
-    """Train once on simulated ranks.
-
-    Parameters
-    ----------
-    task : Task
-    policy : Policy
-    speeds : Speeds
-        Of the workers; says how many there are.
-    steps : int
-        Gradients of each worker, on average.
-    seed : int
-        Of weights and samples.
-    network : Network
-    **options
-        `rate`, `points`, `servers`, `seconds`, `rule`, `start`.
-
-    Returns
-    -------
-    run : Run
-
-    Examples
-    --------
-    >>> from distlearn.parallel.asynchronous.param_server import asp
-    >>> run = run_policy(digits_task(), asp(), scenario_speeds("straggler", 8), steps=10)
-    >>> run.updates, bool(run.staleness.max() > 7)
-    (80, True)
-    """
+    """Train once on simulated ranks."""
     world = SimWorld(speeds.workers + options.get("servers", 1), network)
     with (
         threadpool_limits(1),
@@ -234,15 +170,12 @@ def compare_policies(
 
     Parameters
     ----------
-    task : Task
-    workers : int
     scenario : str
         One of `SCENARIOS`.
     seeds : int
         How many; a seed determines weights, samples and speeds, the same for all policies.
     steps : int
         Gradients of each worker, on average.
-    policies : sequence of Policy
     report : callable, optional
         Gets `report(run, runs, policy=)` after each run; `distlearn.world.progress.Bar()` shows a bar.
     **options
@@ -310,22 +243,7 @@ def band(runs, x: str, y: str = "loss", *, log: bool = False):
 
 @styled
 def plot_loss(runs, *, x="time", y="loss", ax=None, title=None):
-    """Draw the loss of several policies; a line is the median over seeds, its band reaches from best to worst.
-
-    Parameters
-    ----------
-    runs : dict of str to list of Run
-        By policy; what `compare_policies` returns.
-    x : {"time", "updates", "samples"}
-    y : {"loss", "error"}
-        Training loss, or the share of the test set that is wrong.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
-    """
+    """Draw the loss of several policies; a line is the median over seeds, its band reaches from best to worst."""
     if x not in X_LABELS:
         raise ValueError(f"plot_loss: x is {x!r}, expected one of {', '.join(X_LABELS)}")
     (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
@@ -363,12 +281,6 @@ def plot_staleness(runs, *, ax=None, title=None):
     ----------
     runs : dict of str to list of Run
         By policy. `Events` of the event simulation work, too.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
     shares = {}
@@ -396,18 +308,7 @@ def plot_staleness(runs, *, ax=None, title=None):
 
 @styled
 def plot_throughput(runs, *, ax=None, title=None):
-    """Draw samples per second that went into updates; written beside each: updates per second, share dropped.
-
-    Parameters
-    ----------
-    runs : dict of str to list of Run
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
-    """
+    """Draw samples per second that went into updates; written beside each: updates per second, share dropped."""
     (ax,) = new_axes(figsize=(6.4, 3.8)) if ax is None else (ax,)
     top = 0.0
     for i, (name, several) in enumerate(runs.items()):
@@ -441,11 +342,6 @@ def plot_policies(runs, *, y="loss", target=None, title=None):
         Training loss, or the share of the test set that is wrong.
     target : float, optional
         The loss (or error) that the titles refer to; by default the highest of the medians at the end.
-    title : str, optional
-
-    Returns
-    -------
-    axes : tuple of Axes
     """
     from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported
 

@@ -78,7 +78,6 @@ class Check:
 
         Parameters
         ----------
-        fn : callable
         *args, **kwargs
             What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
         inplace : bool
@@ -167,7 +166,6 @@ class Check:
         ----------
         name : str
             Of that line.
-        most : int
         """
         start, failures = len(self.lines), self._failures
         yield

@@ -46,10 +46,6 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
         Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
     suspects : dict of str to array_like, optional
         What a mistake would give, keyed by the sentence that names it; a number means an array filled with it.
-
-    Returns
-    -------
-    Comparison
     """
     want = np.asarray(to_numpy(want))
     problem = _not_an_array(got)

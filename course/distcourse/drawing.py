@@ -19,24 +19,7 @@ SIDE, BLOCK = 32, 4
 
 
 class Drawing(anywidget.AnyWidget):
-    """A sheet to draw on, and what a network makes of the drawing.
-
-    Parameters
-    ----------
-    trainer : Strategy
-        `model` (a `Sequential` from 64 pixels to 10 scores), `loss(logits, labels, n)`, and `step(batch)`.
-
-    Attributes
-    ----------
-    ink : str
-        32 * 32 characters, row by row: "1" where there is ink.
-    label : int
-        Which digit is meant; -1 for the one that the network guesses.
-    steps : int
-        How many steps of training the page has asked for.
-    reply : dict
-        See `respond`; empty while there is no ink.
-    """
+    """A sheet to draw on, and what a network makes of the drawing."""
 
     _esm = Path(__file__).with_suffix(".js")
     ink = traitlets.Unicode("0" * SIDE * SIDE).tag(sync=True)
@@ -89,23 +72,7 @@ def pixels(ink: str) -> np.ndarray:
 
 
 def respond(model, loss, x, label: int = -1) -> dict:
-    """Run a drawing forward and backward through a model, and return what passes between the layers.
-
-    Parameters
-    ----------
-    model : Sequential
-    loss : callable
-        `loss(logits, labels, n)` returns the loss and its gradient.
-    x : (1, 64) array
-    label : int
-        -1 takes the class with the largest score.
-
-    Returns
-    -------
-    reply : dict
-        "layers": for the input and each layer's output its name, values, and slopes (how the loss reacts to each);
-        "probabilities", "guess", "label", "loss". The gradients of the weights are as they were before.
-    """
+    """Run a drawing forward and backward through a model, and return what passes between the layers."""
     names, values, saved = ["input"], [x], []
     for layer in model.layers:
         y, kept = layer.forward(values[-1])

@@ -66,20 +66,7 @@ def remember(shell=None) -> None:
 
 
 def restore(shell=None, names=()) -> list[str]:
-    """Undo what was changed since `remember`, and say what that was.
-
-    Parameters
-    ----------
-    shell : InteractiveShell, optional
-        Its namespace loses variables that hide a builtin, and the shell its transformers, so that code runs as written.
-    names : iterable of str
-        Only builtins among these are uncovered.
-
-    Returns
-    -------
-    list of str
-        Dotted names that were put back (`numpy.allclose`), and names of variables that were removed (`list`).
-    """
+    """Undo what was changed since `remember`, and say what that was."""
     if _SURROUNDINGS:
         os.chdir(_SURROUNDINGS["cwd"])
         sys.path[:] = [*_SURROUNDINGS["path"], *(p for p in sys.path if p not in _SURROUNDINGS["path"])]

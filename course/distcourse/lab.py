@@ -88,7 +88,6 @@ class Lab:
         ----------
         key : str
             Name of the prediction in this lab.
-        question : str
         answer : object
             The guess; `...` while there is none.
         kind : {float, str, bool, tuple}
@@ -203,7 +202,6 @@ class Lab:
 
         Parameters
         ----------
-        figure : matplotlib Figure or Axes
         alt : str
             One sentence: what the figure shows.
         """
@@ -239,10 +237,6 @@ class Lab:
         ----------
         trainer : Strategy
             With `model`, `loss` and `step`, for images of 8 x 8 pixels.
-
-        Returns
-        -------
-        drawing : Drawing
         """
         from .drawing import Drawing
 

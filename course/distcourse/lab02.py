@@ -33,17 +33,7 @@ LOST = 1.5
 
 @dataclass(frozen=True)
 class TargetTask:
-    """A small network to be trained until its loss on the training samples is `target`.
-
-    Parameters
-    ----------
-    name : str
-    x : (n, features) array
-    y : (n,) array of int
-    target : float
-    hidden : tuple of int
-        Widths of the hidden layers.
-    """
+    """A small network to be trained until its loss on the training samples is `target`."""
 
     name: str
     x: np.ndarray
@@ -93,10 +83,8 @@ def steps_to_target(task: TargetTask, batch: int, lr: float, rule=None, *, seed:
 
     Parameters
     ----------
-    task : TargetTask
     batch : int
         Samples in a batch; as many as the task has, or more, are all of them.
-    lr : float
     rule : Rule, optional
         `SGD` by default.
     seed : int
@@ -118,22 +106,7 @@ def steps_to_target(task: TargetTask, batch: int, lr: float, rule=None, *, seed:
 
 
 def tune(score, start: float, most: float = math.inf) -> dict[float, float]:
-    """Search the best learning rate in steps of a factor of two: up from `start`, then down, until it gets worse.
-
-    Parameters
-    ----------
-    score : callable
-        score(lr, most) -> float, lower is better; a score above `most` need not be exact.
-    start : float
-        Learning rate to begin with.
-    most : float
-        Scores above this one are lost.
-
-    Returns
-    -------
-    scores : dict of float to float
-        Of every learning rate tried; infinite where it was lost.
-    """
+    """Search the best learning rate in steps of a factor of two: up from `start`, then down, until it gets worse."""
     scores = {start: score(start, most)}
     for factor in (2.0, 0.5):
         best = min(scores, key=scores.get)
@@ -200,8 +173,6 @@ class Sweep(NamedTuple):
 
     Attributes
     ----------
-    task : TargetTask
-    batches : list of int
     lrs : list of float
         The best learning rate of each batch size.
     runs : (batches, seeds) array
@@ -226,7 +197,6 @@ def sweep_batches(
 
     Parameters
     ----------
-    task : TargetTask
     batches : sequence of int
         In increasing order; the search for the learning rate starts where that of the batch before ended.
     lr : float
@@ -272,8 +242,6 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
 
     Parameters
     ----------
-    comm : Communicator
-    task : TargetTask
     estimator : callable
         estimator(gradients, b) -> (trace, squared_norm), from an array (ranks, parameters) of the ranks' mean gradients
         over b samples each.
@@ -281,7 +249,6 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
         Of all ranks together; a multiple of their number.
     lr : float
         Of plain SGD.
-    steps, seed : int
 
     Returns
     -------
@@ -289,7 +256,6 @@ def noise_run(comm, task: TargetTask, estimator, *, batch: int = 64, lr: float, 
         What the estimator returned; rank 0 alone calls it, the others return no rows.
     noise : NoiseScale
         The library's, from the same steps.
-    losses : list of float
     """
     if batch % comm.size:
         raise ValueError(f"noise_run: batch is {batch}, expected a multiple of the {comm.size} ranks")
@@ -334,9 +300,6 @@ def judge_rule(
         Arrays in the state.
     mistakes : dict of str to callable, optional
         Wrong functions by what is wrong with them.
-    shape : tuple of int
-    steps, seed : int
-    lr : float
     first : int
         Number of the first step, for a run that goes on; the state is then not zero.
     **options
@@ -431,10 +394,6 @@ def descend(rule, lr: float, *, steps: int = 60, curvatures=(1.0, 20.0), start=(
 
     Parameters
     ----------
-    rule : Rule
-    lr : float
-    steps : int
-    curvatures, start : pair of float
     angle : float
         By which the ravine is turned against the axes [degrees]; the start is turned with it.
 
@@ -492,17 +451,7 @@ def first_steps(rule, steps: int = 100, *, n: int = 2000, seed: int = 0) -> np.n
 
 
 class RuleRun(NamedTuple):
-    """What `compare_rules` found about one rule.
-
-    Attributes
-    ----------
-    scores : dict of float to float
-        Mean steps to the target by learning rate; infinite where a seed did not reach it.
-    losses : (seeds, steps) array
-        Smoothed training loss of the seeds with the best learning rate.
-    arrays : int
-        That the rule remembers, each as large as the weights.
-    """
+    """What `compare_rules` found about one rule."""
 
     scores: dict[float, float]
     losses: np.ndarray
@@ -526,11 +475,8 @@ def compare_rules(
 
     Parameters
     ----------
-    task : TargetTask
-    rules : dict of str to Rule
     starts : dict of str to float
         Where the search for each rule's learning rate starts.
-    batch : int
     seeds : int
         How many.
     most : int
@@ -577,13 +523,6 @@ def plot_paths(paths, *, curvatures=(1.0, 20.0), ax=None, title=None):
     ----------
     paths : dict of str to (steps + 1, 2) array
         Positions, by the name of the rule (see `lab02.descend`).
-    curvatures : pair of float
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     if not paths:
         raise ValueError("plot_paths: no paths, expected at least one")
@@ -613,12 +552,6 @@ def plot_first_steps(lengths, *, ax=None, title=None):
     ----------
     lengths : dict of str to (steps,) array
         See `lab02.first_steps`.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     if not lengths:
         raise ValueError("plot_first_steps: no lengths, expected at least one curve")
@@ -641,8 +574,6 @@ def plot_rules(runs, *, axes=None, title=None):
     ----------
     runs : dict of str to RuleRun
         See `lab02.compare_rules`.
-    axes : pair of Axes, optional
-    title : str, optional
 
     Returns
     -------
@@ -686,9 +617,6 @@ def plot_hyperbola(sweep, fit, *, predicted=None, axes=None, title=None):
         See `lab02.sweep_batches`.
     fit : Hyperbola
         Of the measurements.
-    predicted : Hyperbola, optional
-    axes : pair of Axes, optional
-    title : str, optional
 
     Returns
     -------

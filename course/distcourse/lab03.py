@@ -86,7 +86,6 @@ def loss_of_points(points, m: int = 6, dtype="float16", seed: int = 0) -> float:
     ----------
     points : sequence of float
         m + 1 different ones.
-    m : int
     dtype : {"float32", "float16"}
     seed : int
         Of images and kernels.
@@ -109,10 +108,6 @@ TRIED = {
 def rank_points(points) -> dict[str, float]:
     """Compare points for F(6 x 6, 3 x 3) in half precision with sets that others have tried.
 
-    Parameters
-    ----------
-    points : sequence of 7 float
-
     Returns
     -------
     bits : dict of str to float
@@ -133,11 +128,6 @@ def deep_network(seed: int = 0, *, depth: int = 10, channels: int = 8, epochs: i
         Of weights and batches.
     depth, channels : int
         Convolutions, and channels of each.
-    epochs : int
-
-    Returns
-    -------
-    model : Sequential
     """
     data, seeds = load("digits"), init.seeds(seed)
     h, w, c = 8, 8, 1
@@ -162,7 +152,6 @@ def use_convolution(model, function, dtype="float32"):
 
     Parameters
     ----------
-    model : Layer
     function : callable
         function(x, W) -> y, for images that are padded already, (n, h, w, c_in), and kernels (kh, kw, c_in, c_out).
         The backward pass stays the layer's.
@@ -195,7 +184,6 @@ def digits_accuracy(model, samples: int = 200) -> float:
 
     Parameters
     ----------
-    model : Layer
     samples : int
         The first ones.
     """
@@ -230,7 +218,6 @@ def time_ways(shape, c_out: int, k: int = 3, *, repeats: int = 5, seed: int = 0)
         Channels of the output; rows and columns of the kernel. Padding "same", stride 1, float32.
     repeats : int
         Passes of each.
-    seed : int
 
     Returns
     -------
@@ -263,11 +250,6 @@ def plot_bits(losses, *, axes=None, title=None):
         By the name of the interpolation points: bits lost in (precision, tile m); infinite where it overflowed.
     axes : sequence of Axes, optional
         One for each precision.
-    title : str, optional
-
-    Returns
-    -------
-    axes : tuple of Axes
     """
     if not losses:
         raise ValueError("plot_bits: no losses, expected at least one set of points")
@@ -313,7 +295,6 @@ def plot_ways(layers, *, axes=None, title=None):
         What `lab03.time_ways` returned, by the name of the layer.
     axes : sequence of Axes, optional
         One for each layer.
-    title : str, optional
 
     Returns
     -------

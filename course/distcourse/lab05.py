@@ -51,7 +51,6 @@ def tiled_report(batch: int, d_in: int, d_out: int, tile: int) -> Report:
 
     Parameters
     ----------
-    batch, d_in, d_out : int
     tile : int
         Up to 32: a block has tile x tile threads.
     """
@@ -62,12 +61,7 @@ def tiled_report(batch: int, d_in: int, d_out: int, tile: int) -> Report:
 
 
 def counted(batch: int, d_in: int, d_out: int) -> Report:
-    """Run a product by the library's kernels in the emulator; return the report that moves the fewest bytes.
-
-    Parameters
-    ----------
-    batch, d_in, d_out : int
-    """
+    """Run a product by the library's kernels in the emulator; return the report that moves the fewest bytes."""
     a, b, c = _matrices(batch, d_in, d_out)
     kernels = (BLOCKED,) if min(batch, d_out) >= 16 else (NAIVE, TILED)  # a block is no use for one row or column
     return min((kernel.check(a, b, c) for kernel in kernels), key=lambda report: report.bytes_moved)
@@ -124,19 +118,7 @@ COPIES = ("none", "batch", "products")
 
 
 class StepWork(NamedTuple):
-    """Work of one training step.
-
-    Attributes
-    ----------
-    flops : int
-        Of forward, backward and update.
-    nbytes : int
-        Bytes of memory that they must at least move.
-    calls : int
-        Array operations, each of which a GPU launches as a kernel, and copies.
-    copied : int
-        Bytes between host and card.
-    """
+    """Work of one training step."""
 
     flops: int
     nbytes: int
@@ -151,16 +133,11 @@ def step_work(width: int, batch: int, copies: str = "none", *, sizes=None) -> St
     ----------
     width : int
         Of both hidden layers.
-    batch : int
     copies : {"none", "batch", "products"}
         What travels between host and card: nothing, the batch, or the operands and the result of every matrix product,
         as if products alone were done on the card.
     sizes : tuple of int, optional
         All layers' widths, in place of (784, width, width, 10).
-
-    Returns
-    -------
-    work : StepWork
 
     Examples
     --------
@@ -213,11 +190,8 @@ def step_times(widths, batch: int, *, device="cpu", sizes=None, repeats: int = 1
     ----------
     widths : sequence of int
         Of the hidden layers, as in `step_work`.
-    batch : int
-    device : "cpu" or "gpu"
     sizes : tuple of int, optional
         As in `step_work`; the number of measurements is that of the widths.
-    repeats : int
 
     Returns
     -------
@@ -258,7 +232,6 @@ def measure_cpu(*, elements: int = 2**25, width: int = 1024, repeats: int = 15) 
         Of each vector; both together must be several times as large as the last cache. 2 x 128 MiB by default.
     width : int
         Of the matrices.
-    repeats : int
 
     Returns
     -------
@@ -321,20 +294,14 @@ def plot_devices(sizes, seconds, *, measured=None, xlabel="size", ax=None, title
 
     Parameters
     ----------
-    sizes : sequence of float
     seconds : dict of str to sequence of float
         Of every device, by size; the first one is compared with the others.
     measured : dict of str to (sizes, seconds), optional
         Measured points, by device.
     xlabel : str
         What the sizes are, with the unit.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
     """
     if not isinstance(seconds, Mapping) or not seconds:
         raise ValueError(f"plot_devices: seconds is {seconds!r}, expected times of at least one device, by its name")

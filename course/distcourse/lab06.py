@@ -30,17 +30,7 @@ ROUNDS = Network(alpha=1.0, contention="ports")
 
 
 class Counted(NamedTuple):
-    """What was sent.
-
-    Attributes
-    ----------
-    messages : int
-    nbytes : int
-    busiest : int
-        Bytes that the rank with the most traffic sends and receives.
-    rounds : float
-        Messages that had to wait for each other, one after another.
-    """
+    """What was sent."""
 
     messages: int
     nbytes: int
@@ -116,14 +106,10 @@ def judge_scatter_gather(check, scatter, gather, size: int, root: int = 0, shape
 
     Parameters
     ----------
-    check : Check
     scatter, gather : callable
         `scatter(comm, x, out, root)` and `gather(comm, x, root)`, with the meaning of the communicator's.
-    size, root : int
     shape : tuple of int
         Of a row.
-    dtype : str
-    seed : int
     """
     rows, of = _inputs(size, shape, dtype, seed), f"{size} rank{'s' * (size > 1)}, root {root}"
     n = rows[0].nbytes
@@ -169,13 +155,8 @@ def judge_broadcast(check, broadcast, size: int, root: int = 0, shape=(4,), dtyp
 
     Parameters
     ----------
-    check : Check
     broadcast : callable
         `broadcast(comm, x, root)`.
-    size, root : int
-    shape : tuple of int
-    dtype : str
-    seed : int
     """
     arrays, of = _inputs(size, shape, dtype, seed), f"{size} rank{'s' * (size > 1)}, root {root}"
     world = SimWorld(size, ROUNDS)
@@ -198,15 +179,11 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
 
     Parameters
     ----------
-    check : Check
     all_reduce : callable
         `all_reduce(comm, x)`: replaces x by the sum over ranks.
     name : {"star", "tree", "ring", "halving"}
-    size : int
     shape : tuple of int
         Of x.
-    dtype : str
-    seed : int
     """
     arrays = _inputs(size, shape, dtype, seed)
     of = f"{name}, {size} rank{'s' * (size > 1)}, shape {shape}"
@@ -300,14 +277,12 @@ def judge_fit(check, fit, alpha: float, beta: float, noise: float, seed: int = 0
 
     Parameters
     ----------
-    check : Check
     fit : callable
         `fit(nbytes, times)` returns alpha and beta.
     alpha, beta : float
         Of the times that are made up.
     noise : float
         Standard deviation of the logarithm of the times.
-    seed : int
     """
     sizes = 4.0 ** np.arange(2, 12)
     times = (alpha + sizes / beta) * np.exp(noise * np.random.default_rng(seed).normal(size=len(sizes)))
@@ -327,7 +302,6 @@ def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
 
     Parameters
     ----------
-    check : Check
     seconds : callable
         `seconds(name, n, p, alpha, beta)`.
     name : {"star", "tree", "ring", "halving"}
@@ -335,7 +309,6 @@ def judge_seconds(check, seconds, name: str, n: float, p: int, alpha: float, bet
         Bytes of x.
     p : int
         Ranks.
-    alpha, beta : float
     """
     network, q = Network(alpha, beta), 1 << (p.bit_length() - 1)
     log, up, wire = q.bit_length() - 1, (p - 1).bit_length(), n / beta
@@ -382,11 +355,8 @@ def judge_order(check, name: str, program, size: int, order) -> None:
 
     Parameters
     ----------
-    check : Check
     name : str
         Of the program.
-    program : callable
-    size : int
     order : list of str or None
         None claims that no order breaks it.
     """
@@ -415,7 +385,6 @@ class WithCollectives:
 
     Parameters
     ----------
-    host : Communicator
     **functions
         By name, of `all_reduce(comm, x)` (for sums; other operators are the host's), `broadcast(comm, x, root)`,
         `scatter(comm, x, out, root)` and `gather(comm, x, root)`. They work on `host`, by its sends and receives.
@@ -469,7 +438,6 @@ def measure(comm, all_reduces: dict, sizes, repeats: int = 5, link=None) -> tupl
 
     Parameters
     ----------
-    comm : Communicator
     all_reduces : dict of str to callable
         `all_reduce(comm, x)`.
     sizes : sequence of int
@@ -540,10 +508,6 @@ def plot_crossover(sweeps, *, ax=None, title=None):
     title : str, optional
         By default, which algorithm is the fastest where.
 
-    Returns
-    -------
-    ax : Axes
-
     Raises
     ------
     ValueError
@@ -608,12 +572,6 @@ def plot_fastest(nbytes, ranks, seconds: Mapping[str, np.ndarray], *, ax=None, t
     ranks : (m,) array of int
     seconds : dict of str to (m, n) array
         Of each algorithm; where several are equally fast, the first one counts.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     times = np.stack([np.asarray(t, float) for t in seconds.values()])
     if times.shape[1:] != (len(ranks), len(nbytes)):

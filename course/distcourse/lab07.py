@@ -33,18 +33,7 @@ WIDTHS = (64, *(256,) * 10, 10)
 
 @dataclass
 class Overlap:
-    """One step: forward, backward and the all-reduces of the gradients.
-
-    Attributes
-    ----------
-    trace : Trace
-    seconds : float
-        From the beginning to the end of the last rank's step.
-    communicating, exposed : float
-        Time in which rank 0 communicates, and the part of it in which it computes nothing [s].
-    gradients : list of list of array
-        Of every rank.
-    """
+    """One step: forward, backward and the all-reduces of the gradients."""
 
     trace: Trace
     seconds: float
@@ -64,20 +53,14 @@ def backward_step(
         `backward(comm, model, dlogits, saved, buckets)`; afterwards the buckets hold sums over ranks.
     cap_bytes : float
         Largest size of a bucket; infinity for one bucket.
-    ranks : int
     widths : tuple of int
         Of the network's layers.
     samples : int
         Of each rank.
     frozen : tuple of int
         Which of the model's parameters are frozen: they are in no bucket.
-    network : Network
     peak : float
         How fast a rank computes [flop/s].
-
-    Returns
-    -------
-    overlap : Overlap
     """
 
     def on_rank(comm):
@@ -133,7 +116,6 @@ class Measured:
 
     Attributes
     ----------
-    ranks : tuple of int
     steps : dict of str to dict of int to list of float
         By case and ranks: seconds of a step, for each repetition.
     all_reduces : dict of int to list of float
@@ -183,16 +165,8 @@ def measure_engines(world, cases: dict, ranks=(1, 2, 4), repetitions: int = 3, r
 
     Parameters
     ----------
-    world : EngineWorld
-    cases : dict of str to Settings
-    ranks : tuple of int
-    repetitions : int
     report : callable, optional
         Gets `report(done, total)`.
-
-    Returns
-    -------
-    measured : Measured
     """
     total, done = len(ranks) * (len(cases) * repetitions + len(MESSAGES)), 0
     steps = {case: {p: [] for p in ranks} for case in cases}
@@ -225,16 +199,8 @@ def train_digits_with(comm, settings: Settings, step=None, lr=None, rule=None):
 
     Parameters
     ----------
-    comm : Communicator
-    settings : Settings
     step : callable, optional
         `step(comm, model, loss, optimizer, batch) -> loss of the global batch`.
-    lr : float or callable, optional
-    rule : Rule, optional
-
-    Returns
-    -------
-    history : History
     """
     data = load(settings.data, dtype=settings.dtype)
     data = data if settings.n_train is None else data.take(settings.n_train)
@@ -259,11 +225,8 @@ def plan_accuracy(settings: Settings, batch_sizes, plan=None, *, seeds=3, report
 
     Parameters
     ----------
-    settings : Settings
-    batch_sizes : sequence of int
     plan : callable, optional
         `plan(batch_size)` returns the learning-rate plan; the rate of the settings by default.
-    seeds : int
     report : callable, optional
         Gets `report(runs done, runs in all)`.
 
@@ -306,7 +269,6 @@ def local_run(train, every: int, by_class: bool, *, ranks=4, epochs=16, seed=0) 
         Steps between two averagings.
     by_class : bool
         Whether rank 0 has the smallest digits and the last rank the largest.
-    ranks, epochs : int
     seed : int
         Of the weights and of the order of the batches.
 
@@ -355,13 +317,7 @@ def serial_step(comm, model, loss, optimizer, batch) -> float:
 
 
 def run_step(step, x, y, cuts, sizes=SIZES, steps=1, frozen=()):
-    """Take steps of SGD on ranks; rank r has rows cuts[r] to cuts[r + 1].
-
-    Returns
-    -------
-    ranks : list of (loss, moved)
-        The last step's loss and by how much each parameter was moved at a rate of 1: the sum of the gradients.
-    """
+    """Take steps of SGD on ranks; rank r has rows cuts[r] to cuts[r + 1]."""
 
     def on_rank(comm):
         model = MLP(sizes, "tanh", dtype="float64")
@@ -385,14 +341,12 @@ def judge_step(check, step, cuts, sizes=SIZES, seed=2) -> None:
 
     Parameters
     ----------
-    check : Check
     step : callable
         `step(comm, model, loss, optimizer, batch) -> loss of the global batch`.
     cuts : list of int
         Rank r has rows cuts[r] to cuts[r + 1].
     sizes : tuple of int
         Widths of the network.
-    seed : int
     """
     rng, ranks = np.random.default_rng(seed), len(cuts) - 1
     x, y = rng.normal(size=(cuts[-1], sizes[0])), rng.integers(0, sizes[-1], cuts[-1])
@@ -435,7 +389,6 @@ def judge_backward(check, backward, ranks=3, cap_bytes=3000, widths=(16, 24, 24,
 
     Parameters
     ----------
-    check : Check
     backward, ranks, cap_bytes, widths, frozen
         For `backward_step`.
     """
@@ -465,14 +418,7 @@ def judge_backward(check, backward, ranks=3, cap_bytes=3000, widths=(16, 24, 24,
 
 
 def average_locally(train, ranks, steps, every, sizes=(5, 6, 3), seed=3):
-    """Run a given local SGD.
-
-    Returns
-    -------
-    ranks : list of (parameters, losses)
-    averaged : float
-        How many times rank 0 gave all parameters to be averaged.
-    """
+    """Run a given local SGD."""
 
     def on_rank(comm):
         rng = np.random.default_rng([seed, comm.rank])
@@ -534,8 +480,6 @@ def judge_local_sgd(check, train, ranks, steps, every, sizes=(5, 6, 3), seed=3) 
 
     Parameters
     ----------
-    check : Check
-    train : callable
     ranks, steps, every, sizes, seed
         For `average_locally`.
     """
@@ -585,12 +529,6 @@ def plot_overlap(steps, *, axes=None, title=None):
     ----------
     steps : dict of str to Overlap
         What `lab07.backward_step` returns, by name.
-    axes : sequence of Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    axes : tuple of Axes
     """
     if axes is None:
         from matplotlib import pyplot as plt  # here, not above: pyplot chooses a backend when it is imported

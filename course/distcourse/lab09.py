@@ -47,18 +47,15 @@ def train_with_bug(comm, bug: str = "none", *, seed: int = 0, epochs: int = 6, c
 
     Parameters
     ----------
-    comm : Communicator
     bug : str
         One of `BUGS`.
     seed : int
         Of the weights and of the order of the samples.
-    epochs : int
     clip_norm : float
         The norm to which gradients are clipped.
 
     Returns
     -------
-    history : History
     apart : float
         How far this rank's copies of parameters that every rank has are from rank 0's: the largest difference.
     """
@@ -109,18 +106,7 @@ class LayoutFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class LayoutCase:
-    """A network to be trained on some ranks.
-
-    Parameters
-    ----------
-    name : str
-    model : str or callable
-        A name, or a function that builds the model.
-    ranks, batch_size : int
-    sample : tuple of int, optional
-        Shape of a sample; known for models by name.
-    network : str
-    """
+    """A network to be trained on some ranks."""
 
     name: str
     model: str | Callable
@@ -179,13 +165,7 @@ def layout_facts(case: LayoutCase) -> tuple[LayoutFacts, dict[str, float]]:
 
 
 class RuleScore(Tabular):
-    """What a rule chooses for some networks, beside the planner's fastest; prints as a table.
-
-    Attributes
-    ----------
-    rows : list of (LayoutCase, str, str, float)
-        Case, chosen, fastest, and how many times longer a step takes than with the fastest.
-    """
+    """What a rule chooses for some networks, beside the planner's fastest; prints as a table."""
 
     def __init__(self, rows: list):
         self.rows = rows
@@ -225,7 +205,6 @@ def score_rule(rule: Callable, cases=TEN) -> RuleScore:
     ----------
     rule : callable
         rule(facts) returns "data", "tensor" or "one weird trick".
-    cases : sequence of LayoutCase
 
     Raises
     ------
@@ -253,7 +232,6 @@ def judge_product_type(check, product_type, ndim: int) -> None:
 
     Parameters
     ----------
-    check : Check
     product_type : callable
         product_type(x, w, ndim) returns a placement, or None.
     ndim : int
@@ -313,11 +291,8 @@ def judge_move(check, move, nbytes: float, p: int, axes: tuple[int, int]) -> Non
 
     Parameters
     ----------
-    check : Check
     move : callable
         move(old, new, nbytes, p) returns the collective and the bytes that a rank sends.
-    nbytes : float
-    p : int
     axes : pair of int
         Of the shards that are tried.
     """
@@ -359,14 +334,12 @@ def judge_typed(check, gain_gradient, input_gradient, grad_norm, p: int, shape=(
 
     Parameters
     ----------
-    check : Check
     gain_gradient, input_gradient, grad_norm : callable
         (comm, dy, x_hat), (comm, dy, W) and (comm, sharded, replicated).
     p : int
         Number of ranks.
     shape : tuple of int
         Rows and columns.
-    seed : int
     """
     rng, where = np.random.default_rng([seed, p]), f", {p} rank{'s' * (p > 1)}"
     a, b = rng.normal(size=(2, *shape))
@@ -408,14 +381,12 @@ def judge_layers(check, functions, p: int, shape=(5, 6, 8), seed: int = 0) -> No
 
     Parameters
     ----------
-    check : Check
     functions : tuple of callable
         As for `train_layers`.
     p : int
         Number of ranks.
     shape : tuple of int
         Samples, inputs, outputs.
-    seed : int
     """
     rng, (n, k, m), where = np.random.default_rng([seed, p]), shape, f", {p} rank{'s' * (p > 1)}"
     x, dy, W, b = (rng.normal(size=s) for s in ((n, k), (n, m), (k, m), m))
@@ -482,11 +453,8 @@ def judge_assign(check, assign, costs, p: int) -> None:
 
     Parameters
     ----------
-    check : Check
     assign : callable
         assign(costs, p) returns a list of paths for each rank.
-    costs : list of float
-    p : int
     """
     got, where = check.call(assign, list(costs), p), f", costs {costs} on {p} rank{'s' * (p > 1)}"
     try:
@@ -546,10 +514,8 @@ def judge_rule(check, sent, choose, *, ranks: int = 4, times: float = 1.0, most:
 
     Parameters
     ----------
-    check : Check
     sent, choose : callable
         Of `LayoutFacts`; bytes by layout, and a layout.
-    ranks : int
     times : float
         The batch, as a multiple of that in `TEN`.
     most : float
@@ -647,16 +613,11 @@ def train_layers(comm, functions=None, *, data="digits", sizes=(256, 128, 64), n
     functions : tuple of callable, optional
         column_forward(comm, x, W, b), column_backward(comm, dy, x, W), row_forward, row_backward: used instead of the
         library's arithmetic. The first of each pair returns y, the second dx, dW and db.
-    data : str
     sizes : tuple of int
         Hidden layers; an odd number of them, so that the last layer is row-parallel.
-    n_train : int, optional
-    epochs : int
-    lr : float
 
     Returns
     -------
-    history : History
     nbytes : int
         Of the parameters on this rank.
     """
@@ -721,12 +682,6 @@ def plot_placements(arrays, size: int, *, ax=None, title=None):
         None instead of a triple.
     size : int
         Number of ranks.
-    ax : Axes, optional
-    title : str, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     if not arrays or not size >= 1:
         raise ValueError(f"plot_placements: {len(arrays)} arrays on {size} ranks, expected at least one of each")

@@ -41,11 +41,6 @@ class StandIn(Layer):
     """A layer that takes a given time and passes its input on: a stand-in for work on an accelerator.
 
     The process sleeps meanwhile, as it would while a GPU computes, so that more ranks than cores do not take turns.
-
-    Parameters
-    ----------
-    forward, input_gradient_seconds, weight_gradient_seconds : float
-        Seconds of one micro-batch.
     """
 
     def __init__(self, forward: float, input_gradient_seconds: float, weight_gradient_seconds: float):
@@ -90,16 +85,7 @@ class Measured(NamedTuple):
 
 
 def run_stand_ins(comm, schedule: str, seconds) -> tuple[float, int]:
-    """Train one step on stand-ins; return when it began, and this rank's activations in flight.
-
-    Parameters
-    ----------
-    comm : Communicator
-    schedule : str
-        A text or CSV.
-    seconds : list of (float, float, float)
-        Of every stage: forward, gradient of the input, of the weights.
-    """
+    """Train one step on stand-ins; return when it began, and this rank's activations in flight."""
     made = make_schedule(schedule)
     model = Sequential(*(StandIn(*three) for three in seconds))
     stages = [slice(i, i + 1) for i in range(len(seconds))]
@@ -133,10 +119,6 @@ def measure_schedule(world, schedule, *, unit: float = 0.01, transfer: float = 0
         Of the simulation alone: real messages take what they take.
     **costs
         `forward=`, `backward=`, `weight_share=` as for `simulate`.
-
-    Returns
-    -------
-    measured : Measured
     """
     made = make_schedule(schedule)
     simulated = simulate(made, transfer=transfer, **costs)
@@ -162,8 +144,6 @@ class Puzzle:
 
     Attributes
     ----------
-    title : str
-    n_ranks, n_microbatches : int
     forward, backward : tuple of float
         Seconds of every stage for one micro-batch.
     room : tuple of int
@@ -211,20 +191,7 @@ PUZZLES = {
 
 @dataclass(frozen=True, repr=False)
 class Score:
-    """What a schedule is worth as the solution of a puzzle.
-
-    Attributes
-    ----------
-    puzzle : Puzzle
-    report : Report
-        What the checker found.
-    problems : list of str
-        What is wrong, in words; empty if the schedule is a solution, whatever its time.
-    run : Simulated or None
-        Also of a schedule that needs too much memory or deadlocks; None if it cannot be simulated.
-    memory : list of int
-        By rank: the most activations that are held at one time.
-    """
+    """What a schedule is worth as the solution of a puzzle."""
 
     puzzle: Puzzle
     report: Report
@@ -260,13 +227,8 @@ def score(puzzle: Puzzle, schedule) -> Score:
 
     Parameters
     ----------
-    puzzle : Puzzle
     schedule : str, list or Schedule
         Any form that `make_schedule` takes.
-
-    Returns
-    -------
-    score : Score
 
     Raises
     ------
@@ -322,7 +284,6 @@ def judge_orders(check, function, known, n_ranks: int, n_microbatches: int, mist
         function(rank, n_ranks, n_microbatches, **options) yields texts such as "F0", or returns a list of them.
     known : callable
         Of the library.
-    n_ranks, n_microbatches : int
     mistakes : dict of str to callable, optional
         Generators with a known mistake, by what is wrong with them.
     **options
@@ -367,10 +328,8 @@ def judge_puzzle(check, number: int, schedule) -> None:
 
     Parameters
     ----------
-    check : Check
     number : int
         In `PUZZLES`.
-    schedule : str or list
     """
     puzzle = PUZZLES[number]
     if not isinstance(schedule, (str, list, tuple)):
@@ -392,8 +351,6 @@ def judge_training(check, schedule, seed: int) -> None:
 
     Parameters
     ----------
-    check : Check
-    schedule : str or list
     seed : int
         Of the model and of the data.
     """
@@ -421,11 +378,8 @@ def judge_stage(check, function, order: list[str], *, lr: float, seed: int) -> N
 
     Parameters
     ----------
-    check : Check
     function : callable
         function(order, w, gradient, lr) -> (weights, staleness of every B, most versions needed at one time).
-    order : list of str
-    lr : float
     seed : int
         Of the weights, and of one quadratic function for every mini-batch.
     """
@@ -496,12 +450,6 @@ def normalisation_study(norms, n_microbatches, seeds, *, lr: float = 0.1, epochs
         Of "none", "layer" and "batch": by what every hidden layer is normalised.
     n_microbatches, seeds : sequence of int
         64 samples are in a batch.
-    lr : float
-    epochs : int
-
-    Returns
-    -------
-    runs : list of Normalised
     """
     return [
         Normalised(norm, m, seed, *SimWorld(2).run(_train, norm, m, seed, lr, epochs)[0])
@@ -552,17 +500,10 @@ def stash_study(lrs, seeds, *, ways=tuple(WAYS), epochs: int = 6, report=None) -
 
     Parameters
     ----------
-    lrs : sequence of float
-    seeds : sequence of int
     ways : sequence of str
         Of "serial", "stashing" and "no stashing".
-    epochs : int
     report : callable, optional
         Gets `report(done, total)`.
-
-    Returns
-    -------
-    runs : list of StashRun
     """
     cases = [(way, lr, seed) for way in ways for lr in lrs for seed in seeds]
     runs = []
@@ -619,10 +560,6 @@ def plot_bubble(
         Where to draw.
     title : str, optional
         By default how many micro-batches bring the bubble below a tenth.
-
-    Returns
-    -------
-    ax : Axes
 
     References
     ----------

@@ -42,17 +42,14 @@ class Prediction:
 
     Attributes
     ----------
-    key, question, unit : str
     kind : type
         `float`, `str`, `bool` or `tuple`.
     low, high : float or None
         Bounds of sensible answers, not of the right answer.
-    choices : tuple or None
     guess : object or None
         The guess that counts; None while there is none.
     revisions : list
         Guesses made after the result was shown.
-    revealed : bool
     """
 
     key: str

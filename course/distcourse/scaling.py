@@ -58,22 +58,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Curve(Tabular):
-    """How one model scales over one network.
-
-    Attributes
-    ----------
-    model : str
-    scaling : {"weak", "strong"}
-        Weak: a fixed batch for each node; strong: a fixed batch for all of them together.
-    batch : int
-        The fixed one of the two.
-    network : str
-    remedy : str
-        What was changed to make it scale better; "" for nothing.
-    alone : Point
-        One node.
-    points : tuple of Point
-    """
+    """How one model scales over one network."""
 
     model: str
     scaling: str
@@ -149,40 +134,7 @@ def simulate_step(
     cap_bytes: float = CAP_BYTES,
     overlap: bool = True,
 ) -> Point:
-    """Simulate one data-parallel training step.
-
-    Parameters
-    ----------
-    model : str or Sequential
-        A name such as "alexnet", or any model.
-    nodes : int
-        One rank each.
-    network : Network or str
-        Or the name of a preset. Collectives cost what its `all_reduce` returns: a ring, and rings of rings on a
-        `HierarchicalNetwork`.
-    batch : int
-        Images of all nodes together, at least one each.
-    sample : tuple of int, optional
-        Shape of an image; known for models by name.
-    compute : str, Card or ComputeModel
-        A name is that of a GPU, modelled by its roofline.
-    codec : Codec, optional
-        What goes over the wire. Then every message is simulated: nodes (nodes - 1) for each bucket and phase, so that
-        64 nodes take a second and 256 some 20. Encoding counts as free.
-    cap_bytes : float
-        Size of a bucket [bytes].
-    overlap : bool
-        Communicate during the backward pass.
-
-    Returns
-    -------
-    point : Point
-
-    Notes
-    -----
-    SGD with momentum. Spans take the longer of computing and moving by the roofline; communication does not slow
-    computing down.
-    """
+    """Simulate one data-parallel training step."""
     model, sample = model_and_sample(model, sample)
     if not nodes <= batch:
         raise ValueError(f"simulate_step: a batch of {batch!r} for {nodes} nodes, expected an image for each, or more")
@@ -229,32 +181,6 @@ def scaling_curve(
     """Simulate a training step on increasing numbers of nodes.
 
     1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
-
-    Parameters
-    ----------
-    model : str or Sequential
-    network : Network or str
-    nodes : sequence of int, optional
-        By default the powers of two up to 1,024; with strong scaling up to the batch.
-    batch : int
-        Images for each node (weak scaling), or for all together (strong).
-    scaling : {"weak", "strong"}
-    name, remedy : str
-        Of the model, and of what `options` change, for the legend.
-    progress : callable, optional
-        `progress(step, total, **values)` after every point; `distlearn.world.progress.Bar()` shows a bar.
-    **options
-        For `simulate_step`: sample, compute, codec, cap_bytes, overlap.
-
-    Returns
-    -------
-    curve : Curve
-
-    Examples
-    --------
-    >>> curve = scaling_curve("lenet", "ethernet-1g", nodes=[2, 4, 8], batch=8)
-    >>> [point.batch for point in curve.points], curve.stall()
-    ([16, 32, 64], 2)
     """
     if scaling not in ("weak", "strong"):
         raise ValueError(f"scaling_curve: scaling is {scaling!r}, expected 'weak' or 'strong'")
@@ -290,9 +216,6 @@ def stall_study(
 
     Parameters
     ----------
-    models : str, Sequential, or a sequence of these
-    network : Network or str
-    batches : int or sequence of int
     scaling : {"weak", "strong"}
     progress : callable, optional
         `progress(step, total, **values)` after every curve; `distlearn.world.progress.Bar()` shows a bar.
@@ -338,19 +261,7 @@ CODECS = {"fp16": FP16(), "8 bit": Int8(), "1 bit": OneBit(), "top 1 %": TopK(0.
 
 
 def without_dense(model: Sequential) -> Sequential | None:
-    """Replace a model's dense layers by the mean over the image and one small dense layer, as GoogLeNet does.
-
-    Parameters
-    ----------
-    model : Sequential
-        Not modified: the new model shares its convolutions.
-
-    Returns
-    -------
-    model : Sequential or None
-        None if there is no `Flatten` before dense layers. The new model's accuracy is not considered:
-        that needs training.
-    """
+    """Replace a model's dense layers by the mean over the image and one small dense layer, as GoogLeNet does."""
     layers = model.layers
     cut = next((i for i, layer in enumerate(layers) if isinstance(layer, Flatten)), None)
     if cut is None:
@@ -370,9 +281,6 @@ def remedies(
 
     Parameters
     ----------
-    model : str or Sequential
-    network : Network or str
-    nodes : sequence of int
     batch : int
         Images for each node.
     progress : callable, optional
@@ -439,10 +347,6 @@ def facts(name: str) -> Facts:
     ----------
     name : {"alexnet", "googlenet"}
 
-    Returns
-    -------
-    facts : Facts
-
     Examples
     --------
     >>> found = facts("alexnet")
@@ -475,10 +379,6 @@ def auxiliary_mb() -> float:
     """Weights of GoogLeNet's two auxiliary classifiers, which published files of weights contain [MB].
 
     Each sees a map of 4 x 4 pixels: a convolution of 1 x 1 to 128 channels, dense layers of 1,024 and 1,000.
-
-    References
-    ----------
-    C. Szegedy et al. (2015), Going deeper with convolutions, CVPR, section 5.
     """
     heads = [
         [Conv2d(channels, 128, 1, "zeros"), Linear(4 * 4 * 128, 1024, "zeros"), Linear(1024, 1000, "zeros")]
@@ -492,12 +392,7 @@ def _nbytes(layer: Layer) -> int:
 
 
 def two_networks() -> Table:
-    """Compare AlexNet and GoogLeNet as built here with the numbers of the lecture, and say why they differ.
-
-    Returns
-    -------
-    table : Table
-    """
+    """Compare AlexNet and GoogLeNet as built here with the numbers of the lecture, and say why they differ."""
     ours = {name: facts(name) for name in LECTURE}
     rows = [
         ["weights [MB]", *_cells(ours, "weights_mb", "{:.0f}")],
@@ -537,18 +432,7 @@ KINDS = {"computing": (NAVY, ""), "communication": ("#e7b3aa", "//"), "bubble": 
 
 
 def draw_steps(ax, rows, pale=(), *, below: bool = False) -> None:
-    """Draw a bar for each row: its parts one after another, then a note.
-
-    Parameters
-    ----------
-    ax : Axes
-    rows : dict of str to (dict of str to float, str)
-        By label: seconds of each of `KINDS`, and the note.
-    pale : set of str
-        Labels of bars to draw pale.
-    below : bool
-        Put the legend below the axes, which are alone in their figure.
-    """
+    """Draw a bar for each row: its parts one after another, then a note."""
     longest = max(sum(parts.values()) for parts, _ in rows.values())
     named = set()
     for row, (label, (parts, note)) in enumerate(rows.items()):
@@ -595,10 +479,6 @@ def plot_stall(curves, *, axes=None):
         From `scaling.stall_study` or `scaling.scaling_curve`.
     axes : sequence of Axes, optional
         Where to draw, one for each model.
-
-    Returns
-    -------
-    axes : list of Axes
     """
     if not curves:
         raise ValueError("plot_stall: there are no curves")
@@ -686,11 +566,6 @@ def plot_remedies(curves, *, nodes: int | None = None, ax=None):
         From `scaling.remedies`; the first one is what the others are compared with.
     nodes : int, optional
         At which number of nodes; the largest by default.
-    ax : Axes, optional
-
-    Returns
-    -------
-    ax : Axes
     """
     if len(curves) < 2:
         raise ValueError(f"plot_remedies: {len(curves)} curves, expected one without a remedy and others to compare")

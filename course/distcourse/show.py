@@ -39,8 +39,6 @@ class Card:
 
     Parameters
     ----------
-    title : str
-    lines : list of Line
     tone : str
         "good", "bad", "ask" or "note": the symbol and the colour of the title.
     foot : str
@@ -123,14 +121,6 @@ class Picture:
     """A figure as an image that carries its alternative text.
 
     JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML.
-
-    Parameters
-    ----------
-    figure : Figure
-    alt : str
-    dpi : int
-    tables : list of Table
-        The plotted numbers: folded below the image.
     """
 
     def __init__(self, figure, alt: str, dpi: int = 160, tables=()):
@@ -160,12 +150,7 @@ class Picture:
 
 
 class Film:
-    """Pictures in a row with a slider. It needs no kernel; where scripts are off, the first picture stays.
-
-    Parameters
-    ----------
-    frames : list of Picture
-    """
+    """Pictures in a row with a slider. It needs no kernel; where scripts are off, the first picture stays."""
 
     def __init__(self, frames):
         self.frames = list(frames)

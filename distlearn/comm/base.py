@@ -34,13 +34,7 @@ class CallSite(NamedTuple):
 
 
 def call_site(frame=None) -> CallSite | None:
-    """Return the innermost frame outside this package's communication code, or None if all are inside it.
-
-    Parameters
-    ----------
-    frame : frame, optional
-        Where to start; by default the caller's.
-    """
+    """Return the innermost frame outside this package's communication code, or None if all are inside it."""
     frame = sys._getframe(1) if frame is None else frame
     while frame is not None and frame.f_globals.get("__name__", "").startswith(OWN):
         frame = frame.f_back
@@ -52,7 +46,6 @@ class Call(NamedTuple):
 
     Attributes
     ----------
-    name : str
     arguments : tuple
         Operator or root, shape, dtype.
     site : CallSite or None
@@ -76,16 +69,7 @@ N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
 
 
 class BaseComm:
-    """The `Communicator` protocol except for the primitives.
-
-    Attributes
-    ----------
-    rank, size : int
-    n_tags : int
-        Tags are below this number.
-    timeout : float or None
-        Seconds after which a rank that waits for others raises; None is never.
-    """
+    """The `Communicator` protocol except for the primitives."""
 
     rank: int
     size: int

@@ -17,19 +17,6 @@ class DelayedComm(DelegatingComm):
 
     With a network whose contention is "ports" a rank also receives one message at a time: those that arrive together
     are taken one after another, n / beta seconds each.
-
-    Collectives are those of `comm.collectives`, message by message, so that each of their messages is delayed.
-
-    Parameters
-    ----------
-    host : Communicator
-    network : Network
-
-    Notes
-    -----
-    A rank sends one message at a time, also with `isend` and `iall_reduce`, which return when it has been sent: what
-    overlaps with computing on a real network does not here. Pickled objects and barriers are not delayed. "ports" holds
-    up `recv` alone, not `irecv` and `send_recv`.
     """
 
     n_tags = _TAG

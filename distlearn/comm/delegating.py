@@ -9,10 +9,6 @@ class DelegatingComm(BaseComm):
     """Primitives that call `host`, a communicator of the same ranks.
 
     Attributes that are not in the protocol, such as MPIComm's `raw` and `activity`, are looked up in `host` as well.
-
-    Parameters
-    ----------
-    host : Communicator
     """
 
     def __init__(self, host):

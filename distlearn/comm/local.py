@@ -15,21 +15,7 @@ from .protocol import ANY, CommError, DoneWork, ignore_report
 
 
 class LocalComm(BaseComm):
-    """The `Communicator` of one rank, without MPI: the same checks, the wall clock, no messages.
-
-    Parameters
-    ----------
-    clock : Clock, optional
-        A new wall clock by default.
-    report : callable, optional
-        Called by `comm.report(step, total, **values)`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> LocalComm().all_reduce(np.array([2.0, 3.0]))
-    array([2., 3.])
-    """
+    """The `Communicator` of one rank, without MPI: the same checks, the wall clock, no messages."""
 
     rank = 0
     size = 1
@@ -87,16 +73,7 @@ class LocalComm(BaseComm):
 
 
 class DisconnectedComm:
-    """A rank without a connection to the others: for work that needs no messages.
-
-    Parameters
-    ----------
-    rank, size : int
-    clock : Clock
-    report : callable
-    why : str
-        Ends the error message of every operation.
-    """
+    """A rank without a connection to the others: for work that needs no messages."""
 
     def __init__(self, rank, size, clock, report, why: str):
         self.rank, self.size, self.clock, self.report, self._why = rank, size, clock, report, why

@@ -62,7 +62,6 @@ def mesh(comm, /, **axes: int) -> Mesh:
 
     Parameters
     ----------
-    comm : Communicator
     **axes : int
         Lengths; their product is the number of ranks. One of them may be -1, and is inferred.
 

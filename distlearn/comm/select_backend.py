@@ -37,16 +37,6 @@ def select_backend(comm, machine=Machine):
     A rank takes the GPU whose number is its local rank on the machine. If every rank has its own GPU and NCCL is
     installed, arrays on GPUs are sent by `NCCLComm`; where ranks share a GPU, or some have none, by MPI. All ranks
     must call it; where none has NVIDIA's driver that costs one small all-reduce.
-
-    Parameters
-    ----------
-    comm : MPIComm
-    machine : Machine
-        Replaced in tests.
-
-    Returns
-    -------
-    comm : MPIComm or NCCLComm
     """
     spans = len(comm.clock.trace.spans)
     found = _choose(comm, machine)

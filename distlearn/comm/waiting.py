@@ -49,21 +49,7 @@ def poll(
     spin: float = CROWDED_SPIN_SECONDS,
     on_nap=None,
 ) -> bool:
-    """Call `done()` until it returns True; return False if that takes longer than `timeout` seconds.
-
-    Parameters
-    ----------
-    done : callable
-        Cheap, and without side effects while it returns False.
-    nbytes : float
-        Size of what is waited for [bytes].
-    timeout : float, optional
-        [s]; no limit by default.
-    spin : float
-        How long to poll without a pause [s].
-    on_nap : callable, optional
-        Called as `on_nap(seconds)` before each nap, with the time waited so far.
-    """
+    """Call `done()` until it returns True; return False if that takes longer than `timeout` seconds."""
     if done():
         return True
     start = time.perf_counter()
@@ -82,14 +68,7 @@ def poll(
 
 
 class RankClock(WallClock):
-    """The wall clock of a real rank; all ranks of one machine can share the origin of time.
-
-    Attributes
-    ----------
-    make_progress : callable or None
-        Called as `make_progress(seconds)` at the end of every span. MPI moves data only while it is called, so a
-        communicator with operations in progress uses this, for about that long, to advance them between two layers.
-    """
+    """The wall clock of a real rank; all ranks of one machine can share the origin of time."""
 
     make_progress = None
 

@@ -61,13 +61,7 @@ def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, 
 
 
 def block_number(index, grid: tuple[int, int, int]) -> int:
-    """Return the number of a block of the grid, x running fastest.
-
-    Raises
-    ------
-    ValueError
-        If the grid has no such block.
-    """
+    """Return the number of a block of the grid, x running fastest."""
     parts = tuple(index) if isinstance(index, (tuple, list)) else (index,)
     parts = tuple(_whole(v, f"record is {index!r}") for v in parts) + (0,) * (3 - len(parts))
     if len(parts) != 3 or not all(0 <= p < n for p, n in zip(parts, grid, strict=True)):
@@ -103,22 +97,7 @@ class Bound(NamedTuple):
 
 
 def bind(kernel: str, signature: list[str], names: list[str], args) -> Bound:
-    """Check the arguments of a launch, and return them in the form the kernel takes.
-
-    Parameters
-    ----------
-    kernel : str
-        For error messages.
-    signature, names : list of str
-        Type codes and names of the parameters.
-    args : tuple
-        What the caller passed.
-
-    Raises
-    ------
-    TypeError
-        Naming the parameter, what it needs and what it got.
-    """
+    """Check the arguments of a launch, and return them in the form the kernel takes."""
     args = as_tuple(kernel, args)
     if len(args) != len(signature):
         wanted = ", ".join(f"{spell(c)} {n}" for c, n in zip(signature, names, strict=True))
@@ -221,13 +200,7 @@ def _check_array(where, code, array):
 
 
 def check_constant(name: str, code: str, nbytes: int, value: np.ndarray) -> None:
-    """Check a value for a `__constant__` or `__device__` variable of `nbytes` bytes, its items of type `code`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the items are of another type or number.
-    """
+    """Check a value for a `__constant__` or `__device__` variable of `nbytes` bytes, its items of type `code`."""
     letter, size = code[0], int(code[1:])
     where = f"variable {name!r} has {nbytes // size} items of type {spell(code)}"
     if letter != "s" and (value.dtype.kind not in KINDS[letter] or value.itemsize != size or not value.dtype.isnative):

@@ -21,7 +21,6 @@ class Card(NamedTuple):
 
     Attributes
     ----------
-    name : str
     arch : int
         Compute capability: 90 is sm_90.
     year : int

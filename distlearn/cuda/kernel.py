@@ -131,25 +131,7 @@ class RawKernel:
             arguments.check_constant(name, *made.variables[name], value)
 
     def __call__(self, grid, block, args, *, shared_mem=0):
-        """Launch the kernel.
-
-        Parameters
-        ----------
-        grid, block : tuple of 1 to 3 int
-            Blocks in the grid, threads in a block.
-        args : tuple
-            Arrays for pointers, NumPy scalars (`np.float32(a)`, `np.int32(n)`) for numbers, scalars of a structured
-            dtype for structs; where a struct has a pointer, a field of dtype object that holds the array (pointers.py).
-        shared_mem : int
-            Bytes of dynamic shared memory.
-
-        Raises
-        ------
-        KernelError
-            If a checked launch goes wrong; its `report` says where.
-        TypeError, ValueError
-            If the arguments or the geometry do not fit the kernel.
-        """
+        """Launch the kernel."""
         args = arguments.as_tuple(self.name, args)
         held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
         xp = get_xp(*args, *held)
@@ -183,10 +165,6 @@ class RawKernel:
         record : tuple of 1 to 3 int, optional
             A block (blockIdx) whose first accesses are kept, to be drawn by `distlearn.viz.plot_accesses` and
             `distlearn.viz.plot_sectors`.
-
-        Returns
-        -------
-        Report
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)

@@ -27,7 +27,6 @@ class Site:
         The text of the line.
     access : str
         "read", "write" or "atomic".
-    array : str
     space : str
         "global", "shared" or "constant".
     size : int
@@ -111,8 +110,6 @@ class Report:
 
     Attributes
     ----------
-    kernel, compiler : str
-    grid, block : tuple of 3 int
     errors : list of Finding
         Each with its line, thread and block. Empty for a correct kernel.
     warnings : list of Finding

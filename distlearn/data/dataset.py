@@ -17,7 +17,6 @@ class Dataset:
 
     Parameters
     ----------
-    name : str
     x_train, x_val, x_test : (n, features) or (n, height, width, channels) array
         Samples; the three differ in n alone.
     y_train, y_val, y_test : (n, ...) array
@@ -111,10 +110,6 @@ class Dataset:
             Training samples to keep; the validation split shrinks in proportion, but not to nothing.
         n_test : int, optional
             Test samples to keep; all by default.
-
-        Returns
-        -------
-        smaller : Dataset
         """
         n_train = whole("take", "n_train", n_train, 1, len(self.x_train))
         n_test = whole("take", "n_test", len(self.x_test) if n_test is None else n_test, 0, len(self.x_test))

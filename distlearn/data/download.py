@@ -43,10 +43,6 @@ def fetch(file: str, folder, mirrors, sha256: str) -> Path:
     sha256 : str
         Checksum in hexadecimal digits.
 
-    Returns
-    -------
-    path : Path
-
     Raises
     ------
     ConnectionError

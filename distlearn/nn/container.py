@@ -12,12 +12,7 @@ from .layer import Layer, describe
 
 
 class Container(Layer):
-    """Base of the layers that hold layers: collects their parameters and prefixes each one's name with its place.
-
-    Parameters
-    ----------
-    layers : list of Layer
-    """
+    """Base of the layers that hold layers: collects their parameters and prefixes each one's name with its place."""
 
     def __init__(self, layers: list[Layer]):
         self.layers = list(layers)
@@ -144,7 +139,6 @@ class Sequential(Container):
         Parameters
         ----------
         dy : array
-        saved : list
         on_grad : callable, optional
             `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of
             it may start. Parameters come in reverse order; a tied one after its last use.
@@ -249,10 +243,6 @@ class Parallel(Container):
     An Inception module is one; so are the two towers of the first AlexNet. Branches are independent, so they can run
     on different ranks.
 
-    Parameters
-    ----------
-    *branches : Layer
-
     Notes
     -----
     Shapes: (batch, ..., c) to (batch, ..., c_1 + c_2 + ...); the branches' outputs agree in all axes but the last.
@@ -338,10 +328,6 @@ class Residual(Container):
 
 class Siamese(Container):
     """One network for both images of a pair: the weights are tied because there is only one of them.
-
-    Parameters
-    ----------
-    body : Layer
 
     Notes
     -----

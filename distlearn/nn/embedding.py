@@ -22,7 +22,6 @@ class Embedding(Layer):
         Size of the vocabulary, and of a vector.
     rng : numpy.random.Generator or int, optional
         Draws the vectors from N(0, 1 / d_out); an integer is a seed.
-    dtype : dtype
 
     Notes
     -----

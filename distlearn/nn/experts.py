@@ -29,19 +29,7 @@ class Routes(NamedTuple):
     """(k, experts) array of int: how many rows have an expert as their first, second, ... choice."""
 
     def kept(self, capacity: int, before):
-        """Say which choices find a place.
-
-        Parameters
-        ----------
-        capacity : int
-            Places that an expert has.
-        before : (k, experts) array of int
-            Places that are taken before the first of these rows makes each of its choices.
-
-        Returns
-        -------
-        kept : (n, k) array of bool
-        """
+        """Say which choices find a place."""
         xp, kept = get_xp(self.weights), []
         for c in range(self.chosen.shape[1]):
             mine = self.chosen[:, c, None] == xp.arange(self.weights.shape[1])
@@ -61,7 +49,6 @@ class MixtureOfExperts(Container):
 
     Parameters
     ----------
-    width : int
     experts : list of Layer
         E layers from (n, width) to (n, width), each row on its own.
     k : int
@@ -70,7 +57,6 @@ class MixtureOfExperts(Container):
         c: the share of an even load that an expert takes at most.
     rng : Generator or int, optional
         Of the gate's weights.
-    dtype : dtype
 
     Notes
     -----
@@ -168,23 +154,7 @@ def softmax_backward(dp, p):
 
 
 def kept_counts(counts, capacity: int) -> np.ndarray:
-    """Return how many rows of each rank every expert takes.
-
-    Parameters
-    ----------
-    counts : (ranks, k, experts) array of int
-        `Routes.counts` of every rank, whose rows follow one another.
-    capacity : int
-
-    Returns
-    -------
-    kept : (ranks, experts) array of int
-
-    Examples
-    --------
-    >>> kept_counts(np.array([[[3, 0]], [[2, 1]]]), 4).tolist()
-    [[3, 0], [1, 1]]
-    """
+    """Return how many rows of each rank every expert takes."""
     return np.clip(capacity - places_before(counts), 0, counts).sum(axis=1)
 
 

@@ -16,12 +16,9 @@ def normal(shape, std, rng=None, dtype="float32") -> np.ndarray:
 
     Parameters
     ----------
-    shape : tuple of int
-    std : float
     rng : numpy.random.Generator, int, sequence of int, or "zeros", optional
         An integer or several are a seed; None is seed 0. "zeros" draws nothing: for models that are only counted, as
         memory that was never written costs neither time nor space.
-    dtype : dtype
     """
     values = np.zeros(shape, dtype)
     if isinstance(rng, str):

@@ -175,10 +175,6 @@ class Layer:
         The mode is a property of the object that is called, not a flag that could be forgotten:
         `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so
         it is never out of date and costs nothing to make.
-
-        Returns
-        -------
-        layer : Layer
         """
         return self
 
@@ -222,8 +218,6 @@ def check_shape(layer: Layer, shape, *axes) -> None:
 
     Parameters
     ----------
-    layer : Layer
-    shape : tuple of int
     *axes : int or str
         One per axis: a number must match, a name matches any size. A leading "..." matches any number of axes, but at
         least the batch.
@@ -303,7 +297,6 @@ def move(model: Layer, convert) -> Layer:
 
     Parameters
     ----------
-    model : Layer
     convert : callable
         Such as `lambda a: to_device(a, "gpu")`, or a change of precision. Do it before an optimizer or a strategy is
         made: both keep references to the arrays.

@@ -21,7 +21,6 @@ class Linear(Layer):
     rng : numpy.random.Generator or int, optional
         Draws the weights; an integer is a seed, "zeros" draws nothing. Give every layer its own, so that splitting a
         model changes no weight.
-    dtype : dtype
     gain : float
         Weights are drawn from N(0, gain^2 / d_in): sqrt(2) suits ReLU (He), 1 suits sigmoid and tanh (LeCun).
     input_gradient : bool

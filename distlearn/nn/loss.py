@@ -32,21 +32,7 @@ class SoftmaxCrossEntropy:
         self.metric = make_metric(metric)
 
     def __call__(self, logits, labels, n=None):
-        """Return the loss and its gradient.
-
-        Parameters
-        ----------
-        logits : (batch, classes) array, or (batch, time, classes) for sequences, whose positions are averaged
-        labels : (batch,) or (batch, time) array of int
-        n : int, optional
-            Size of the global batch of which these rows are a part; `batch` by default.
-
-        Returns
-        -------
-        loss : float
-            Contribution of these rows to the global batch's mean loss; the sum over ranks is the loss.
-        dlogits : array, shape of the logits
-        """
+        """Return the loss and its gradient."""
         n = len(logits) if n is None else n
         if logits.ndim < 2:
             raise ValueError(f"SoftmaxCrossEntropy: logits have shape {logits.shape}, expected (batch, classes)")
@@ -95,22 +81,7 @@ class SoftmaxCrossEntropy:
 
 
 def softmax_cross_entropy_rows(logits, labels, terms):
-    """Return every row's loss and the gradient of their sum / `terms`, by one kernel and without leaving the GPU.
-
-    Parameters
-    ----------
-    logits : (..., classes) float32 array
-        On a GPU.
-    labels : (...) array of int
-        On the same GPU. The loss of a row whose label is out of range is NaN.
-    terms : int
-        Rows in the global batch.
-
-    Returns
-    -------
-    losses : (rows,) float32 array
-    dlogits : array, shape of the logits
-    """
+    """Return every row's loss and the gradient of their sum / `terms`, by one kernel and without leaving the GPU."""
     from ..cuda.kernels import softmax_xent
 
     xp, classes = get_xp(logits), logits.shape[-1]
@@ -132,19 +103,7 @@ class MeanSquaredError:
     metric = METRICS["rmse"]()
 
     def __call__(self, y, targets, n=None):
-        """Return the loss and its gradient.
-
-        Parameters
-        ----------
-        y, targets : (batch, ...) array
-        n : int, optional
-            Size of the global batch; `batch` by default.
-
-        Returns
-        -------
-        loss : float
-        dy : array, shape of y
-        """
+        """Return the loss and its gradient."""
         n = len(y) if n is None else n
         if y.shape != targets.shape:
             raise ValueError(f"MeanSquaredError: targets have shape {targets.shape}, expected that of y, {y.shape}")
@@ -184,22 +143,7 @@ class ContrastiveLoss:
         self.metric = PairAccuracy(margin)
 
     def __call__(self, y, similar, n=None):
-        """Return the loss and its gradient.
-
-        Parameters
-        ----------
-        y : (batch, 2, d) array
-            Output of `Siamese`.
-        similar : (batch,) array of int or bool
-            1 for a similar pair, 0 for a different one.
-        n : int, optional
-            Size of the global batch; `batch` by default.
-
-        Returns
-        -------
-        loss : float
-        dy : (batch, 2, d) array
-        """
+        """Return the loss and its gradient."""
         n = len(y) if n is None else n
         if y.ndim != 3 or y.shape[1] != 2 or similar.shape != y.shape[:1]:
             raise ValueError(

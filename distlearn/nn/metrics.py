@@ -63,10 +63,7 @@ class Accuracy(Metric):
 
 
 class Perplexity(Metric):
-    r"""Perplexity of a language model: as unsure as a fair choice among so many symbols.
-
-    .. math:: \exp\left(-\frac1n \sum_i \log p_{i, y_i}\right)
-    """
+    r"""Perplexity of a language model: as unsure as a fair choice among so many symbols."""
 
     name = "perplexity"
 
@@ -108,13 +105,7 @@ class RootMeanSquaredError(Metric):
 
 
 class PairAccuracy(Metric):
-    """Share of the pairs classified correctly as similar (closer than half the margin) or different.
-
-    Parameters
-    ----------
-    margin : float
-        Of the `ContrastiveLoss`: similar pairs are pulled towards distance 0, others pushed beyond the margin.
-    """
+    """Share of the pairs classified correctly as similar (closer than half the margin) or different."""
 
     name, title, share = "pair_accuracy", "pair accuracy", True
 
@@ -165,7 +156,6 @@ def make_metric(metric, loss=None) -> Metric:
     ----------
     metric : Metric, str or None
         A name is one of `METRICS`; None means the metric of the loss (`loss.metric`), or the loss itself.
-    loss : callable, optional
 
     Raises
     ------

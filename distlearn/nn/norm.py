@@ -58,11 +58,8 @@ class BatchNorm(_Scaled):
 
     Parameters
     ----------
-    channels : int
     momentum : float
         Weight of the newest batch in the running mean and variance.
-    eps : float
-    dtype : dtype
 
     Notes
     -----
@@ -168,8 +165,6 @@ class LayerNorm(_Scaled):
     ----------
     channels : int
         Length of the last axis.
-    eps : float
-    dtype : dtype
 
     Notes
     -----
@@ -217,8 +212,6 @@ class RMSNorm(_Scaled):
     ----------
     channels : int
         Length of the last axis.
-    eps : float
-    dtype : dtype
 
     Notes
     -----

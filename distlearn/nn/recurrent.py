@@ -47,20 +47,7 @@ class Recurrent(Layer):
         return x, y.reshape(*x.shape[:2], y.shape[-1])
 
     def _add_gradients(self, x, h, dgates, dproducts):
-        """Add the gradients of W, U and b; return that of x.
-
-        Parameters
-        ----------
-        x : (time, batch, d_in) array
-        h : (time, batch, d_hidden) array
-            Hidden states; the one before the first is zero.
-        dgates, dproducts : (time, batch, gates d_hidden) array
-            Gradients before the gates' functions, and of the products h U.
-
-        Returns
-        -------
-        dx : (batch, time, d_in) array
-        """
+        """Add the gradients of W, U and b; return that of x."""
         rows = dgates.reshape(-1, dgates.shape[-1])
         self.W.add_product(x.reshape(-1, self.d_in).T, rows)
         self.b.add(column_sums(rows))
@@ -92,11 +79,8 @@ class RNN(Recurrent):
 
     Parameters
     ----------
-    d_in, d_hidden : int
     rng : numpy.random.Generator or int, optional
         Draws W from N(0, 1 / d_in) and U from N(0, 1 / d_hidden); an integer is a seed.
-    dtype : dtype
-    input_gradient : bool
 
     Notes
     -----
@@ -148,11 +132,8 @@ class GRU(Recurrent):
 
     Parameters
     ----------
-    d_in, d_hidden : int
     rng : numpy.random.Generator or int, optional
         Draws W from N(0, 1 / d_in) and U from N(0, 1 / d_hidden); an integer is a seed.
-    dtype : dtype
-    input_gradient : bool
 
     Notes
     -----
@@ -193,7 +174,6 @@ class GRU(Recurrent):
         -------
         y : (batch, time, d_hidden) array
             Its last step is the state from which the next block begins.
-        saved : object
         """
         self._check(x)
         x, n = swap(x), self.d_hidden

@@ -29,7 +29,6 @@ def to_torch_state(model: Layer, sample=None, names: Mapping[str, str] | None = 
 
     Parameters
     ----------
-    model : Layer
     sample : tuple of int, optional
         Shape of one sample of the model's input, such as (28, 28, 1); needed if there is a `Flatten`.
     names : mapping of str to str, optional
@@ -59,7 +58,6 @@ def load_torch_state(model: Layer, state: Mapping, sample=None, names: Mapping[s
 
     Parameters
     ----------
-    model : Layer
     state : mapping of str to array
         PyTorch's tensors, or NumPy arrays such as safetensors reads.
     sample, names

@@ -16,7 +16,6 @@ class Adagrad:
 
     Parameters
     ----------
-    eps : float
     weight_decay : float
         lambda; g is replaced by g + lambda w.
 
@@ -55,7 +54,6 @@ class RMSprop:
     ----------
     rho : float
         Decay rate of the mean, in [0, 1).
-    eps : float
     weight_decay : float
         lambda; g is replaced by g + lambda w.
 
@@ -149,7 +147,6 @@ class Adam:
     ----------
     beta1, beta2 : float
         Decay rates of the means of gradients and of squares, in [0, 1).
-    eps : float
     weight_decay : float
         lambda; g is replaced by g + lambda w.
 

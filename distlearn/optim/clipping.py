@@ -23,7 +23,6 @@ def clip_by_norm(params: Iterable[Param], max_norm: float, norm: Callable[[list[
 
     Parameters
     ----------
-    params : iterable of Param
     max_norm : float
         c.
     norm : callable

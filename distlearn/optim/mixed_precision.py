@@ -26,8 +26,6 @@ class MixedPrecision(Optimizer):
     params : iterable of Param, or list of dict
         In float16 (`move(model, lambda a: a.astype("float16"))`), or in float32 for `dtype="bfloat16"`. As for
         `Optimizer`.
-    rule : Rule
-    lr : float or callable
     dtype : {None, "bfloat16"}
         bfloat16 has float32's range and 8 bits. NumPy has no such type, so weights and gradients are *rounded* to
         bfloat16 and held in float32: the numbers are right, the memory is not saved, and activations keep float32's
@@ -41,7 +39,6 @@ class MixedPrecision(Optimizer):
 
     Attributes
     ----------
-    scale : float
     skipped : int
         Steps skipped so far.
     master : list of Param
@@ -158,12 +155,6 @@ class ScaledLoss:
     """A loss in float32 whose gradient is multiplied by an optimizer's scale.
 
     A gradient that overflows becomes NaN as a whole: that leads to a skipped step, without warnings on the way.
-
-    Parameters
-    ----------
-    optimizer : MixedPrecision
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`.
     """
 
     def __init__(self, optimizer: MixedPrecision, loss):
@@ -183,17 +174,7 @@ class ScaledLoss:
 
 
 def to_bfloat16(x):
-    """Round float32 values to the nearest ones that have bfloat16's 8 bits, ties to even; they stay in float32.
-
-    Parameters
-    ----------
-    x : array of float32
-
-    Examples
-    --------
-    >>> to_bfloat16(np.array([1.0, 1.001, 3.14159], np.float32))
-    array([1.      , 1.      , 3.140625], dtype=float32)
-    """
+    """Round float32 values to the nearest ones that have bfloat16's 8 bits, ties to even; they stay in float32."""
     xp = get_xp(x)
     bits = xp.ascontiguousarray(x).view(np.uint32).reshape(x.shape)
     up = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))  # half of the last kept bit; ties to even

@@ -16,21 +16,7 @@ import numpy as np
 
 
 class NoiseScaleEstimate(NamedTuple):
-    """What `NoiseScale.estimate` returns.
-
-    Attributes
-    ----------
-    scale : float
-        tr(Sigma) / |G|^2 [samples]: the batch size at which noise and signal are equally large.
-    low, high : float
-        Confidence interval of `scale`; `high` is infinite where the data do not exclude a zero gradient.
-    trace : float
-        tr(Sigma).
-    squared_norm : float
-        |G|^2.
-    steps : int
-        From how many steps.
-    """
+    """What `NoiseScale.estimate` returns."""
 
     scale: float
     low: float

@@ -63,7 +63,6 @@ class Optimizer:
     params : iterable of Param, or list of dict
         Frozen ones are left alone. A dict is a group: `{"params": [...], "lr": 0.01, "weight_decay": 0.0}`. It may
         also hold "rule" and hyperparameters of the rule; what it leaves out is as for all groups.
-    rule : Rule
     lr : float or callable
         Learning rate, or a schedule: a function of the step (from 0) that returns one.
     clip_norm : float, optional
@@ -71,7 +70,6 @@ class Optimizer:
 
     Attributes
     ----------
-    groups : list of ParamGroup
     params : list of Param
         Those of all groups, one after another.
     weights : list of Param
@@ -199,17 +197,6 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
     """Update an array by a rule; large arrays on a CPU piece by piece.
 
     A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
-
-    Parameters
-    ----------
-    rule : Rule
-    data, grad : array
-        `data` changes in place.
-    state : object
-        What `rule.init` returned.
-    lr : float
-    step : int
-        From 0.
     """
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
@@ -226,13 +213,7 @@ def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
 
 
 def flush_subnormals(state) -> None:
-    """Set to zero, in place, values so small that their products are subnormal numbers.
-
-    The velocity of a weight whose gradient stays zero halves every few steps; at 1e-45 rounding keeps it above zero
-    forever. Processors compute with subnormal numbers a hundred times as slowly: after 1,000 steps on MNIST, a
-    network's updates took five times as long as at first. In half precision, which is
-    computed in single, nothing is that small.
-    """
+    """Set to zero, in place, values so small that their products are subnormal numbers."""
     for s in state_arrays(state):
         if s.dtype in (np.float32, np.float64):
             limits = np.finfo(s.dtype)

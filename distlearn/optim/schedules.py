@@ -21,14 +21,7 @@ def _check_steps(schedule, **values):
 
 
 def as_schedule(lr, what: str):
-    """Return a schedule for a learning rate: a schedule is returned as it is, a number becomes a constant one.
-
-    Parameters
-    ----------
-    lr : float or callable
-    what : str
-        Prefix of the error message.
-    """
+    """Return a schedule for a learning rate: a schedule is returned as it is, a number becomes a constant one."""
     if callable(lr):
         return lr
     if not isinstance(lr, (int, float, np.number)):
@@ -60,7 +53,6 @@ class StepDecay:
 
     Parameters
     ----------
-    lr : float
     milestones : sequence of int
         Steps, ascending.
     factor : float
@@ -96,10 +88,8 @@ class Cosine:
 
     Parameters
     ----------
-    lr : float
     steps : int
         T.
-    lr_min : float
 
     References
     ----------
@@ -129,7 +119,6 @@ class WarmUp:
 
     Parameters
     ----------
-    schedule : callable or float
     steps : int
         T; 0 for none.
     start : float
@@ -180,7 +169,6 @@ def scaled_lr(lr: float, batch_size: int, reference: int = 256) -> float:
         Learning rate for a batch of `reference` samples.
     batch_size : int
         Size of the global batch.
-    reference : int
 
     References
     ----------

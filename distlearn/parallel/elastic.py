@@ -78,7 +78,6 @@ class ElasticDataParallel(Strategy):
         Of the remaining ranks.
     members : list of int
         Their ranks in the first communicator.
-    recoveries : list of Recovery
 
     Notes
     -----

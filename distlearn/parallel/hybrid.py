@@ -39,7 +39,6 @@ class Hybrid(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
         it afterwards.

@@ -28,15 +28,7 @@ from .tensor import TensorLayer
 
 
 class MetaLayer(Layer):
-    """A layer that says what another one would cost and give, and computes nothing.
-
-    Parameters
-    ----------
-    layer : Layer
-        Any layer or container, or a `MetaLayer`: the two then share what they have found out about shapes.
-    made : dict
-        MetaArrays of parameters made so far, by the id of the real one, so that tied ones stay tied.
-    """
+    """A layer that says what another one would cost and give, and computes nothing."""
 
     def __init__(self, layer: Layer, made: dict[int, Param]):
         self.layer, self._known = (layer.layer, layer._known) if isinstance(layer, MetaLayer) else (layer, {})
@@ -81,43 +73,13 @@ def _meta_param(p: Param) -> Param:
 
 
 def meta_model(model: Sequential) -> Sequential:
-    """Make a model of the same layers, parameters and costs that takes no memory and computes nothing.
-
-    Parameters
-    ----------
-    model : Sequential
-        Real or meta: every rank makes its own of one that they share, as strategies lay gradients out anew.
-
-    Returns
-    -------
-    meta : Sequential
-        Of `MetaLayer`s; runs on `MetaArray` inputs.
-
-    Examples
-    --------
-    >>> from distlearn.nn import build
-    >>> model = meta_model(build("alexnet", seed=None))
-    >>> y, saved = model.forward(MetaArray((256, 227, 227, 3)))
-    >>> y, sum(p.nbytes for p in model.params)
-    (MetaArray((256, 1000), float32), 243860896)
-    """
+    """Make a model of the same layers, parameters and costs that takes no memory and computes nothing."""
     made: dict[int, Param] = {}
     return Sequential(*(MetaLayer(layer, made) for layer in model.layers))
 
 
 def meta_copy(model: Sequential) -> Sequential:
-    """Copy a model without its numbers: layers of the same kinds, whose parameters are meta arrays.
-
-    Parameters
-    ----------
-    model : Sequential
-
-    Returns
-    -------
-    copy : Sequential
-        Its layers compute as before, if they can do so without numbers: dense ones can. For the others there is
-        `drop_arithmetic`.
-    """
+    """Copy a model without its numbers: layers of the same kinds, whose parameters are meta arrays."""
     without = {id(array): MetaArray(p.data.shape, p.data.dtype) for p in model.params for array in (p.data, p.grad)}
     return move(copy.deepcopy(model, without), lambda array: MetaArray(array.shape, array.dtype))
 
@@ -132,11 +94,6 @@ def drop_arithmetic(model: Layer) -> None:
     """Let the layers of a model compute nothing, in place: their outputs are meta arrays of the right shapes.
 
     Layers that communicate still do so; only what they compute in between is left out.
-
-    Parameters
-    ----------
-    model : Layer
-        Such as the `model` of a strategy, of which every rank has one of its own.
     """
     for layer in walk(model):
         for leaf in (layer, layer.local if isinstance(layer, TensorLayer) else None):
@@ -168,12 +125,7 @@ def meta_loss(output, labels, n):
 
 
 class MetaCodec:
-    """A codec for meta arrays: what it sends has the size of what the real one sends.
-
-    Parameters
-    ----------
-    codec : Codec
-    """
+    """A codec for meta arrays: what it sends has the size of what the real one sends."""
 
     def __init__(self, codec: Codec):
         self.codec, self.sparse, self.error_feedback = codec, codec.sparse, False
@@ -202,21 +154,7 @@ class MetaBatch(NamedTuple):
 
 
 def meta_batch(n: int, sample: tuple[int, ...], rank: int, size: int, dtype="float32") -> MetaBatch:
-    """Shard a global batch of n samples over `size` ranks as evenly as possible, and return the part of one.
-
-    Parameters
-    ----------
-    n : int
-    sample : tuple of int
-        Shape of a sample.
-    rank, size : int
-    dtype : dtype
-
-    Examples
-    --------
-    >>> [len(meta_batch(10, (784,), rank, 3).x) for rank in range(3)]
-    [4, 3, 3]
-    """
+    """Shard a global batch of n samples over `size` ranks as evenly as possible, and return the part of one."""
     part = share(n, rank, size)
     mine = part.stop - part.start
     return MetaBatch(MetaArray((mine, *sample), dtype), MetaArray(mine, np.int64), n)

@@ -30,28 +30,7 @@ def play_queues(
     seconds: Callable[[Hashable], float],
     needs: Callable[[Hashable], Iterable[tuple[Hashable, float]]] = lambda task: (),
 ) -> Played:
-    """Run the tasks of all queues, each as soon as its queues are free and its dependencies have ended.
-
-    Parameters
-    ----------
-    queues : sequence of sequence of task
-        A task is anything hashable, at most once in a queue. One that is in several queues occupies all of them at
-        once, such as a message that blocks its sender until it is received.
-    seconds : callable
-        How long a task takes.
-    needs : callable
-        `needs(task)` yields (task before, delay): the task starts at the earliest `delay` seconds after the end of the
-        other.
-
-    Returns
-    -------
-    played : Played
-
-    Examples
-    --------
-    >>> play_queues([["a", "b"], ["c"]], lambda task: 1.0, lambda task: [("a", 0.5)] if task == "c" else []).times
-    {'a': (0.0, 1.0), 'b': (1.0, 2.0), 'c': (1.5, 2.5)}
-    """
+    """Run the tasks of all queues, each as soon as its queues are free and its dependencies have ended."""
     queues_of = defaultdict(list)
     for i, queue in enumerate(queues):
         for task in queue:

@@ -61,18 +61,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """What a rank holds of an array.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the whole.
-    placement : Replicate or Shard
-    partial : Partial, optional
-        What the rank holds there is a summand.
-    counts : bool
-        Whether this rank's part is used when the whole is reassembled: one of several equal parts is.
-    """
+    """What a rank holds of an array."""
 
     shape: tuple[int, ...]
     placement: Replicate | Shard = Replicate()
@@ -131,34 +120,14 @@ def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
 
 
 def load_into(state: dict[str, Sharded], arrays: dict) -> None:
-    """Write this rank's parts of whole arrays into the arrays of a state.
-
-    Parameters
-    ----------
-    state : dict of str to Sharded
-    arrays : dict of str to array
-        By the same names; others are ignored.
-    """
+    """Write this rank's parts of whole arrays into the arrays of a state."""
     for name, (array, spec) in state.items():
         if name in arrays:
             array[...] = get_xp(array).asarray(spec.take(arrays[name]))
 
 
 def unshard(state: dict[str, Sharded], comm) -> dict[str, np.ndarray] | None:
-    """Reassemble arrays on rank 0; every rank must call.
-
-    Parameters
-    ----------
-    state : dict of str to Sharded
-        What this rank holds.
-    comm : Communicator
-
-    Returns
-    -------
-    arrays : dict of str to array or None
-        NumPy arrays; None on the other ranks. One gather of what counts; where ranks hold different replicas
-        (`Partial(weight)`) and these are not equal, each replica is included, too, as "ranks/0/...".
-    """
+    """Reassemble arrays on rank 0; every rank must call."""
     states = comm.gather_obj(counting(state))
     return None if states is None else assemble(states)
 
@@ -202,22 +171,7 @@ def of_rank(rank: int, name: str) -> str:
 
 
 def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:
-    """Return which part of a rank's piece of a flat array belongs to one array, and its spec.
-
-    Parameters
-    ----------
-    offset : int
-        Where the array begins in the flat one.
-    shape : tuple of int
-        Of the array.
-    mine : slice
-        The rank's piece of the flat array.
-
-    Examples
-    --------
-    >>> flat_shard(4, (2, 3), slice(0, 6))
-    (slice(4, 6, None), ShardSpec(shape=(2, 3), placement=Shard(axis=None, index=slice(0, 2, None)), partial=None, counts=True))
-    """  # noqa: E501
+    """Return which part of a rank's piece of a flat array belongs to one array, and its spec."""
     start, stop = max(offset, mine.start), min(offset + math.prod(shape), mine.stop)
     if start >= stop:
         return None

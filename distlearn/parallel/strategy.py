@@ -37,10 +37,8 @@ class Strategy(Protocol):
         Of all ranks.
     rank, size : int
         Which part of the *data* this rank takes: where ranks work on the same batch, all of them are rank 0 of 1.
-    clock : Clock
     model : Layer
         What this rank holds of the model.
-    loss : callable
     optimizer : Optimizer
         Of this rank's parameters.
     fingerprint : dict
@@ -137,11 +135,6 @@ def params_on_root(model, rank: int) -> dict | None:
     """Return copies of a model's parameters by name, as NumPy arrays, on rank 0, and None elsewhere.
 
     What `Strategy.gather_params` is where every rank holds the whole model.
-
-    Parameters
-    ----------
-    model : Layer
-    rank : int
     """
     return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
 
@@ -150,12 +143,6 @@ def share_params(comm, model, fingerprint: dict) -> None:
     """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call.
 
     One small object, and one broadcast for each parameter.
-
-    Raises
-    ------
-    ValueError
-        On a rank whose model, rule, learning rate or other part of the `fingerprint` is not that of rank 0: real
-        networks would silently mix the two up. Or if two parameters of the model have one name.
     """
     check_unique_names(model)
     if comm.size == 1:
@@ -222,18 +209,7 @@ def refuse_masters(what: str, optimizer) -> None:
 
 
 def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
-    """Raise if an optimizer's step must see more at once than a rank holds.
-
-    Parameters
-    ----------
-    what : str
-        The strategy.
-    optimizer : Optimizer
-    scope : {"element", "parameter", "model"}
-        What it can see on one rank.
-    held : str
-        What the rank holds, for the message.
-    """
+    """Raise if an optimizer's step must see more at once than a rank holds."""
     refuse_masters(what, optimizer)
     needed = optimizer.needed_scope
     if SCOPES.index(needed) <= SCOPES.index(scope):
@@ -252,17 +228,7 @@ def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
 
 
 def summed_norm(params: list, comms, like) -> float:
-    """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator.
-
-    Parameters
-    ----------
-    params : list of Param
-        Those that this rank counts: each parameter is counted by one rank.
-    comms : list of Communicator
-        Over which the squares are summed, one after another.
-    like : array
-        An array on the device where the sum is computed.
-    """
+    """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator."""
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
     for comm in comms:
         comm.all_reduce(squared)
@@ -274,12 +240,10 @@ class Replicated(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
     """
 
     def __init__(self, comm, model, loss, optimizer):
@@ -306,11 +270,8 @@ class Serial(Strategy):
 
     Parameters
     ----------
-    model : Sequential
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`.
-    optimizer : Optimizer
-    clock : Clock, optional
     """
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):

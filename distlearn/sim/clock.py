@@ -113,7 +113,6 @@ class Roofline:
 
         Parameters
         ----------
-        card : str or Card
         share : float
             Share of its peak and of its bandwidth that a program achieves, above 0 and up to 1.
 

@@ -32,20 +32,7 @@ POLL_SECONDS = 1e-6
 
 
 class SimComm(FormulaCollectives):
-    """A simulated rank's `Communicator`.
-
-    Parameters
-    ----------
-    transport : Transport
-    fibre : Fibre
-        Runs the calls.
-    rank : int
-    members : list of Fibre
-        By rank of the communicator.
-    context : int
-        Messages of different contexts never match.
-    clock : SimClock, optional
-    """
+    """A simulated rank's `Communicator`."""
 
     def __init__(
         self, transport: Transport, fibre: Fibre, rank: int, members: list[Fibre], context: int = 0, clock=None

@@ -35,8 +35,6 @@ class Run:
         Rank that died, and before which of its operations.
     results : list or None
         By rank; None if it failed.
-    error : Exception or None
-    events : list of SpaceTimeEvent
     waiting : dict of int to str
         By rank, what it waited for at the end.
     size : int
@@ -72,7 +70,6 @@ class Exploration:
 
     Attributes
     ----------
-    size : int
     n_orders : int
         Orders that differ in what some rank receives, and that ran to their end or failed.
     n_runs : int
@@ -85,7 +82,6 @@ class Exploration:
         The shortest run whose results differ from those of the first one.
     first : Run or None
         The first run that ended.
-    failures : list of Run
     runs : list of Run
         All of them, with `keep`.
     """
@@ -151,10 +147,6 @@ def explore(
     keep : bool
         Keep every run.
 
-    Returns
-    -------
-    Exploration
-
     Notes
     -----
     Orders that deliver the same messages to the same receives are run once. Numbers of results are compared to nine
@@ -196,14 +188,8 @@ def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
 
     Parameters
     ----------
-    fn : callable
-    size : int
     order : sequence of str
         Decisions, such as `["2->0", "buffer 1"]`; after the last one, the first that is possible.
-
-    Returns
-    -------
-    run : Run
 
     Examples
     --------
@@ -219,20 +205,7 @@ def replay(fn: Callable, size: int, order=(), *args, **kwargs) -> Run:
 
 
 def count_interleavings(events: list[SpaceTimeEvent], size: int) -> int:
-    """Count the sequences of events in which each rank's keep their order and a send comes before its receive.
-
-    Parameters
-    ----------
-    events : list of SpaceTimeEvent
-    size : int
-        Number of ranks.
-
-    Examples
-    --------
-    >>> events = [SpaceTimeEvent(0, "send", 0, 1), SpaceTimeEvent(1, "receive", 0, 0), SpaceTimeEvent(2, "send", 1, 0)]
-    >>> count_interleavings(events, 3)
-    3
-    """
+    """Count the sequences of events in which each rank's keep their order and a send comes before its receive."""
     lines = [[e for e in events if e.rank == rank] for rank in range(size)]
     sent_at = {e.message: (e.rank, i) for line in lines for i, e in enumerate(line) if e.kind == "send"}
     ways = {(0,) * size: 1}  # by how many events of each rank have happened

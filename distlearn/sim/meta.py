@@ -21,7 +21,6 @@ class MetaArray(NDArrayOperatorsMixin):
 
     Parameters
     ----------
-    shape : int or tuple of int
     dtype : dtype
         float32 by default.
 

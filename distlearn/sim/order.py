@@ -30,16 +30,7 @@ from .transport import CollectiveCall, Completion, Event, ObjectSendOp, RecvOp, 
 
 
 class Decision(NamedTuple):
-    """What the network does next; as text "2->0", "buffer 1" or "lost 2".
-
-    Attributes
-    ----------
-    kind : {"deliver", "buffer", "lost"}
-    rank : int
-        That receives, sends, or is told.
-    source : int or None
-        Whose message is delivered.
-    """
+    """What the network does next; as text "2->0", "buffer 1" or "lost 2"."""
 
     kind: str
     rank: int
@@ -50,13 +41,7 @@ class Decision(NamedTuple):
 
     @classmethod
     def parse(cls, text) -> Decision:
-        """Read a decision from its text.
-
-        Examples
-        --------
-        >>> Decision.parse("2->0"), Decision.parse("buffer 1")
-        (Decision(kind='deliver', rank=0, source=2), Decision(kind='buffer', rank=1, source=None))
-        """
+        """Read a decision from its text."""
         if isinstance(text, cls):
             return text
         source, arrow, rank = str(text).partition("->")
@@ -75,10 +60,6 @@ def follow(decisions: list[Decision]) -> Callable:
     """Return a function that makes these decisions one after another, then always the first that is possible.
 
     So once they are made, messages are delivered in the order of sending.
-
-    Parameters
-    ----------
-    decisions : list of Decision
     """
     left = iter(decisions)
 
@@ -109,17 +90,7 @@ class AnyReceive(Event):
 
 
 class SpaceTimeEvent(NamedTuple):
-    """One step of a rank, for `viz.plot_spacetime`.
-
-    Attributes
-    ----------
-    rank : int
-    kind : {"send", "receive"}
-    message : int
-        Number of the message, the same for both ends.
-    peer : int
-        The rank at the other end.
-    """
+    """One step of a rank, for `viz.plot_spacetime`."""
 
     rank: int
     kind: str
@@ -152,19 +123,7 @@ class OrderedScheduler(Scheduler):
 
 
 class OrderedTransport(Transport):
-    """What ranks share while the network is played.
-
-    Parameters
-    ----------
-    world : SimWorld
-    scheduler : OrderedScheduler
-    choose : callable
-        `choose(options, transport) -> Decision`: one of a list of at least one decision that delivers something.
-    kill : (rank, n), optional
-        The rank dies before its operation number n.
-    max_steps : int
-        Operations of one run; more are an error.
-    """
+    """What ranks share while the network is played."""
 
     def __init__(self, world, scheduler: OrderedScheduler, choose: Callable, kill=None, max_steps: int = 100_000):
         super().__init__(world, scheduler)

@@ -7,14 +7,7 @@ from contextlib import contextmanager
 
 
 class RankedOutput:
-    """A text stream that begins every line with the rank that prints it; all else is the stream's below.
-
-    Parameters
-    ----------
-    stream : text stream
-    running_rank : callable
-        Returns the rank that runs now, or None.
-    """
+    """A text stream that begins every line with the rank that prints it; all else is the stream's below."""
 
     def __init__(self, stream, running_rank):
         self._stream, self._running_rank = stream, running_rank

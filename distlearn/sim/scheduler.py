@@ -42,15 +42,7 @@ class BlockReason:
 
 
 class NetworkCard:
-    """A rank's network card, which sends one message after another.
-
-    Attributes
-    ----------
-    free : float
-        When it has sent the last message [virtual s].
-    users : int
-        Fibres that use it besides the rank's own: collectives in progress.
-    """
+    """A rank's network card, which sends one message after another."""
 
     __slots__ = ("free", "users")
 
@@ -59,23 +51,7 @@ class NetworkCard:
 
 
 class Fibre:
-    """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it.
-
-    Attributes
-    ----------
-    rank : int
-        Of the world.
-    order : int
-        Among fibres that are ready at the same time, the lowest goes first.
-    now : float
-        Virtual seconds.
-    waits : event or None
-        What it is blocked on, described by its `waiting(fibre)`; None while it runs.
-    call : CollectiveCall or None
-        The collective that it performs.
-    failures : FailureTimeline or None
-        What will go wrong on its rank.
-    """
+    """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
 
     __slots__ = (
         "call",
@@ -114,20 +90,7 @@ _A_TASK = BlockReason("a task")
 
 
 class Scheduler:
-    """Runs fibres in the order of their virtual clocks.
-
-    Parameters
-    ----------
-    size : int
-        Number of fibres.
-    measures : bool
-        Record the wall time that each fibre really runs.
-
-    Attributes
-    ----------
-    monitor : callable, optional
-        `monitor(fibre)` runs on a separate fibre that is not a rank: it triggers events at given times.
-    """
+    """Runs fibres in the order of their virtual clocks."""
 
     def __init__(self, size: int, measures: bool = False):
         self.fibres = [Fibre(rank, rank) for rank in range(size)]
@@ -148,13 +111,6 @@ class Scheduler:
         """Run `main(fibre)` on every fibre to its end; return the results by rank.
 
         The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` as itself).
-
-        Raises
-        ------
-        RankError
-            If a rank raised.
-        DeadlockError
-            If the remaining ranks wait for each other.
         """
         __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
         for fibre in self.fibres:

@@ -30,17 +30,7 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """The messages from one rank to another with one tag, in order: sends or receives that have not been matched.
-
-    Attributes
-    ----------
-    source, dest : int
-        Ranks of the communicator.
-    sender, receiver : int
-        The same two as ranks of the world.
-    label : int
-        The tag that the trace shows.
-    """
+    """The messages from one rank to another with one tag, in order: sends or receives that have not been matched."""
 
     __slots__ = ("context", "dest", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
 
@@ -150,16 +140,7 @@ class CollectiveCall(Event):
 
 
 class Completion(Event):
-    """The end of a non-blocking collective, which runs in a fibre of its own.
-
-    Attributes
-    ----------
-    call : CollectiveCall
-    waiters : list of Fibre
-        Fibres that may have to be woken: the rank's own, and that of its next collective.
-    results : dict
-        This rank's, by its number.
-    """
+    """The end of a non-blocking collective, which runs in a fibre of its own."""
 
     __slots__ = ("call", "results", "waiters", "when")
 
@@ -358,13 +339,7 @@ class Transport:
 
     # -- collectives ---------------------------------------------------------------------------------------------------
     def join(self, call: Call, rank: int, members: list[Fibre], context: int) -> CollectiveCall:
-        """Let a rank join the next collective of its communicator: the n-th call of every rank is the same one.
-
-        Raises
-        ------
-        CommError
-            If another rank makes another call.
-        """
+        """Let a rank join the next collective of its communicator: the n-th call of every rank is the same one."""
         check_caller(members[rank])
         seq = self.n_calls[context, rank]
         self.n_calls[context, rank] += 1

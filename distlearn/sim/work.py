@@ -8,15 +8,7 @@ from ..comm.protocol import CommError
 
 
 class SimWork:
-    """A handle on an event, for one rank, which must wait for it.
-
-    Attributes
-    ----------
-    rank : int
-        The rank that started it.
-    site : CallSite
-        Where it was started.
-    """
+    """A handle on an event, for one rank, which must wait for it."""
 
     __slots__ = ("_comm", "_event", "rank", "site")
 
@@ -42,17 +34,7 @@ class SimWork:
 
 
 class SendWork(SimWork):
-    """A send in progress.
-
-    Parameters
-    ----------
-    comm : SimComm
-    op : SendOp
-    eager : bool
-        The message is buffered: `wait` does not wait for the receiver.
-    x : array, optional
-        `wait` checks that this array has not changed.
-    """
+    """A send in progress."""
 
     __slots__ = ("_eager", "_snapshot", "_x")
 
@@ -89,17 +71,7 @@ class RecvWork(SimWork):
 
 
 class CollectiveWork(SimWork):
-    """A collective in progress whose array `x` must not change before `wait`, which checks it.
-
-    Parameters
-    ----------
-    comm : SimComm
-    event : Event
-        Happens when the collective has ended.
-    call : Call
-    x, snapshot : array
-        What the user gave, and a copy of it; an all-reduce puts its result into `x`.
-    """
+    """A collective in progress whose array `x` must not change before `wait`, which checks it."""
 
     __slots__ = ("_call", "_result", "_snapshot", "_x")
 

@@ -53,7 +53,6 @@ class SimWorld:
         Stragglers: the factor by which a rank computes more slowly.
     jitter : float
         Standard deviation of the logarithm of a random factor on every span; drawn from `seed` and the rank.
-    seed : int
     report : callable, optional
         Called with rank 0's `comm.report(step, total, **values)`.
     failures : sequence of Failure, or FailureSchedule

@@ -29,13 +29,8 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
     interval : int, optional
         Number of barriers of the block before it; by default the interval with the most clashes, or the first in which
         the array is touched.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
 
     Raises
     ------
@@ -96,13 +91,8 @@ def plot_sectors(report, array, warp=0, *, ax=None, title=None):
         Name of a global array.
     warp : int
         Number of the warp in the block.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
 
     Raises
     ------

@@ -21,7 +21,6 @@ def plot_recoveries(trace, *, ax=None, title=None):
     ----------
     trace : Trace
         Of a `SimWorld` with failures.
-    ax : Axes, optional
     title : str, optional
         By default what was lost, and how long training stood still.
 
@@ -87,7 +86,6 @@ def plot_restarts(run, *, ax=None, title=None):
     ----------
     run : ElasticRun
         Of `distlearn.world.train_through_failures`.
-    ax : Axes, optional
     title : str, optional
         By default the number of failures, and what they cost.
 
@@ -131,7 +129,6 @@ def plot_checkpoint_intervals(study, *, ax=None, title=None):
     ----------
     study : IntervalStudy
         Of `distlearn.parallel.study_intervals`.
-    ax : Axes, optional
     title : str, optional
         By default the best interval, predicted and simulated.
 

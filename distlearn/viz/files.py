@@ -33,10 +33,6 @@ def describe(drawn) -> str:
 
     A draft of an alternative text: what the curves *do*, only its author can say.
 
-    Parameters
-    ----------
-    drawn : Figure, Axes or sequence of Axes
-
     Examples
     --------
     >>> from matplotlib.figure import Figure
@@ -62,7 +58,6 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool =
 
     Parameters
     ----------
-    drawn : Figure, Axes or sequence of Axes
     path : path
         The file; its folder must exist.
     alt : str, optional
@@ -72,10 +67,6 @@ def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool =
         Resolution of a PNG [pixels per inch].
     close : bool
         Close the figure afterwards; else it stays in memory, and a notebook shows it, too.
-
-    Returns
-    -------
-    path : Path
 
     Raises
     ------

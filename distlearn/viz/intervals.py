@@ -6,23 +6,7 @@ import numpy as np
 
 
 def union(start, end):
-    """Merge overlapping intervals.
-
-    Parameters
-    ----------
-    start, end : (n,) array
-
-    Returns
-    -------
-    start, end : (m,) array
-        Disjoint, in order, m <= n.
-
-    Examples
-    --------
-    >>> a, b = union(np.array([4, 0, 1]), np.array([5, 2, 3]))
-    >>> a.tolist(), b.tolist()
-    ([0, 4], [3, 5])
-    """
+    """Merge overlapping intervals."""
     order = np.argsort(start, kind="stable")
     start, end = np.asarray(start)[order], np.maximum.accumulate(np.asarray(end)[order])
     first = np.ones(len(start), bool)

@@ -23,13 +23,8 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
         Shares of the step instead of time.
     model : str
         Its name, for the title.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
     """
     profiles = _listed(profiles)
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
@@ -71,13 +66,8 @@ def plot_batching(sweeps, *, ax=None, title=None):
     ----------
     sweeps : dict of str to list of Profile
         What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
     """
     if not sweeps or not all(sweeps.values()):
         raise ValueError("plot_batching: expected at least one model with at least one profile")
@@ -115,13 +105,8 @@ def plot_products(products, *, card=None, ax=None, title=None):
         What `nn.skinny_products` returned.
     card : Card, optional
         Of the machine: its roofline is drawn as the upper bound.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
     """
     if not products:
         raise ValueError("plot_products: no products, expected at least one")

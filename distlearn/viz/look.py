@@ -70,10 +70,6 @@ _SETTINGS = {
 def style():
     """Use the look inside a `with` block; restore the previous settings after it.
 
-    Returns
-    -------
-    context : context manager
-
     Examples
     --------
     >>> import matplotlib.pyplot as plt
@@ -142,16 +138,7 @@ def new_axes(ncols: int = 1, figsize=None, **kwargs):
 
 
 def write_title(where, finding: str, title: str | None = None) -> None:
-    """Set the title of a figure; all plot functions use this.
-
-    Parameters
-    ----------
-    where : Axes or Figure
-    finding : str
-        In a sentence.
-    title : str, optional
-        What the user wants there instead; "" for nothing.
-    """
+    """Set the title of a figure; all plot functions use this."""
     text = finding if title is None else title
     if text:
         if isinstance(where, Axes):

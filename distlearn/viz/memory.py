@@ -22,13 +22,8 @@ def plot_memory(memories, *, ax=None, title=None):
     memories : dict of str to Memory
         By label: what `nn.memory_report` counted, `ZeRO.memory()` measured, or `model_state_bytes` worked out (the
         latter two leave activations out). The first is what the others are compared with.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
     """
     if not memories:
         raise ValueError("plot_memory: there is nothing to draw")
@@ -65,13 +60,7 @@ def plot_memory(memories, *, ax=None, title=None):
 
 
 def byte_unit(nbytes: float) -> tuple[float, str]:
-    """Return the decimal unit for so many bytes, as (bytes in it, name).
-
-    Examples
-    --------
-    >>> byte_unit(7.5e9), byte_unit(12)
-    ((1000000000.0, 'GB'), (1.0, 'bytes'))
-    """
+    """Return the decimal unit for so many bytes, as (bytes in it, name)."""
     return next(((unit, name) for unit, name in _UNITS if nbytes >= unit), _UNITS[-1])
 
 

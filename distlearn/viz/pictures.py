@@ -42,10 +42,6 @@ def images(x, y, classes=None, *, predictions=None, shape=None, n=20, columns=10
     title : str, optional
         What the figure shows; by default how many are right.
 
-    Returns
-    -------
-    ax : Axes
-
     Raises
     ------
     ValueError

@@ -66,7 +66,6 @@ def plot_schedule(
         By default what it is, and its bubble: the share of all ranks' time from the first start to the last end.
     numbers : bool
         Write the micro-batches' numbers where they fit.
-    legend : bool
     **options
         Go to `simulate`: `forward=`, `backward=`, `transfer=`, and on to the generator: `n_virtual=`.
 

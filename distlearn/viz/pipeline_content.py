@@ -30,21 +30,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Content:
-    """Actions and updates by rank; the first one starts at 0.
-
-    Attributes
-    ----------
-    actions : list of TimedAction
-    ranks : list of int
-    updates : list of (rank, start, end)
-    deadlock : Deadlock or None
-    schedule : Schedule or None
-        Where it deadlocks: what would have come next.
-    timed : bool
-        Times are seconds; else forward passes.
-    name : str
-        Of the schedule, if it has one.
-    """
+    """Actions and updates by rank; the first one starts at 0."""
 
     actions: list[TimedAction]
     ranks: list[int]

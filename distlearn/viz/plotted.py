@@ -30,10 +30,6 @@ def plotted_tables(drawn) -> list[Table]:
     Curves, points and bars that the legend could name are listed, and a curve without a name if it is the only one:
     other lines are guides. Numbers are in the axis' unit; images and time lines have none.
 
-    Parameters
-    ----------
-    drawn : Figure, Axes or sequence of Axes
-
     Examples
     --------
     >>> import matplotlib.pyplot as plt

@@ -30,13 +30,8 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
         One of `distlearn.cuda.CARDS`, or `lab05.measure_cpu()`.
     speeds : dict of str to float, optional
         Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
-    ax : Axes, optional
     title : str, optional
         By default the finding.
-
-    Returns
-    -------
-    ax : Axes
 
     Raises
     ------
@@ -94,13 +89,7 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
 
 
 def intensities(kernels) -> dict[str, float]:
-    """Return operations per byte by name, of reports or numbers.
-
-    Examples
-    --------
-    >>> intensities({"vector add": 1 / 12})
-    {'vector add': 0.08333333333333333}
-    """
+    """Return operations per byte by name, of reports or numbers."""
     if not isinstance(kernels, Mapping):
         kernels = {getattr(kernels, "kernel", "kernel"): kernels}
     points = {name: float(getattr(k, "arithmetic_intensity", k)) for name, k in kernels.items()}

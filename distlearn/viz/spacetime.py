@@ -22,13 +22,8 @@ def plot_spacetime(what, *, ax=None, title: str | None = None):
     what : Exploration, Run or SimWorld
         An exploration shows its shortest failure, else the order with another result, else the first run. A world shows
         its last run: after an error, what had been sent until then, and what every rank waits for.
-    ax : Axes, optional
     title : str, optional
         By default how the run ended.
-
-    Returns
-    -------
-    ax : Axes
 
     References
     ----------

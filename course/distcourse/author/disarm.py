@@ -116,21 +116,7 @@ def harmless_html(text: str) -> str:
 
 
 def harmless_markdown(text: str, attachments=None) -> str:
-    """Return the text itself if nothing in it is active, and otherwise one that shows what was typed.
-
-    Parameters
-    ----------
-    text : str
-    attachments : dict, optional
-        Those of its cell; a picture that is missing would stop nbconvert.
-
-    Examples
-    --------
-    >>> harmless_markdown("a **bold** claim: $a_1$")
-    'a **bold** claim: $a_1$'
-    >>> harmless_markdown("x<script>f()</script>")
-    'x&lt;script>f()&lt;/script>'
-    """
+    """Return the text itself if nothing in it is active, and otherwise one that shows what was typed."""
     for candidate in (text, text.replace("<", "&lt;")):
         renderer = IPythonRenderer(escape=False, attachments=attachments or {})
         with contextlib.suppress(InvalidNotebook):

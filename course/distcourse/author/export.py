@@ -40,13 +40,7 @@ def leaks(source: Source, released: str) -> list[str]:
 
 
 def bundle(course, target, names=None) -> list[str]:
-    """Write a zip of what students get; return the labs in it.
-
-    Raises
-    ------
-    ValueError
-        If a solution, a hidden test or a sample answer is in it; then nothing is written.
-    """
+    """Write a zip of what students get; return the labs in it."""
     folder, files = labs_dir(course), []
     for path in source_notebooks(course):
         lab = path.parent.name
@@ -66,17 +60,7 @@ def bundle(course, target, names=None) -> list[str]:
 
 
 def write_grades(api, lab: str, target, form: str = "csv") -> int:
-    """Write the points of one lab; return for how many students.
-
-    Parameters
-    ----------
-    api : NbGraderAPI
-    lab : str
-    target : path
-    form : {"csv", "canvas", "moodle"}
-        Columns: one for each exercise, and what is worth a look; or those that Canvas or Moodle import, and show to
-        students. An answer that waits to be read is "".
-    """
+    """Write the points of one lab; return for how many students."""
     rows, exercises, seen, root = [], {}, {}, Path(api.coursedir.root)
     for student, line in looks(api.coursedir.root, lab):
         seen.setdefault(student, []).append(line)

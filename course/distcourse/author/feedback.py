@@ -105,13 +105,7 @@ class _Renderer(IPythonRenderer):
 
 @functools.cache
 def mathml(tex: str, display: str) -> str:
-    """Return a formula as MathML, which browsers show by themselves; "" for one that cannot be converted.
-
-    Parameters
-    ----------
-    tex : str
-    display : {"block", "inline"}
-    """
+    """Return a formula as MathML, which browsers show by themselves; "" for one that cannot be converted."""
     tex = re.sub(r"\\(left|right|[Bb]igg?[lr]?)?\s*\\([lr])(ceil|floor)\b", _bracket, html.unescape(tex))
     tex = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", tex)
     try:

@@ -37,16 +37,7 @@ class Graded(NamedTuple):
 
 
 def open_api(course, unsafe: bool = False, exchange=None):
-    """Return nbgrader's API for a course directory.
-
-    Parameters
-    ----------
-    course : path
-    unsafe : bool
-        Run submissions without a sandbox.
-    exchange : path, optional
-        Folder of nbgrader's exchange; by default as nbgrader is configured.
-    """
+    """Return nbgrader's API for a course directory."""
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
     from traitlets.config.loader import PyFileConfigLoader
@@ -85,9 +76,6 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
     Parameters
     ----------
-    course : path
-    lab : str
-    students : sequence of str
     at_once : int, optional
         Worker processes; by default one for each core.
     unsafe : bool

@@ -47,15 +47,7 @@ class JudgeLost(RuntimeError):
 
 
 class Judge:
-    """The process that runs the checks of one submission.
-
-    Parameters
-    ----------
-    sandbox : Sandbox or None
-        Where it runs; None for no sandbox.
-    shared : path
-        The folder for its sockets.
-    """
+    """The process that runs the checks of one submission."""
 
     def __init__(self, sandbox: Sandbox | None, shared):
         self._sandbox, self._shared, self._count, self._process = sandbox, Path(shared), 0, None
@@ -82,13 +74,7 @@ class Judge:
         return path
 
     def answer(self, seconds: float) -> dict:
-        """Wait for the next line of the judge.
-
-        Raises
-        ------
-        JudgeLost
-            If there is none in time (then the judge goes on), or never will be.
-        """
+        """Wait for the next line of the judge."""
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as ready:
             ready.register(self._process.stdout, selectors.EVENT_READ)

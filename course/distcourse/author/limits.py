@@ -12,24 +12,7 @@ import psutil
 
 
 class MemoryWatch:
-    """Kills a process when it and what it started use too much memory, too many processes, or too much disk.
-
-    Parameters
-    ----------
-    pid : int
-        The process; in a sandbox all others end with it.
-    limit : int
-        Resident bytes of all together; 0 for no limit.
-    folder : path, optional
-        A folder that it can write to; at most `DISK` bytes.
-    every : float
-        How often to look [s].
-
-    Attributes
-    ----------
-    told : str
-        What it did, for the report; "" if nothing.
-    """
+    """Kills a process when it and what it started use too much memory, too many processes, or too much disk."""
 
     def __init__(self, pid: int, limit: int, folder=None, every: float = 0.25):
         self.told = ""
@@ -104,28 +87,14 @@ def _bytes_in(folder) -> int:
 
 
 class Room:
-    """Limits the output of one cell; the rest is cut off.
-
-    Parameters
-    ----------
-    size : int
-        Characters.
-    strict : bool
-        The cell is graded: it fails by an error, and by nothing else that it shows.
-    """
+    """Limits the output of one cell; the rest is cut off."""
 
     def __init__(self, size: int, strict: bool = False):
         self.size, self.strict = size, strict
         self._left = size
 
     def admit(self, msg) -> bool:
-        """Return whether to show a message of the kernel; shorten it if necessary.
-
-        Parameters
-        ----------
-        msg : dict
-            The message: `stream`, `display_data`, `execute_result` or `error`.
-        """
+        """Return whether to show a message of the kernel; shorten it if necessary."""
         kind, content = msg["header"]["msg_type"], msg["content"]
         if self.strict and kind == "execute_result":  # nbgrader would read a number as points
             msg["header"]["msg_type"] = msg["msg_type"] = "display_data"

@@ -103,13 +103,7 @@ def _without(secret, text: str) -> str:
 
 
 def without_answers(source: str) -> str:
-    """Replace the value of `answer=` in every call of a method `predict` with `...`.
-
-    Examples
-    --------
-    >>> without_answers('lab.predict("n", "How many?", answer=3, unit="x")')
-    'lab.predict("n", "How many?", answer=..., unit="x")'
-    """
+    """Replace the value of `answer=` in every call of a method `predict` with `...`."""
     lines = source.splitlines(keepends=True)
     starts = [0]
     for line in lines:

@@ -51,17 +51,7 @@ def learn() -> dict[str, History]:
 
 
 def readme_picture(path) -> Path:
-    """Draw the README's picture and write it, about 1200 pixels wide.
-
-    Parameters
-    ----------
-    path : path
-        A .png or .svg file.
-
-    Returns
-    -------
-    path : Path
-    """
+    """Draw the README's picture and write it, about 1200 pixels wide."""
     with style():
         figure = Figure(figsize=(12, 5.1), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.03)
@@ -123,17 +113,7 @@ def _draw_learning(ax) -> None:
 
 
 def ways_picture(path) -> Path:
-    """Draw the README's second picture and write it: a pipeline, asynchronous training, scaling that stalls.
-
-    Parameters
-    ----------
-    path : path
-        A .png or .svg file.
-
-    Returns
-    -------
-    path : Path
-    """
+    """Draw the README's second picture and write it: a pipeline, asynchronous training, scaling that stalls."""
 
     options = {"workers": 8, "scenario": "straggler", "seeds": 3, "policies": (asp(), ssp(4), bsp())}
     runs = asynchrony.compare_policies(asynchrony.digits_task(), **options)

@@ -56,15 +56,7 @@ def tests_of(source: Source) -> str:
 
 
 def outdated(source: Source, book, assignment: str, notebook: str) -> list[str]:
-    """Return the graded cells of a source that the gradebook does not have, or has otherwise.
-
-    Parameters
-    ----------
-    source : Source
-    book : Gradebook
-    assignment, notebook : str
-        As nbgrader names them.
-    """
+    """Return the graded cells of a source that the gradebook does not have, or has otherwise."""
     try:
         known = book.find_notebook(notebook, assignment)
     except MissingEntry:

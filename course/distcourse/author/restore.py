@@ -46,13 +46,7 @@ class MendMetadata(NbGraderPreprocessor):
 
 
 class RestoreCells(NbGraderPreprocessor):
-    """Put cells of exercises back where they are missing; the step before `OverwriteCells`.
-
-    * A cell that lost its metadata is known by its id, by the text above it, or as a check by its own text.
-    * A check comes back as it was, after the cell that it followed, and after its answer if it was moved above it.
-    * An answer comes back empty: the student may have written the function elsewhere, as in the cell of the check,
-      where merging two cells puts it. Then that part becomes a cell of its own.
-    """
+    """Put cells of exercises back where they are missing; the step before `OverwriteCells`."""
 
     def preprocess(self, nb, resources):
         """Handle one notebook."""

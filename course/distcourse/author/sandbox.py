@@ -60,35 +60,14 @@ class NoSandbox(RuntimeError):
 
 
 class Sandbox:
-    """How to start programs for one submission.
-
-    Parameters
-    ----------
-    shared : path
-        The folder for sockets.
-    work : path, optional
-        A folder whose files are copied into the working directory.
-    hidden : iterable of path
-        Folders that a program must not see even if they lie below one that it may read.
-    disk, memory : int
-        Bytes that a program may keep in files, and that each of its processes may use.
-    """
+    """How to start programs for one submission."""
 
     def __init__(self, shared, work=None, hidden=(), disk: int = 2**28, memory: int = 2**32):
         self.shared, self.disk, self.memory = Path(shared), disk, memory
         self.work, self.hidden = work and Path(work), [Path(path).absolute() for path in hidden]
 
     def command(self, program: list[str], environment: dict[str, str], files=()) -> list[str]:
-        """Return the command that runs a program in the sandbox.
-
-        Parameters
-        ----------
-        program : list of str
-        environment : dict
-            Of these variables it gets those of `KEPT`, and the ones that sandboxed programs need.
-        files : iterable of path
-            More that it may read.
-        """
+        """Return the command that runs a program in the sandbox."""
         hidden = [path for path in self.hidden if any(path.is_relative_to(known) for known in readable())]
         own = [(self.work, "/opt/submission")] if self.work else []
         words = [*_bubblewrap(), "--chdir", HOME]

@@ -168,10 +168,6 @@ class Cell:
 class Source:
     """A source notebook with its cells, sections and number.
 
-    Parameters
-    ----------
-    path : path
-
     Raises
     ------
     ValueError

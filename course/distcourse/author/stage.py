@@ -19,13 +19,7 @@ BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
 
 
 def definitions(text: str) -> str:
-    """Keep of a cell's code its imports, functions, classes and constants; "" if it is not Python.
-
-    Examples
-    --------
-    >>> definitions("import os; n = f()")
-    'import os'
-    """
+    """Keep of a cell's code its imports, functions, classes and constants; "" if it is not Python."""
     cell = Cell(0, Text(text))
     return "\n".join(_text(cell, node) for node in (cell.tree.body if cell.tree else []) if _harmless(node))
 
@@ -44,17 +38,7 @@ def skeleton(source: Source | None, grade_id: str) -> str:
 
 
 def before_check(source: Source | None, number: str, grade_id: str) -> str:
-    """Return the code to run before a check: setup, and the source's definitions of the names that it uses.
-
-    Parameters
-    ----------
-    source : Source or None
-        The lab's source; with None the setup alone.
-    number : str
-        Number of the lab, "07".
-    grade_id : str
-        Name of the check.
-    """
+    """Return the code to run before a check: setup, and the source's definitions of the names that it uses."""
     lines = [SETUP.format(number=number) + ")"]
     check = next((c for c in source.code if c.grade_id == grade_id), None) if source else None
     if check is None:
@@ -72,16 +56,7 @@ def before_check(source: Source | None, number: str, grade_id: str) -> str:
 
 
 def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
-    """Return the names that a check takes from the submission: those that its exercises define.
-
-    Parameters
-    ----------
-    source : Source or None
-        The lab's source; with None every name that the check does not define itself.
-    check : cell
-    helpers : str
-        What `before_check` returns.
-    """
+    """Return the names that a check takes from the submission: those that its exercises define."""
     cell, before = Cell(0, check), Cell(0, Text(helpers))
     used = (cell.uses - cell.binds) | before.uses
     if source is None:
@@ -90,13 +65,7 @@ def names_of_answers(source: Source | None, check, helpers: str) -> set[str]:
 
 
 def users_of(names, cells) -> set[str]:
-    """Return names, and those of a notebook's definitions that use them, directly or not.
-
-    Parameters
-    ----------
-    names : set of str
-    cells : iterable of cell
-    """
+    """Return names, and those of a notebook's definitions that use them, directly or not."""
     found, code = set(names), [Cell(0, c) for c in cells if c.cell_type == "code"]
     while more := set().union(*(c.binds for c in code if c.uses & found)) - found:
         found |= more

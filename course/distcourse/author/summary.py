@@ -12,7 +12,6 @@ def tell(log, told, text: str) -> None:
 
     Parameters
     ----------
-    log : logging.Logger
     told : dict
         nbgrader's resources: the student and the lab.
     text : str

@@ -71,11 +71,6 @@ class SharedArrays:
     """All arrays and parameters that this process shares with the other one.
 
     Keys are (side, number): the side that announced the array, "j" for the judge's or "s" for the student's.
-
-    Parameters
-    ----------
-    side : {"j", "s"}
-        Which one this process is.
     """
 
     def __init__(self, side: str):

@@ -30,17 +30,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Over
 
 
 class Link:
-    """One end of a link.
-
-    Parameters
-    ----------
-    connection : Connection
-    side : {"j", "s"}
-    surface : callable
-        See `Codec`.
-    allowed : callable
-        allowed(object, operation, name) -> whether the other process may do that.
-    """
+    """One end of a link."""
 
     def __init__(self, connection: Connection, side: str, surface, allowed):
         self._connection, self._allowed = connection, allowed

@@ -44,13 +44,7 @@ _COPIED = (
 
 
 def of_judge(value):
-    """Return (abilities, methods, attributes) that an answer may use of an object of the judge; None to copy it.
-
-    Raises
-    ------
-    TypeError
-        If an answer must not have it at all.
-    """
+    """Return (abilities, methods, attributes) that an answer may use of an object of the judge; None to copy it."""
     kind = type(value)
     home = (kind.__module__ or "").partition(".")[0]
     if isinstance(value, Remote):

@@ -43,7 +43,6 @@ class Codec:
 
     Parameters
     ----------
-    arrays : SharedArrays
     proxy : callable
         proxy(handle) -> the object that stands for one in the other process.
     surface : callable

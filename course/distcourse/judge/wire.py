@@ -15,13 +15,7 @@ class ProtocolError(RuntimeError):
 
 
 class Connection:
-    """One end of a socket between two processes.
-
-    Parameters
-    ----------
-    socket : socket.socket
-        Connected, of type SOCK_STREAM.
-    """
+    """One end of a socket between two processes."""
 
     def __init__(self, socket):
         self._socket = socket
@@ -36,13 +30,7 @@ class Connection:
             raise ProtocolError(f"the other process is gone ({error})") from None
 
     def receive(self) -> tuple[dict, memoryview]:
-        """Wait for a frame; return its header and its bytes.
-
-        Raises
-        ------
-        ProtocolError
-            If the other process is gone, or the frame is too large or not what `send` writes.
-        """
+        """Wait for a frame; return its header and its bytes."""
         text_size, data_size = _HEAD.unpack(self._exactly(_HEAD.size))
         if text_size + data_size > LARGEST:
             raise ProtocolError(f"a frame of {text_size + data_size:,} bytes, at most {LARGEST:,} are accepted")

@@ -20,17 +20,7 @@ RETURN = Call("return", ())
 
 
 class Agreement:
-    """One exchange of calls.
-
-    Parameters
-    ----------
-    raw : mpi4py.MPI.Intracomm
-        Used for agreements alone.
-    call : Call
-        This rank's.
-    number : int
-        How many collective calls this rank has made on the communicator, this one included.
-    """
+    """One exchange of calls."""
 
     __slots__ = ("_call", "_number", "_records", "_request", "_same", "_sent")
 
@@ -45,13 +35,7 @@ class Agreement:
         return f"all ranks to call {self._call}"
 
     def done(self) -> bool:
-        """Return whether the calls of all ranks are known.
-
-        Raises
-        ------
-        CommError
-            If they differ; every rank gets the same text.
-        """
+        """Return whether the calls of all ranks are known."""
         if not self._request.Test():
             return False
         if self._records != self._same:  # the lines may differ, the calls must not

@@ -59,32 +59,7 @@ def release_shared_memory_names() -> None:
 
 
 class MPIComm(Messages, Collectives, BaseComm):
-    """One rank of an MPI communicator, with the library's `Communicator` protocol.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Intracomm, optional
-        COMM_WORLD by default. Nothing else should communicate on it: give a `Dup()`.
-    clock : WallClock, optional
-        By default a new one that starts now.
-    report : callable, optional
-        Called with rank 0's `comm.report(step, total, **values)`.
-    timeout : float, optional
-        Longest time to wait in any one call [s]; then `CommTimeoutError` names what was waited for.
-    strict : bool
-        Sends wait until they are received, as on the simulator, so that code which relies on buffering hangs at any
-        message size; and with every collective the calls of all ranks are compared (`agreement`), so that different
-        calls, sizes or dtypes raise instead of hanging or corrupting data.
-    activity : Activity, optional
-        Of the communicator that this one was split from: waiting on one makes progress on all of them.
-
-    Attributes
-    ----------
-    raw : mpi4py.MPI.Intracomm
-        The MPI communicator underneath.
-    control : mpi4py.MPI.Intracomm or None
-        A copy of it for the library's own messages; made by `begin`, `split` or the first collective that needs it.
-    """
+    """One rank of an MPI communicator, with the library's `Communicator` protocol."""
 
     def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=True, activity=None):
         from mpi4py import MPI
@@ -155,14 +130,7 @@ class MPIComm(Messages, Collectives, BaseComm):
         return Agreement(self.control, call, self._n_calls)
 
     def end(self) -> None:
-        """Wait until all ranks have ended.
-
-        Raises
-        ------
-        CommError
-            If another rank makes a collective call instead, if an operation of this rank's was started and never waited
-            for, or if a message was sent to this rank that it never received.
-        """
+        """Wait until all ranks have ended."""
         for work in self.activity.unwaited:
             raise CommError(f"rank {self.rank}: {work} was started and never waited for ({work.site})")
         if self.strict and self.size > 1:

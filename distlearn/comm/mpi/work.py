@@ -19,20 +19,7 @@ ABANDONED: list = []
 
 
 class Activity:
-    """A rank's operations in progress, on a communicator and all that were split from it.
-
-    Attributes
-    ----------
-    pending : set of MPIWork
-        Not completed by MPI yet.
-    unwaited : set of MPIWork
-        Started by a call that returns a `Work`, and neither waited for nor found done by the user so far.
-    waits_for : object or None
-        What the rank is blocked in; `str` describes it. It stays set when the wait is interrupted.
-    on_wait : callable or None
-        Called as `on_wait(waits_for, nbytes, seconds)`, again and again, while the rank naps in a wait, and as
-        `on_wait(None, 0, 0.0)` when a wait is over.
-    """
+    """A rank's operations in progress, on a communicator and all that were split from it."""
 
     def __init__(self):
         self.pending: set[MPIWork] = set()
@@ -52,27 +39,7 @@ class Activity:
 
 
 class MPIWork:
-    """One operation in progress: an MPI request, what it is for, and what to do when it is done.
-
-    Parameters
-    ----------
-    comm : MPIComm
-    name : str or None
-        Name of its span; None records none.
-    nbytes : int
-    start : float
-        When it began, on the communicator's clock.
-    request : mpi4py.MPI.Request
-    finish : callable, optional
-        Called once when the request is done; returns the operation's result.
-    agreement : Agreement, optional
-        The comparison of all ranks' calls: there is no result before they are found equal.
-
-    Attributes
-    ----------
-    site : CallSite or None
-        The user's line that started it.
-    """
+    """One operation in progress: an MPI request, what it is for, and what to do when it is done."""
 
     __slots__ = (
         "_agreement",
@@ -165,18 +132,7 @@ class MPIWork:
 
 
 class GuardedWork:
-    """An operation on a copy of the array `x`, which must not change before `wait`: there it is compared, as in `sim`.
-
-    Parameters
-    ----------
-    work : MPIWork
-    name : str
-        Of the user's call.
-    x, before : array
-        What the user gave, and a copy of it.
-    result : array, optional
-        Goes into `x` at the end.
-    """
+    """An operation on a copy of the array `x`, with which `wait` compares it: it must not change in between."""
 
     __slots__ = ("_before", "_name", "_result", "_work", "_x")
 

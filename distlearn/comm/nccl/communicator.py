@@ -28,25 +28,6 @@ class NCCLComm(OnStream):
 
     Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
     the result, Python does not. After `iall_reduce` the stream waits only from `Work.wait` on.
-
-    Parameters
-    ----------
-    host : Communicator
-        Connects the same ranks. In one call, either all ranks pass an array on the GPU or all one in host memory.
-    cupy : module, optional
-        CuPy, by default; tests give a stand-in.
-
-    Notes
-    -----
-    NCCL's own communicator is made at the first collective that needs it. Reductions that NCCL does not have (products
-    of complex numbers, 16-bit integers) go through `host`; so do the minimum and maximum of floats, where NCCL passes
-    over a NaN that every other communicator hands on. The spans of the trace begin when the call was made and last
-    as long as the card took.
-
-    References
-    ----------
-    NVIDIA, NCCL user guide, https://docs.nvidia.com/deeplearning/nccl/user-guide: "Collective Operations",
-    "Group Calls", "CUDA Stream Semantics".
     """
 
     def _split(self, call, color, key):

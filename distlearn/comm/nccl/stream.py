@@ -11,13 +11,7 @@ from .work import NCCLWork
 
 
 class OnStream(DelegatingComm):
-    """NCCL's connection between the ranks, and the stream on which it works; `NCCLComm` adds the collectives.
-
-    Parameters
-    ----------
-    host : Communicator
-    cupy : module, optional
-    """
+    """NCCL's connection between the ranks, and the stream on which it works; `NCCLComm` adds the collectives."""
 
     def __init__(self, host, cupy=None):
         if cupy is None:
@@ -41,15 +35,7 @@ class OnStream(DelegatingComm):
         return self._connection
 
     def _start(self, call, nbytes, result, kept, launch) -> NCCLWork:
-        """Enqueue an operation on the communicator's stream, after the work enqueued on the current stream so far.
-
-        Parameters
-        ----------
-        kept : list of arrays
-            In use until the operation is done.
-        launch : callable
-            Called with NCCL's communicator and the stream's address; its calls form one group.
-        """
+        """Enqueue an operation on the communicator's stream, after the work enqueued on the current stream so far."""
         connection, start = self._connect(), self.clock.now()
         agreement = self.host.agreement(call)
         self._record_done()
@@ -74,13 +60,7 @@ class OnStream(DelegatingComm):
             self._pending.pop(0).record()
 
     def finish(self) -> None:
-        """Wait until the GPU has finished all operations.
-
-        Raises
-        ------
-        CommTimeoutError
-            After `timeout` seconds, if the host communicator has one; the operations are aborted.
-        """
+        """Wait until the GPU has finished all operations."""
         timeout = self.host.timeout
         if not poll(lambda: self._stream.done, timeout=timeout):
             names = ", ".join(str(w) for w in self._pending)

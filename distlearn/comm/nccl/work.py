@@ -6,23 +6,7 @@ from ...trace import Span
 
 
 class NCCLWork:
-    """One operation on a communicator's stream.
-
-    Parameters
-    ----------
-    comm : NCCLComm
-    name : str
-    nbytes : int
-    start : float
-        When it was called, on the communicator's clock.
-    began, ended : cupy.cuda.Event
-        Around it, on the stream.
-    result : object
-    kept : list of arrays
-        What the GPU reads and writes: kept alive so that their memory is not reused before it is done.
-    agreement : Agreement, optional
-        The comparison of all ranks' calls, for which `wait` does block.
-    """
+    """One operation on a communicator's stream."""
 
     __slots__ = ("_agreement", "_began", "_comm", "_ended", "_kept", "_name", "_nbytes", "_result", "_start")
 

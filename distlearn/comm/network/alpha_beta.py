@@ -157,7 +157,6 @@ class Network:
             Of a communicator's method, such as "all_reduce".
         nbytes : float
             Of the array; where it has a row for each rank, of all rows.
-        ranks : sequence of int
         """
         return collective_seconds(name, nbytes, len(ranks), self.message)
 

@@ -34,7 +34,6 @@ class Fit(NamedTuple):
 
     Attributes
     ----------
-    network : Network
     gamma : float
         Time that a rank takes to reduce a byte [s / byte].
     size : int
@@ -92,10 +91,6 @@ def fit(
         Measurements of each all-reduce, and an eighth of those of each message.
     peer : int
         The rank that answers rank 0: choose one on another node to measure the network between nodes.
-
-    Returns
-    -------
-    fit : Fit
 
     Examples
     --------

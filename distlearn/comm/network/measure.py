@@ -46,22 +46,7 @@ def _there_and_back(comm, x, peer: int) -> float:
 
 
 def all_reduce_sweep(comm, algorithms=("ring",), sizes=ARRAY_SIZES, repeats: int = 7) -> dict[str, list[list[float]]]:
-    """Time all-reduces of float32 arrays, all algorithms in every round.
-
-    Parameters
-    ----------
-    comm : Communicator
-    algorithms : sequence of str, or dict of str to callable
-        Names from `ALL_REDUCES`, or "native" for the communicator's own; or functions `all_reduce(comm, x)` by name.
-    sizes : sequence of int
-        Bytes of the arrays.
-    repeats : int
-
-    Returns
-    -------
-    times : dict of str to list of list of float
-        Seconds until the *last* rank was done, by algorithm and size, `repeats` of them.
-    """
+    """Time all-reduces of float32 arrays, all algorithms in every round."""
     if isinstance(algorithms, dict):
         calls = algorithms
     else:

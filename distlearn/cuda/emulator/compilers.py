@@ -130,13 +130,7 @@ def _candidates():
 
 @functools.cache
 def find_compilers() -> tuple[Compiler, ...]:
-    """Return the C++ compilers of this machine, one of each kind, the preferred one first.
-
-    Examples
-    --------
-    >>> [c.kind for c in find_compilers()]  # doctest: +SKIP
-    ['gcc', 'clang', 'zig']
-    """
+    """Return the C++ compilers of this machine, one of each kind, the preferred one first."""
     found: dict[str, Compiler] = {}
     for command in _candidates():
         compiler = _identify(command)
@@ -146,13 +140,7 @@ def find_compilers() -> tuple[Compiler, ...]:
 
 
 def find_compiler(kind=None) -> Compiler:
-    """Return the preferred compiler, or the one of a kind ("gcc", "clang", "zig").
-
-    Raises
-    ------
-    CompilerNotFound
-        With what to install.
-    """
+    """Return the preferred compiler, or the one of a kind ("gcc", "clang", "zig")."""
     if isinstance(kind, Compiler):
         return kind
     found = find_compilers()

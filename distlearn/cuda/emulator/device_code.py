@@ -69,26 +69,7 @@ class DeviceCode:
 
 
 def device_code(source: str, name: str, options=(), preprocessor=None) -> DeviceCode:
-    """Return the part of a source that a kernel needs.
-
-    Parameters
-    ----------
-    source : str
-        A whole .cu file, or as much of one as there is.
-    name : str
-        The kernel, for a template with its arguments: "sgd<float, 4>".
-    options : sequence of str
-        Of these -D, -U and -I count.
-    preprocessor : callable, optional
-        Takes a text and returns it preprocessed; tells which branches of `#if` are taken. Without it all are kept.
-
-    Raises
-    ------
-    CompileError
-        If there is no such kernel.
-    UnsupportedFeature
-        If the kernel needs what the emulator does not have.
-    """
+    """Return the part of a source that a kernel needs."""
     flat = flatten(source, options)
     text = taken_branches(flat.text, preprocessor) if preprocessor else flat.text
     code = without_comments(text)

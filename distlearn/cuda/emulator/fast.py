@@ -66,13 +66,7 @@ class Worker:
         return self._memory
 
     def ask(self, **request):
-        """Send a request, return the answer.
-
-        Raises
-        ------
-        _Died
-            If the process ended instead.
-        """
+        """Send a request, return the answer."""
         text = json.dumps(request).encode()
         try:
             self._process.stdin.write(struct.pack("<q", len(text)) + text)

@@ -116,11 +116,6 @@ def weak_order(graph: dict[int, list[int]]) -> list[int]:
     """Order the nodes so that those of a loop are together, its head first, before the nodes after the loop.
 
     Nodes are visited in the order of the dictionary: a function's entry comes before its other blocks.
-
-    Examples
-    --------
-    >>> weak_order({1: [2], 2: [3, 5], 3: [4, 2], 4: [2], 5: []})
-    [1, 2, 3, 4, 5]
     """
     out = []
     for part in _components(graph):

@@ -36,20 +36,7 @@ class SourceSite(NamedTuple):
 
 
 def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
-    """Label every call of an assembly text.
-
-    Parameters
-    ----------
-    assembly : str
-        What the compiler wrote.
-    platform : str
-        As `sys.platform`: object formats differ in how labels and sections are written.
-
-    Returns
-    -------
-    (str, list of SourceSite)
-        The text with labels and tables; the sites by number (number 0 means "not in the kernel").
-    """
+    """Label every call of an assembly text."""
     prefix = "_" if platform == "darwin" else ""
     out: list[str] = []
     calls: list[tuple] = []  # (where in `out`, line, column, callee)

@@ -141,11 +141,6 @@ def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
     """Return CUDA C as C++, with the `arithmetic` of a card or of C++.
 
     `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
-
-    Raises
-    ------
-    CompileError
-        If a `__shared__` variable has an initial value, or is in a macro.
     """
     code = without_comments(source)
     edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in INCLUDE.finditer(code)]

@@ -57,23 +57,10 @@ VARIANTS = [SAXPY, SAXPY4, BIAS_RELU, BIAS_RELU4]
 
 
 def saxpy(a, x, y):
-    """Compute y <- a x + y in one pass over memory, where the arrays are.
-
-    Parameters
-    ----------
-    a : float
-    x, y : float32 arrays of one size
-    """
+    """Compute y <- a x + y in one pass over memory, where the arrays are."""
     (SAXPY4 if x.size % 4 == 0 and aligned(x, y) else SAXPY)(a, x, y)
 
 
 def bias_relu(x, bias, y):
-    """Compute y = max(x + bias, 0) in one pass over memory, where the arrays are.
-
-    Parameters
-    ----------
-    x, y : (batch, d) float32 arrays
-        `y` may be `x`.
-    bias : (d,) float32 array
-    """
+    """Compute y = max(x + bias, 0) in one pass over memory, where the arrays are."""
     (BIAS_RELU4 if bias.size % 4 == 0 and aligned(x, bias, y) else BIAS_RELU)(x, bias, y)

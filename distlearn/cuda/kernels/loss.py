@@ -49,15 +49,5 @@ VARIANTS = [ROWS, WARPS]
 
 
 def softmax_xent(z, label, loss, dz, scale):
-    """Compute losses and gradient where the arrays are.
-
-    Parameters
-    ----------
-    z, dz : (batch, classes) float32 arrays
-    label : (batch,) int32 array
-        The loss of a row whose label is not a class is NaN.
-    loss : (batch,) float32 array
-    scale : float
-        1 / the global batch.
-    """
+    """Compute losses and gradient where the arrays are."""
     WARPS(z, label, loss, dz, scale)

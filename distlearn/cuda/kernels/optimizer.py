@@ -67,14 +67,7 @@ VARIANTS = [*MOMENTUM.values(), *ADAM.values()]
 
 
 def sgd_momentum(w, v, g, lr, momentum, decay=0.0):
-    """Step with momentum, in place and in one pass, where the arrays are.
-
-    Parameters
-    ----------
-    w, v, g : float32 or float64 arrays of one size
-        Weights, velocity, gradient.
-    lr, momentum, decay : float
-    """
+    """Step with momentum, in place and in one pass, where the arrays are."""
     MOMENTUM[w.dtype](w, v, g, lr, momentum, decay)
 
 
@@ -85,7 +78,6 @@ def adam(w, m, v, g, lr, step, beta1=0.9, beta2=0.999, eps=1e-8):
     ----------
     w, m, v, g : float32 or float64 arrays of one size
         Weights, first and second moments, gradient.
-    lr, beta1, beta2, eps : float
     step : int
         From 1.
     """

@@ -43,26 +43,7 @@ def aligned(*arrays) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute something on a card. Calling it launches the kernel where the arrays are.
-
-    Attributes
-    ----------
-    file, kernel : str
-        The `.cu` file and the `__global__` function in it.
-    launch : callable
-        From the arguments of a call to a `Launch`.
-    reference : callable
-        The same on NumPy arrays: the same arguments, changed in place.
-    example : callable
-        From a NumPy Generator to the arguments of a call.
-    memory : dict
-        What the emulator must count for the example: {(array, access): n}. For global memory n is the sectors per
-        request (the worst line's), for shared memory the n of its worst n-way bank conflict.
-    rtol, atol : float
-        How far kernel and reference may be apart.
-    unordered : tuple of int
-        Arguments whose elements the kernel may write in any order.
-    """
+    """One way to compute something on a card. Calling it launches the kernel where the arrays are."""
 
     file: str
     kernel: str
@@ -83,13 +64,7 @@ class Variant:
         return RawKernel(source(self.file), self.kernel, checked=False)
 
     def __call__(self, *args):
-        """Launch the kernel; results are written into the arrays passed.
-
-        Raises
-        ------
-        ValueError
-            If an array has more elements than the kernels' 32-bit indices can number.
-        """
+        """Launch the kernel; results are written into the arrays passed."""
         for i, a in enumerate(args):
             if getattr(a, "size", 0) >= 2**31:
                 raise ValueError(f"{self}: argument {i} has {a.size} elements, the kernel can number 2**31 - 1")

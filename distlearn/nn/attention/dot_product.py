@@ -96,18 +96,7 @@ def group_heads(q, k):
 
 
 def causal_mask(xp, n: int, dtype, q_start: int = 0, k_start: int = 0, m: int | None = None):
-    """Return what to add to the scores: 0 where a query sees a key, -inf where the key comes later.
-
-    Parameters
-    ----------
-    xp : module
-    n : int
-        Queries; the first one is at position `q_start`.
-    dtype : dtype
-    q_start, k_start : int
-    m : int, optional
-        Keys, by default n.
-    """
+    """Return what to add to the scores: 0 where a query sees a key, -inf where the key comes later."""
     later = q_start + xp.arange(n)[:, None] < k_start + xp.arange(n if m is None else m)
     return xp.where(later, -np.inf, 0.0).astype(dtype)
 

@@ -39,7 +39,6 @@ class MultiHeadAttention(Container):
         Compute block by block, in memory linear in the length.
     block : int
         Positions of a block.
-    dtype : dtype
 
     Notes
     -----
@@ -159,21 +158,7 @@ class MultiHeadAttention(Container):
 
 
 def rotate(x, *, start: int = 0, back: bool = False):
-    r"""Rotate vectors by their position: coordinates i and i + d / 2 by the angle :math:`t\, 10000^{-2i/d}`.
-
-    Parameters
-    ----------
-    x : (..., length, d) array
-        d is even.
-    start : int
-        Position of the first vector.
-    back : bool
-        In the other direction: the gradient.
-
-    Notes
-    -----
-    The scalar product of two rotated vectors depends on the distance of their positions alone.
-    """
+    r"""Rotate vectors by their position: coordinates i and i + d / 2 by the angle :math:`t\, 10000^{-2i/d}`."""
     xp, half = get_xp(x), x.shape[-1] // 2
     cos, sin = (xp.asarray(table) for table in _angles(x.shape[-2], half, start, np.dtype(x.dtype)))
     a, b = x[..., :half], x[..., half:]

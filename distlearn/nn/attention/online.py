@@ -86,26 +86,7 @@ def finish(seen: Partial):
 
 
 def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
-    """Attend to the keys block by block; the same numbers as `attend`.
-
-    Parameters
-    ----------
-    q, k, v : array
-        As for `attend`.
-    causal : bool
-    block : int
-        Queries and keys of a block.
-
-    Returns
-    -------
-    y : (batch, heads, n, d) array
-    saved : tuple
-
-    Notes
-    -----
-    The flops of `attend`, half of them if causal, and a rescaling of the output for every block of keys. Saves the
-    inputs, the output and one number a query.
-    """
+    """Attend to the keys block by block; the same numbers as `attend`."""
     check_heads(q, k, v, causal)
     xp, (batch, heads, n, d), m = get_xp(q), q.shape, k.shape[2]
     y, lse = xp.empty_like(q), xp.empty((*q.shape[:3], 1), q.dtype)
@@ -124,14 +105,7 @@ def online_attend(q, k, v, *, causal: bool = False, block: int = 512):
 
 
 def online_attend_backward(dy, saved):
-    """Return the gradients of queries, keys and values; every block of scores is computed again.
-
-    Parameters
-    ----------
-    dy : (batch, heads, n, d) array
-    saved : tuple
-        What `online_attend` returned.
-    """
+    """Return the gradients of queries, keys and values; every block of scores is computed again."""
     q, k, v, y, lse, causal, block = saved
     xp, m = get_xp(q), k.shape[2]
     dq, dk, dv = xp.zeros_like(q), xp.zeros_like(k), xp.zeros_like(v)
@@ -153,18 +127,7 @@ def online_attend_backward(dy, saved):
 
 
 def partial_backward(q, k, v, hidden, lse, inner, dy):
-    """Return the gradients that come from some of the keys.
-
-    Parameters
-    ----------
-    q, k, v, hidden
-        As for `partial`.
-    lse : (..., n, 1) array
-        Over all keys.
-    inner : (..., n, 1) array
-        rowsum(dy * y) of the complete output.
-    dy : (..., n, d) array
-    """
+    """Return the gradients that come from some of the keys."""
     scale = 1 / math.sqrt(q.shape[-1])
     p = matmul(q, k.swapaxes(-1, -2))
     p *= scale

@@ -52,10 +52,6 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
     rounds : int
         At most so many; fewer if the clusters no longer change.
 
-    Returns
-    -------
-    clustered : Clustered
-
     References
     ----------
     S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3.
@@ -121,7 +117,6 @@ def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Comp
 
     Parameters
     ----------
-    model : Layer
     clusters : int
         16 values need 4 bits an index, an eighth of float32.
     rounds : int

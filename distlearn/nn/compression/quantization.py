@@ -74,22 +74,7 @@ class _Quantized(Layer):
 
 
 class QuantizedLinear(_Quantized):
-    """A `Linear` layer with 8-bit weights and inputs, for prediction.
-
-    Parameters
-    ----------
-    layer : Linear
-        Trained; it is left alone.
-
-    Notes
-    -----
-    Shapes: (..., d_in) to (..., d_out). A quarter of float32's bytes, and a scale per output.
-
-    References
-    ----------
-    B. Jacob et al. (2018), Quantization and training of neural networks for efficient integer-arithmetic-only
-    inference, CVPR.
-    """
+    """A `Linear` layer with 8-bit weights and inputs, for prediction."""
 
     def _product(self, x, codes):
         return x @ codes
@@ -100,22 +85,7 @@ class QuantizedLinear(_Quantized):
 
 
 class QuantizedConv2d(_Quantized):
-    """A `Conv2d` layer with 8-bit kernels and inputs, for prediction.
-
-    Parameters
-    ----------
-    layer : Conv2d
-        Trained; it is left alone.
-
-    Notes
-    -----
-    Shapes: (n, h, w, c_in) to (n, oh, ow, c_out). A quarter of float32's bytes, and a scale per filter.
-
-    References
-    ----------
-    B. Jacob et al. (2018), Quantization and training of neural networks for efficient integer-arithmetic-only
-    inference, CVPR.
-    """
+    """A `Conv2d` layer with 8-bit kernels and inputs, for prediction."""
 
     def __init__(self, layer):
         self._kernel = layer.W.data.shape

@@ -12,10 +12,6 @@ class Recompute(Container):
     Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
     root, for one more forward pass.
 
-    Parameters
-    ----------
-    body : Layer
-
     Notes
     -----
     Shapes: those of the body. Backward costs the body's forward in addition. Saves the input, and the state of random

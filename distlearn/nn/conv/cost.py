@@ -46,10 +46,6 @@ def conv_cost(algorithm, n, c_in, c_out, h, w, k=3, m=2, *, fft_constant=1.0) ->
     fft_constant : float
         A transform of N real points costs fft_constant N log2 N multiply-adds.
 
-    Returns
-    -------
-    cost : Cost
-
     Notes
     -----
     With P = n ceil(h / m) ceil(w / m) tiles of alpha = m + r - 1 pixels a side:

@@ -44,9 +44,6 @@ class Conv2d(Layer):
         Channels are split into so many groups, each convolved separately.
     algorithm : {"im2col", "direct", "fft", "winograd2", "winograd4"}
         Winograd takes 3 x 3 kernels with stride and dilation 1. `nn.fuse` chooses a fast one in im2col's place.
-    bias : bool
-    dtype : dtype
-    gain : float
     input_gradient : bool
         False for a model's first layer: the gradient of the data is not needed.
 

@@ -86,7 +86,6 @@ class Transforms(NamedTuple):
         ----------
         points : sequence of float
             The m + 1 finite interpolation points, all different; infinity is the last one.
-        m : int
 
         Notes
         -----

@@ -131,10 +131,6 @@ def count_operations(function, *arrays) -> Counted:
         functions, or those of `get_xp(x)`.
     *arrays : numpy arrays
 
-    Returns
-    -------
-    counted : Counted
-
     Examples
     --------
     >>> count_operations(lambda a, b: a @ b + 1, np.ones((2, 4)), np.ones((4, 3)))

@@ -43,14 +43,9 @@ def memory_report(model: Layer, x, optimizer=None) -> Memory:
 
     Parameters
     ----------
-    model : Layer
     x : (batch, ...) array
     optimizer : Optimizer, optional
         Its states are counted.
-
-    Returns
-    -------
-    memory : Memory
 
     Examples
     --------

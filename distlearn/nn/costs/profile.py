@@ -55,7 +55,6 @@ class Profile(Tabular):
     ----------
     layers : list of LayerTime
         In the order of the model.
-    batch : int
     """
 
     def __init__(self, layers: list[LayerTime], batch: int):
@@ -112,7 +111,6 @@ def profile(model: Layer, x, *, repeats: int = 5) -> Profile:
     model : Layer
         The layers of a `Sequential` are timed one by one, any other layer as one.
     x : (batch, ...) array
-    repeats : int
 
     Returns
     -------
@@ -187,9 +185,6 @@ def fewest_seconds(function, *args, repeats: int = 5, xp=np) -> float:
 
     Parameters
     ----------
-    function : callable
-    *args
-    repeats : int
     xp : module
         numpy, whose seconds are processor time, or cupy.
     """

@@ -32,19 +32,12 @@ def skinny_products(
 
     Parameters
     ----------
-    batches : int or sequence of int
-    d_in, d_out : int
     repeats : int
         The median of so many.
-    dtype : dtype
     xp : module
         numpy or cupy.
     threads : int, optional
         As in `profile_sweep`.
-
-    Returns
-    -------
-    products : list of Product
     """
     from threadpoolctl import threadpool_limits
 

@@ -248,11 +248,6 @@ class CountedArray(MockDeviceArray):
 
     NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
     could be counted from there on.
-
-    Examples
-    --------
-    >>> np.concatenate([CountedArray(np.ones(2)), np.zeros(1)]) + 1
-    CountedArray(array([2., 2., 1.]))
     """
 
     def _operand(self, x):

@@ -34,7 +34,6 @@ class Summary(Tabular):
 
     Attributes
     ----------
-    rows : list of Row
     params, flops, nbytes, moved, activations : int
         Sums over the model.
     """
@@ -65,15 +64,10 @@ def summary(model: Layer, input_shape: tuple[int, ...], depth: int = 0) -> Summa
 
     Parameters
     ----------
-    model : Layer
     input_shape : tuple of int
         With the batch, as in (128, 227, 227, 3).
     depth : int
         How many levels of containers to look into.
-
-    Returns
-    -------
-    summary : Summary
 
     Examples
     --------

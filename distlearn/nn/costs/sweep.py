@@ -50,11 +50,9 @@ def profile_sweep(
         A name such as "alexnet", or a model.
     sample : tuple of int, optional
         Shape of one sample; known for models by name.
-    batches : int or sequence of int
     repeats : int
         The median of so many passes, but no further one once a layer has taken half a second at a batch size; one
         pass before them warms up.
-    dtype : dtype
     threads : int, optional
         Threads of BLAS; None leaves them as they are. One thread's times are its own processor time, so what other
         programs take meanwhile does not count. With several, a small product that waits for a busy core may take a

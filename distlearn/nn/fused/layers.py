@@ -16,17 +16,7 @@ from . import cells, rows
 
 
 class Fused(Layer):
-    """Base of the fused layers.
-
-    Parameters
-    ----------
-    layers : list of Layer
-        In the order of the plain model; the parameters are the first one's.
-
-    Attributes
-    ----------
-    layers : list of Layer
-    """
+    """Base of the fused layers."""
 
     def __init__(self, layers: list[Layer]):
         self.layers, self.params = list(layers), layers[0].params

@@ -21,10 +21,8 @@ def AlexNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
 
     Parameters
     ----------
-    n_classes : int
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting: takes no time.
-    dtype : dtype
 
     References
     ----------

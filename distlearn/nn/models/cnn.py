@@ -21,12 +21,10 @@ def SmallCNN(image=MNIST, n_classes=10, channels=(16, 32), *, seed=0, dtype="flo
     ----------
     image : (int, int, int)
         Rows, columns and channels; samples may also come flat.
-    n_classes : int
     channels : sequence of int
         One block for each.
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
     """
     seeds, layers, (h, w, c_in) = init.seeds(seed), [Reshape(*image)], image
     for c in channels:
@@ -45,10 +43,8 @@ def LeNet(n_classes=10, *, seed=0, dtype="float32") -> Sequential:
 
     Parameters
     ----------
-    n_classes : int
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     References
     ----------

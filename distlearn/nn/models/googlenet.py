@@ -39,7 +39,6 @@ def Inception(c_in, c1, r3, c3, r5, c5, cp, seeds, *, dtype="float32") -> Parall
         branch's projection.
     seeds : iterator
         Seeds of the six convolutions, `init.seeds(seed)`.
-    dtype : dtype
 
     Examples
     --------
@@ -65,10 +64,8 @@ def GoogLeNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
 
     Parameters
     ----------
-    n_classes : int
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     References
     ----------

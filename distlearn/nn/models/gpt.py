@@ -22,15 +22,12 @@ def GPT(
         Size of the vocabulary; 128 holds the characters of plain English text.
     width : int
         Of the vector at each position; the dense layers of a block are four times as wide.
-    heads : int
-    n_blocks : int
     kv_heads : int, optional
         As for `MultiHeadAttention`.
     online : bool
         Attention in memory linear in the length.
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     Notes
     -----

@@ -22,7 +22,6 @@ def GRULanguageModel(n_symbols=128, d_hidden=128, n_layers=2, *, seed=0, dtype="
         GRU layers, one on top of the other: different ranks can hold the upper and the lower ones.
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     References
     ----------

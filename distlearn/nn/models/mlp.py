@@ -20,7 +20,6 @@ def MLP(sizes, activation: str = "relu", *, seed: int = 0, dtype="float32") -> S
     activation : {"relu", "sigmoid", "tanh"}
     seed : int
         Weights depend on (seed, number of the dense layer) alone: not on ranks, device or precision.
-    dtype : dtype
 
     Examples
     --------

@@ -21,7 +21,6 @@ def SiameseNet(d_out=8, *, seed=0, dtype="float32") -> Sequential:
         Dimensions of the point.
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     References
     ----------

@@ -25,7 +25,6 @@ def Fire(c_in, squeeze, expand, seeds, *, dtype="float32") -> Sequential:
         Channels of either branch: the output has twice as many.
     seeds : iterator
         Seeds of the three convolutions, `init.seeds(seed)`.
-    dtype : dtype
 
     Examples
     --------
@@ -48,10 +47,8 @@ def SqueezeNet(n_classes=1000, *, seed=0, dtype="float32") -> Sequential:
 
     Parameters
     ----------
-    n_classes : int
     seed : int or None
         Weights depend on (seed, number of the layer) alone; None leaves them zero, for counting.
-    dtype : dtype
 
     References
     ----------

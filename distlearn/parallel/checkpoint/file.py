@@ -65,13 +65,7 @@ class Checkpoint:
 
 
 def to_bytes(checkpoint: Checkpoint) -> bytes:
-    """Return a checkpoint as the contents of a file.
-
-    Raises
-    ------
-    TypeError
-        For a step that is not a whole number, arrays that are not numeric, and `meta` that JSON cannot hold.
-    """
+    """Return a checkpoint as the contents of a file."""
     from safetensors.numpy import save
 
     arrays = {}
@@ -94,19 +88,7 @@ def to_bytes(checkpoint: Checkpoint) -> bytes:
 
 
 def from_bytes(data: bytes, path) -> Checkpoint:
-    """Make a checkpoint from the contents of a file, and verify every byte.
-
-    Parameters
-    ----------
-    data : bytes
-    path : path
-        For errors.
-
-    Raises
-    ------
-    CheckpointError
-        If the file is truncated, damaged, of another format version, or not a checkpoint.
-    """
+    """Make a checkpoint from the contents of a file, and verify every byte."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

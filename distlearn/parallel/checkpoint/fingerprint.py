@@ -17,16 +17,7 @@ LONGEST = 60
 
 
 def run_fingerprint(model, loss, optimizer) -> dict:
-    """Return what a strategy trains, and how, as values that JSON can hold.
-
-    Parameters
-    ----------
-    model : Layer
-        The serial model, before a strategy takes it apart.
-    loss : callable
-    optimizer : Optimizer
-        Of the serial model.
-    """
+    """Return what a strategy trains, and how, as values that JSON can hold."""
     groups = [
         {"parameters": [p.name for p in g.params], "rule": describe(g.rule), "lr": describe_schedule(g.lr)}
         for g in optimizer.groups
@@ -42,21 +33,7 @@ def run_fingerprint(model, loss, optimizer) -> dict:
 
 
 def data_fingerprint(dataset, batch_size: int, seed: int) -> dict:
-    """Return what a run is trained on, and in which order.
-
-    Parameters
-    ----------
-    dataset : Dataset
-    batch_size : int
-        Of the global batch.
-    seed : int
-        Of the order of samples.
-
-    Notes
-    -----
-    The checksum is of the training samples and labels in their order, so data that were changed or reordered under the
-    same name are found; half a second for a gigabyte.
-    """
+    """Return what a run is trained on, and in which order."""
     digest = blake2b(digest_size=8)
     for array in (dataset.x_train, dataset.y_train):
         digest.update(np.ascontiguousarray(to_numpy(array)).reshape(-1).view(np.uint8))
@@ -109,10 +86,6 @@ def _short(value) -> str:
 
 def describe(thing) -> str:
     """Describe a rule, a loss or a function by a name that is the same in every process.
-
-    Parameters
-    ----------
-    thing : object
 
     Examples
     --------

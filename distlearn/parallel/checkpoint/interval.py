@@ -30,7 +30,6 @@ def system_mtbf(node_mtbf: float, nodes: int) -> float:
     ----------
     node_mtbf : float
         Of one node [s].
-    nodes : int
 
     Examples
     --------

@@ -38,10 +38,8 @@ def simulate_run(
         As in `expected_time` [s].
     node_mtbf : float
         Mean time between the failures of one node [s].
-    nodes : int
     runs : int
         How many.
-    seed : int
     shape : float
         Of the Weibull distribution of a node's failures: 1 is exponential, as the formulas assume.
 
@@ -84,7 +82,6 @@ class IntervalStudy:
         How long the simulated runs took [s].
     work, cost, restart, mtbf : float
         What was simulated [s]; `mtbf` is that of the whole machine.
-    nodes : int
     """
 
     intervals: np.ndarray

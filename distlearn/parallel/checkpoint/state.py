@@ -40,26 +40,13 @@ def named_arrays(params, optimizer) -> dict:
 
 
 def param_name(name: str) -> str:
-    """Return the name of the parameter to which an array of a state belongs.
-
-    Examples
-    --------
-    >>> param_name("param/0.W"), param_name("optimizer/0.W/1")
-    ('0.W', '0.W')
-    """
+    """Return the name of the parameter to which an array of a state belongs."""
     kind, _, rest = name.partition("/")
     return rest.rpartition("/")[0] if kind == "optimizer" else rest
 
 
 class StateLayout:
-    """Names, shapes and dtypes of the arrays of a serial model's state.
-
-    Parameters
-    ----------
-    model : Layer
-    optimizer : Optimizer
-        Of the serial model.
-    """
+    """Names, shapes and dtypes of the arrays of a serial model's state."""
 
     def __init__(self, model, optimizer):
         arrays = named_arrays(model.params, optimizer)
@@ -136,11 +123,6 @@ def restore(strategy, arrays: dict, scalars: dict) -> None:
     """Put a captured state into a strategy, in place; every rank must call, with all arrays.
 
     With the same number of ranks and the same layers, each takes its generators; else new ones are made.
-
-    Raises
-    ------
-    ValueError
-        If it is that of another model or optimizer; nothing has been changed in that case.
     """
     strategy.load_state_dict(arrays)
     set_counters(strategy.optimizer, scalars["optimizer"])

@@ -76,7 +76,6 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     ----------
     params : list of Param
         Frozen ones are left out; one larger than `cap_bytes` gets a group to itself.
-    cap_bytes : float
     kind : callable, optional
         `kind(param) -> hashable`: parameters of different kinds are in different groups.
     """
@@ -102,11 +101,8 @@ def make_buckets(
 
     Parameters
     ----------
-    params : list of Param
-    cap_bytes : float
     extra : int
         Free elements at the end of the last bucket.
-    kind : callable, optional
     """
     groups = group_params(params, cap_bytes, kind)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
@@ -122,40 +118,7 @@ def check_rows(comm, rows: float, n: int) -> None:
 
 
 class GradientReducer:
-    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Over which gradients are summed.
-    params : list of Param
-        Frozen ones are left out.
-    cap_bytes : float
-        Size of a bucket [bytes].
-    overlap : bool
-        Start a bucket's all-reduce as soon as its gradients are complete; else all of them in `finish`.
-    compress : Codec, optional
-        Send gradients as codes.
-    kind : callable, optional
-        `kind(param) -> hashable`: parameters of different kinds are in different buckets.
-    norms : bool
-        Note the norm of this rank's gradients before they are summed.
-
-    Attributes
-    ----------
-    buckets : list of Bucket
-    sums : (2,) array
-        This rank's part of the loss, and its rows of the batch: see `add`.
-    squared_norm : float
-        Of this rank's gradients, as one vector; only with `norms`.
-    residuals : Residuals
-        What compression has left out.
-
-    Notes
-    -----
-    Loss and rows are sent in the last bucket; with compression and in half precision, which would round them, they are
-    sent alone, as 16 bytes.
-    """
+    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of."""
 
     def __init__(
         self,

@@ -23,14 +23,10 @@ class CompressedAllReduce:
 
     Parameters
     ----------
-    comm : Communicator
     n : int
         Length of the arrays.
-    dtype : dtype
-    codec : Codec
     seed : sequence of int
         Of the random rounding; the rank is added to it.
-    tag : int
 
     References
     ----------

@@ -30,12 +30,10 @@ class DataParallel(Replicated):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-    optimizer : Optimizer
     cap_bytes : float
         Size of a bucket [bytes].
     overlap : bool
@@ -144,11 +142,6 @@ class DataParallel(Replicated):
 
 def micro_batches(batch, count: int) -> list:
     """Cut a rank's part of a batch into at most `count` pieces (x, y) of nearly equal size; an empty part stays one.
-
-    Parameters
-    ----------
-    batch : Batch
-    count : int
 
     Examples
     --------

@@ -28,7 +28,6 @@ class DiLoCo(LocalSGD):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast.
     loss : callable
@@ -37,7 +36,6 @@ class DiLoCo(LocalSGD):
         The inner one; every rank keeps its memory to itself.
     every : int
         H.
-    outer : Rule
     outer_lr : float
         :math:`\alpha`.
 

@@ -33,12 +33,10 @@ class LocalSGD(Replicated):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
     every : int or None
         H; None averages once, at the end.
     average_state : bool

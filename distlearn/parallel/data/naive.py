@@ -17,12 +17,10 @@ class NaiveDataParallel(Replicated):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-    optimizer : Optimizer
 
     Notes
     -----

@@ -88,19 +88,7 @@ def check_replicas(comm, params) -> None:
 
 
 def optimizer_arrays(optimizer) -> dict:
-    """Return the arrays of an optimizer's state by name, parameter by parameter.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-
-    Examples
-    --------
-    >>> from distlearn.nn import Param
-    >>> from distlearn.optim import Adam, Optimizer
-    >>> list(optimizer_arrays(Optimizer([Param(np.ones(3), "0.W")], Adam(), 0.1)))
-    ["0.W, Adam's state 0", "0.W, Adam's state 1"]
-    """
+    """Return the arrays of an optimizer's state by name, parameter by parameter."""
     found = {}
     states = iter(optimizer.states)
     for group in optimizer.groups:

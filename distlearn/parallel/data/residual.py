@@ -22,16 +22,7 @@ _LAYOUT = "residual_layout"
 
 
 class Residuals:
-    """The errors that the buckets of one strategy keep, on all ranks together.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Over which gradients are summed.
-    buckets : list of Bucket
-    reducers : dict of Bucket to CompressedAllReduce
-        Empty where nothing is compressed: residuals of a checkpoint are then added to the next gradients as they are.
-    """
+    """The errors that the buckets of one strategy keep, on all ranks together."""
 
     def __init__(self, comm, buckets, reducers):
         self.comm, self.buckets, self.reducers = comm, buckets, reducers
@@ -53,13 +44,7 @@ class Residuals:
         return found | {_LAYOUT: self._layout()} if found else {}
 
     def state_dict(self, spec_of=None) -> dict[str, Sharded]:
-        """Return this rank's summand of what all ranks keep, by parameter.
-
-        Parameters
-        ----------
-        spec_of : callable, optional
-            `spec_of(name) -> ShardSpec`: what this rank holds of a parameter; by default all of it.
-        """
+        """Return this rank's summand of what all ranks keep, by parameter."""
         found, own = {}, self.own_state()
         for i, bucket in enumerate(self.buckets):
             kept = [name for name in ("owed", "given", "summed") if f"{name}/{i}" in own]
@@ -76,21 +61,7 @@ class Residuals:
 
     # -- going on ------------------------------------------------------------------------------------------------------
     def load(self, arrays: dict, rank: int, spec_of=None) -> None:
-        """Take over the residuals of a state: each rank its own if nothing has changed, else an equal part.
-
-        Parameters
-        ----------
-        arrays : dict of str to array
-            A state.
-        rank : int
-            Among those that save.
-        spec_of : callable, optional
-            As for `state_dict`.
-
-        Notes
-        -----
-        One all-reduce of one number, if there are residuals at all.
-        """
+        """Take over the residuals of a state: each rank its own if nothing has changed, else an equal part."""
         self.owed = {}
         for reducer in self.reducers.values():
             reducer.errors = {}

@@ -39,16 +39,6 @@ class MeshArray:
     """What this rank has of an array, and how the array is laid out on the mesh.
 
     Made by `Mesh.distribute` and `Mesh.from_local`.
-
-    Attributes
-    ----------
-    local : array
-        This rank's part (of a Partial, its summand).
-    mesh : Mesh
-    placements : tuple of Shard, Replicate or Partial
-        One for each dimension of the mesh.
-    shape : tuple of int
-        Of the whole.
     """
 
     __array_ufunc__ = None  # NumPy leaves `array + MeshArray` to this class
@@ -69,13 +59,7 @@ class MeshArray:
         return np.asarray(self.whole(), dtype)
 
     def whole(self):
-        """Return the whole array, which this rank must have.
-
-        Raises
-        ------
-        LayoutError
-            If it is sharded or a summand.
-        """
+        """Return the whole array, which this rank must have."""
         for dim, placement in enumerate(self.placements):
             if not isinstance(placement, Replicate):
                 missing = "all_gather" if isinstance(placement, Shard) else "all_reduce"
@@ -87,15 +71,7 @@ class MeshArray:
 
     # -- from one layout to another ------------------------------------------------------------------------------------
     def collectives(self, *placements) -> list[tuple[int, str, int]]:
-        """List what `redistribute` runs: (dimension of the mesh, collective, bytes of the array that it gets).
-
-        Examples
-        --------
-        >>> from distlearn.comm.local import LocalComm
-        >>> from distlearn.parallel.mesh import Mesh
-        >>> Mesh(LocalComm()).distribute(np.ones((4, 2)), Partial()).collectives(Shard(0))
-        [(0, 'reduce_scatter', 64)]
-        """
+        """List what `redistribute` runs: (dimension of the mesh, collective, bytes of the array that it gets)."""
         found, nbytes = [], self.local.nbytes
         for dim, old, new in self._steps(placements):
             size, name = self.mesh.shape[dim], _collective(old, new)
@@ -111,20 +87,7 @@ class MeshArray:
         return sum(network.collective(name, n, range(self.mesh.shape[dim])) for dim, name, n in moves)
 
     def redistribute(self, *placements) -> MeshArray:
-        """Return the same array in another layout; every rank must call.
-
-        ==========  ==========  =======================================
-        from        to          collective, in each dimension
-        ==========  ==========  =======================================
-        Shard       Replicate   all_gather
-        Partial     Replicate   all_reduce
-        Partial     Shard       reduce_scatter
-        Shard(i)    Shard(j)    all_to_all
-        Replicate   Shard       none: a rank keeps its share
-        Replicate   Partial     none: rank 0 keeps the values
-        Shard       Partial     none: zeros around the share
-        ==========  ==========  =======================================
-        """
+        """Return the same array in another layout; every rank must call."""
         made = self
         for dim, _, new in self._steps(placements):
             made = made._move(dim, new)
@@ -173,13 +136,7 @@ class MeshArray:
         return MeshArray(x, self.mesh, placements, self.shape)
 
     def all_reduce(self) -> MeshArray:
-        """Sum a Partial over ranks, in every dimension in which it is one.
-
-        Raises
-        ------
-        LayoutError
-            If it is not a Partial in any: it has been reduced already, or its parts are not summands.
-        """
+        """Sum a Partial over ranks, in every dimension in which it is one."""
         if not any(isinstance(p, Partial) for p in self.placements):
             cut = any(isinstance(p, Shard) for p in self.placements)
             why = (
@@ -249,22 +206,7 @@ class MeshArray:
         return MeshArray(f(self.local, other.local), self.mesh, placements, self.shape)
 
     def apply(self, f: Callable, *, axis: int | None = None, linear: bool = False) -> MeshArray:
-        """Apply a function that keeps the shape.
-
-        Parameters
-        ----------
-        f : callable
-            Of an array.
-        axis : int, optional
-            Along which values depend on each other (softmax, a norm); None: element by element.
-        linear : bool
-            f(a + b) is f(a) + f(b).
-
-        Raises
-        ------
-        LayoutError
-            If the array is a Partial and f is not linear, or if it is sharded along `axis`.
-        """
+        """Apply a function that keeps the shape."""
         name = getattr(f, "__name__", repr(f))
         for placement in self.placements:
             if isinstance(placement, Partial) and not linear:

@@ -16,7 +16,6 @@ class Mesh:
 
     Parameters
     ----------
-    comm : Communicator
     shape : tuple of int, optional
         Ranks along each dimension; by default one dimension of all of them. The last one counts fastest.
 

@@ -20,21 +20,7 @@ from .strategy import StagedModel
 
 
 class Stash:
-    """The weights of one stage, in every version that a mini-batch still needs.
-
-    Parameters
-    ----------
-    params : list of Param
-    used : dict of int to int
-        The version with which each mini-batch goes forward and backward.
-
-    Attributes
-    ----------
-    version : int
-        Updates so far.
-    most : int
-        The largest number of versions that were held at one time.
-    """
+    """The weights of one stage, in every version that a mini-batch still needs."""
 
     def __init__(self, params, used: dict[int, int]):
         self.params = [p for p in params if not p.frozen]
@@ -105,7 +91,6 @@ class PipeDream(StagedModel):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The whole model, the same on every rank; no parameter may be shared by two stages, which update at different
         times.

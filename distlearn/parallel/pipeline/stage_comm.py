@@ -11,19 +11,7 @@ from .schedule import Action, Schedule
 
 
 class StageComm:
-    """The messages of one step on one rank; each is named by the action that consumes it.
-
-    Parameters
-    ----------
-    comm : Communicator
-    schedule : Schedule
-    shape_of : callable
-        `shape_of(action) -> (shape, dtype)` of the array that an action consumes.
-    xp : array module
-        Makes the buffers.
-    position : callable, optional
-        `position(action)` orders the actions of a rank; as in the schedule by default.
-    """
+    """The messages of one step on one rank; each is named by the action that consumes it."""
 
     def __init__(self, comm, schedule: Schedule, shape_of, xp, position=None):
         self.comm, self.schedule, self.shape_of, self.xp = comm, schedule, shape_of, xp
@@ -88,20 +76,6 @@ def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
     """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call.
 
     A chain of small messages from the first stage to the last, and a broadcast.
-
-    Parameters
-    ----------
-    comm : Communicator
-    stages : dict of int to Sequential
-        This rank's.
-    rank_of : list of int
-        The rank of every stage.
-    x : array
-        A batch of the first stage's inputs.
-
-    Returns
-    -------
-    boundaries : list of (shape, dtype)
     """
     found = [(tuple(x.shape[1:]), x.dtype)]
     for s, stage in stages.items():

@@ -20,25 +20,7 @@ class StageParam(NamedTuple):
 
 
 class StageParams:
-    """The serial model's parameters, and the ranks that hold them.
-
-    Parameters
-    ----------
-    comm : Communicator
-    model : Sequential
-    stages : list of Sequential
-        The model in pieces.
-    ranks : list of int
-        Of each stage.
-
-    Attributes
-    ----------
-    params : list of Param
-        Of this rank, in the serial model's order.
-    tied : list of Param
-        Those of `params` that several stages share: their gradients are complete only after backward of all these
-        stages.
-    """
+    """The serial model's parameters, and the ranks that hold them."""
 
     def __init__(self, comm, model, stages, ranks):
         self.comm = comm
@@ -70,19 +52,7 @@ class StageParams:
 
 
 def sub_optimizer(what: str, optimizer, params, alone: bool):
-    """Return an optimizer like the one given, for some of its parameters, with the states that it has for them.
-
-    Parameters
-    ----------
-    what : str
-        The strategy, for errors.
-    optimizer : Optimizer
-        Of the whole model.
-    params : list of Param
-        Of this rank.
-    alone : bool
-        Whether those are all of the model's.
-    """
+    """Return an optimizer like the one given, for some of its parameters, with the states that it has for them."""
     require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
     mine = {id(p) for p in params}
     return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])

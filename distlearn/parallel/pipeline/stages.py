@@ -82,7 +82,6 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
 
     Parameters
     ----------
-    model : Sequential
     shape : tuple of int
         Of the model's input, the batch included.
 
@@ -96,18 +95,7 @@ def layer_costs(model: Sequential, shape: tuple[int, ...]) -> list[int]:
 
 
 def inseparable(model: Sequential) -> int:
-    """Return how many of the first layers must be on one stage: up to the last that computes no gradient of its input.
-
-    Parameters
-    ----------
-    model : Sequential
-
-    Examples
-    --------
-    >>> from distlearn.nn import Conv2d, ReLU, Reshape
-    >>> inseparable(Sequential(Reshape(28, 28, 1), Conv2d(1, 4, 3, input_gradient=False), ReLU()))
-    2
-    """
+    """Return how many layers must be on the first stage: up to the last without a gradient of its input."""
     return max((i + 1 for i, layer in enumerate(model.layers) if not _gives_gradient(layer)), default=1)
 
 
@@ -117,17 +105,7 @@ def _gives_gradient(layer: Layer) -> bool:
 
 
 def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slice]:
-    """Convert a choice of stages to slices of a model's layers; balanced by default.
-
-    Parameters
-    ----------
-    stages : list of slice, list of float or None
-        Slices of the layers; or the costs of the layers (such as measured seconds), to be balanced; or None.
-    model : Sequential
-    n_stages : int
-    shape : tuple of int, optional
-        Of the model's input: then operations are balanced, else the numbers of parameters.
-    """
+    """Convert a choice of stages to slices of a model's layers; balanced by default."""
     if not isinstance(model, Sequential):
         raise TypeError(f"stages: expected a Sequential, whose layers can be cut apart, got a {type(model).__name__}")
     n = len(model.layers)
@@ -151,11 +129,6 @@ def as_stages(stages, model: Sequential, n_stages: int, shape=None) -> list[slic
 
 def cut(model: Sequential, part: slice) -> Sequential:
     """Return some consecutive layers as a model of their own; layers and parameters keep the names they have.
-
-    Parameters
-    ----------
-    model : Sequential
-    part : slice
 
     Examples
     --------

@@ -245,7 +245,6 @@ class Pipeline(StagedModel):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The whole model, the same on every rank; rank 0's parameters are broadcast. A rank keeps its own stages of it
         and no reference to the others.

@@ -32,14 +32,7 @@ class AccountRow(NamedTuple):
 
 
 class Account(Tabular):
-    """How every layer was sharded, and what rank 0 sends for one batch; prints as a table.
-
-    Attributes
-    ----------
-    rows : list of AccountRow
-    forward, backward : list of Sent
-        Of the whole model.
-    """
+    """How every layer was sharded, and what rank 0 sends for one batch; prints as a table."""
 
     def __init__(self, rows: list[AccountRow], batch: int, title: str):
         self.rows, self._batch, self._title = rows, batch, title

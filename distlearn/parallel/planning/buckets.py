@@ -10,17 +10,7 @@ from .work import LayerTime
 
 
 def summed_by(job: Job, layers: list[LayerTime], ranks: list[int], held: float = 0.0) -> float:
-    """Return when the gradients have been summed over replicas, in seconds since the last backward pass began.
-
-    Parameters
-    ----------
-    job : Job
-    layers : list of LayerTime
-    ranks : list of int
-        The replicas.
-    held : float
-        The last bucket, which also carries the loss, does not start before this moment.
-    """
+    """Return when the gradients have been summed over replicas, in seconds since the last backward pass began."""
     if len(ranks) < 2:
         return sum(t.backward + t.exposed_backward for t in layers)
     computing, sending = [], []  # two queues: a rank's collectives run one after another

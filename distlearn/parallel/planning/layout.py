@@ -51,7 +51,6 @@ def layouts(n: int, *, batch_size: int, n_layers: int, trick: bool = False) -> l
 
     Parameters
     ----------
-    n : int
     batch_size : int
         Limits dp.
     n_layers : int

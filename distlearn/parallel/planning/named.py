@@ -10,14 +10,7 @@ from ...sim import Roofline
 
 
 def model_and_sample(model, sample=None):
-    """Return a model, built without numbers if it is a name, and the shape of a sample of its input.
-
-    Parameters
-    ----------
-    model : str or Layer
-    sample : tuple of int, optional
-        Known for models by name.
-    """
+    """Return a model, built without numbers if it is a name, and the shape of a sample of its input."""
     if isinstance(model, str):
         known = model_named(model)
         return known.build(seed=None), known.sample if sample is None else tuple(sample)

@@ -21,7 +21,6 @@ class Plan(Tabular):
     ----------
     costs : list of Cost
         The fastest first; those that do not fit come last.
-    n : int
     memory : float or None
         Bytes that a rank has.
     weights : int
@@ -154,10 +153,6 @@ def plan(
         Of pipelines; four for every stage by default.
     progress : callable, optional
         `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
-
-    Returns
-    -------
-    plan : Plan
 
     Notes
     -----

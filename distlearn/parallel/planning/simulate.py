@@ -34,7 +34,6 @@ class Cost:
 
     Attributes
     ----------
-    layout : Layout
     seconds : float
         The sum of the next three.
     computing : float

@@ -21,7 +21,6 @@ def positions(length: int, rank: int, size: int, order: str = "zigzag") -> list[
     ----------
     length : int
         A multiple of the ranks (zigzag: of twice the ranks): equal pieces keep all ranks equally busy.
-    rank, size : int
     order : {"contiguous", "zigzag"}
 
     Examples

@@ -22,13 +22,7 @@ TAG = 71
 
 
 class SequenceAttention(MultiHeadAttention):
-    """Base of attention whose ranks have parts of the positions; made from a serial layer by `of`.
-
-    Attributes
-    ----------
-    comm : Communicator
-    order : {"contiguous", "zigzag"}
-    """
+    """Base of attention whose ranks have parts of the positions; made from a serial layer by `of`."""
 
     spans_itself = True
 
@@ -55,24 +49,7 @@ class SequenceAttention(MultiHeadAttention):
 
 
 class RingAttention(SequenceAttention):
-    r"""`MultiHeadAttention` over ranks that each have some positions of every sequence.
-
-    Notes
-    -----
-    Per pass p - 1 messages per rank; forward of keys and values, 2 batch kv_heads (length / p) d values; backward of
-    these and their gradients, twice that, and a last message takes the gradients home. Messages travel while the rank
-    computes. Saves the rank's queries, keys, values and output, and one number a query.
-
-    Under a causal mask, blocks of keys that come later than all of a piece's queries are not computed: in contiguous
-    order rank 0 computes one block and rank p - 1 all p; in zigzag order all compute equally many.
-
-    References
-    ----------
-    H. Liu, M. Zaharia, P. Abbeel (2023), Ring attention with blockwise transformers for near-infinite context,
-    arXiv:2310.01889, algorithm 1.
-    W. Brandon et al. (2023), Striped attention, arXiv:2311.09431, section 3, for the balance of causal masks; the
-    zigzag order is that of Llama 3 (2024), arXiv:2407.21783, section 3.3.2.
-    """
+    r"""`MultiHeadAttention` over ranks that each have some positions of every sequence."""
 
     def attend(self, q, k, v):
         check_heads(q, k, v, self.causal)

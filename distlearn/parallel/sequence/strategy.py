@@ -25,12 +25,10 @@ class SequenceParallel(Replicated):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         Whose layers treat every position by itself, but for `MultiHeadAttention`; rank 0's parameters are broadcast.
     loss : callable
         `loss(output, labels, n) -> (loss, gradient)`, a mean over the positions.
-    optimizer : Optimizer
     attention : {"ring", "ulysses"}
     order : {"contiguous", "zigzag"}
         Which positions a rank has; zigzag balances causal attention.
@@ -101,21 +99,7 @@ class SequenceParallel(Replicated):
 
 
 def shard_positions(model: Layer, comm, kind, order: str) -> Layer:
-    """Return a model whose attention layers communicate, with the parameters of the given one.
-
-    Parameters
-    ----------
-    model : Layer
-    comm : Communicator
-    kind : type
-        `RingAttention` or `UlyssesAttention`.
-    order : str
-
-    Raises
-    ------
-    TypeError
-        For a layer that mixes positions in another way.
-    """
+    """Return a model whose attention layers communicate, with the parameters of the given one."""
     if isinstance(model, MultiHeadAttention):
         return kind.of(model, comm, order)
     if not model.children:

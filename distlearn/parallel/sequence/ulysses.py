@@ -12,17 +12,6 @@ class UlyssesAttention(SequenceAttention):
     r"""`MultiHeadAttention` over ranks: during attention each has all positions of some heads.
 
     positions of all heads --> all-to-all --> all positions of some heads --> attention --> all-to-all --> back
-
-    Notes
-    -----
-    Four all-to-alls forward (q, k, v and the output) and four backward, each of batch (length / p) width values (less
-    for fewer heads of keys): unlike the ring's, their number does not grow with the ranks, but ranks must divide the
-    heads of keys and values. Causal masks leave no rank idle. Saves what the serial layer saves, of its heads.
-
-    References
-    ----------
-    S. A. Jacobs et al. (2023), DeepSpeed Ulysses: system optimizations for enabling training of extreme long sequence
-    transformer models, arXiv:2309.14509, section 3.1.
     """
 
     @classmethod

@@ -13,34 +13,7 @@ from .layer import AxisSharding, TensorLayer
 
 
 class HeadParallelAttention(TensorLayer):
-    r"""`MultiHeadAttention` of which every rank computes some heads.
-
-    .. math:: Y = \sum_r \operatorname{heads}_r(X)\, W_{o,r} + b_o
-
-    The projections to queries, keys and values are column-parallel, that of the output is row-parallel: a head needs
-    nothing from the others until the outputs are summed.
-
-    Parameters
-    ----------
-    comm : Communicator
-    layer : MultiHeadAttention
-        The serial one; every rank gets some of its heads of keys and values, with the queries' heads that use them.
-
-    Attributes
-    ----------
-    sum_output, sum_input_gradient : bool
-        Sum the output and the gradient of the input over ranks. False where `CutPositions` and `GatherPositions` do so.
-
-    Notes
-    -----
-    Shapes: (batch, length, width) to the same, on every rank. One all-reduce of batch length width values forward, one
-    backward. A rank holds 1 / p of the weights and saves 1 / p of what the serial layer saves, but all of x.
-
-    References
-    ----------
-    M. Shoeybi et al. (2019), Megatron-LM: training multi-billion parameter language models using model parallelism,
-    section 3, figure 3b.
-    """
+    r"""`MultiHeadAttention` of which every rank computes some heads."""
 
     how = "heads over ranks, outputs summed"
 

@@ -11,24 +11,7 @@ from .layer import AxisSharding, TensorLayer, gather_last
 
 
 class ColumnParallel(TensorLayer):
-    """Base of the layers whose outputs are sharded over ranks.
-
-    Parameters
-    ----------
-    comm : Communicator
-    sharding : AxisSharding
-        Of the outputs' last axis.
-    gather_output : bool
-        Gather the outputs on every rank; else the next layer gets this rank's part.
-
-    Attributes
-    ----------
-    local : Layer
-        Computes this rank's outputs.
-    sum_input_gradient : bool
-        Sum the gradient of the input over ranks. False on a single rank, and where a `Gather` (or `GatherPositions`)
-        before this layer does that and returns only the part that each rank needs: half the bytes.
-    """
+    """Base of the layers whose outputs are sharded over ranks."""
 
     def __init__(self, comm, sharding: AxisSharding, gather_output: bool = False):
         super().__init__(comm)
@@ -86,42 +69,13 @@ class ColumnParallel(TensorLayer):
 
 
 class ColumnParallelLinear(ColumnParallel):
-    r"""Dense layer whose neurons, the columns of W, are sharded over ranks.
-
-    .. math:: Y_r = X W_r + b_r, \qquad dW_r = X^\top dY_r, \quad db_r = \sum_i dY_{r,i}, \quad
-              dX = \sum_r dY_r W_r^\top
-
-    Made by `ColumnParallelLinear.of`. A `RowParallelLinear` may take Y_r as it is, with any element-wise layer in
-    between: two dense layers then cost one all-reduce forward and one backward.
-
-    Notes
-    -----
-    Shapes: (batch, ..., d_in), the same on every rank, to (batch, ..., width), this rank's neurons, which
-    `numpy.array_split` shards; with `gather_output` to (batch, ..., d_out). With n = batch ... rows of s bytes a value:
-
-    - forward: nothing; with `gather_output` one all-gather of p n ceil(d_out / p) s bytes;
-    - backward: one all-reduce of n d_in s bytes, which runs while dW_r is computed (nothing if dX is not needed).
-
-    A rank holds 1 / p of W and b, computes 1 / p of the flops, and saves the whole x.
-
-    References
-    ----------
-    M. Shoeybi et al. (2019), Megatron-LM: training multi-billion parameter language models using model parallelism,
-    section 3, figure 3a. A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks.
-    """
+    r"""Dense layer whose neurons, the columns of W, are sharded over ranks."""
 
     how = "neurons over ranks"
 
     @classmethod
     def of(cls, linear, comm, *, gather_output: bool = False) -> ColumnParallelLinear:
-        """Take this rank's columns of a serial layer.
-
-        Parameters
-        ----------
-        linear : Linear
-        comm : Communicator
-        gather_output : bool
-        """
+        """Take this rank's columns of a serial layer."""
         layer = cls(comm, _shard_units(linear, linear.d_out, comm, "neurons"), gather_output)
         W, b = layer.shard_param(linear.W, 1, layer.sharding), layer.shard_param(linear.b, 0, layer.sharding)
         layer._make_local(linear, W, b)
@@ -146,40 +100,13 @@ class ColumnParallelLinear(ColumnParallel):
 
 
 class FilterParallelConv2d(ColumnParallel):
-    r"""Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image.
-
-    .. math:: Y_r = X * W_r + b_r, \qquad dX = \sum_r dX_r
-
-    Made by `FilterParallelConv2d.of`. Activations and pooling treat every channel separately, so they can work on Y_r,
-    and the channels are gathered after a pooling layer, where there are fewer values to send.
-
-    Notes
-    -----
-    Shapes: (n, h, w, c_in), the same on every rank, to (n, oh, ow, width), this rank's channels; with `gather_output`
-    to (n, oh, ow, c_out). At s bytes a value:
-
-    - forward: nothing; with `gather_output` one all-gather of p n oh ow ceil(c_out / p) s bytes;
-    - backward: one all-reduce of n h w c_in s bytes (nothing for a first layer, whose dX is not needed).
-
-    References
-    ----------
-    A. Krizhevsky (2014), section 3 (model parallelism in convolutions). A. Krizhevsky, I. Sutskever, G. E. Hinton
-    (2012), ImageNet classification with deep convolutional neural networks, NIPS, section 3.2.
-    """
+    r"""Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image."""
 
     how = "filters over ranks"
 
     @classmethod
     def of(cls, conv, comm, *, gather_output: bool = False) -> FilterParallelConv2d:
-        """Take this rank's filters of a serial layer.
-
-        Parameters
-        ----------
-        conv : Conv2d
-            Without groups: each group sees a part of the input, so `GroupParallelConv2d` shards whole groups.
-        comm : Communicator
-        gather_output : bool
-        """
+        """Take this rank's filters of a serial layer."""
         if conv.groups != 1:
             raise ValueError(
                 f"FilterParallelConv2d: {describe(conv)} has groups={conv.groups}, expected groups=1; "
@@ -203,34 +130,7 @@ def _shard_units(layer, n: int, comm, what: str) -> AxisSharding:
 
 
 class GroupParallelConv2d(ColumnParallel):
-    r"""Convolution in groups, of which every rank has some: a group sees only its own channels.
-
-    .. math:: Y_r = X_r * W_r + b_r, \qquad dX_r = \text{as in the serial layer}
-
-    Made by `GroupParallelConv2d.of`. Where the channels come from another sharded convolution, a rank already has what
-    its groups need, and nothing is sent at all: that is why AlexNet has groups.
-
-    Parameters
-    ----------
-    comm, sharding, gather_output
-        As in `ColumnParallel`.
-    inputs : AxisSharding
-        Of the input's channels, by group.
-    sharded_input : bool
-        The input is this rank's channels; else it is whole, and the rank takes its own.
-
-    Notes
-    -----
-    Shapes: (n, h, w, c_in), or (n, h, w, c_in / p) if `sharded_input`, to (n, oh, ow, c_out / p); with `gather_output`
-    to (n, oh, ow, c_out). If `sharded_input`, nothing is sent in either direction. Else nothing forward, and backward
-    one all-gather of n h w c_in values, unless a `Gather` before this layer sums the gradient. With `gather_output` one
-    all-gather of the output's size.
-
-    References
-    ----------
-    A. Krizhevsky, I. Sutskever, G. E. Hinton (2012), ImageNet classification with deep convolutional neural networks,
-    NIPS, section 3.2.
-    """
+    r"""Convolution in groups, of which every rank has some: a group sees only its own channels."""
 
     how = "groups over ranks"
 
@@ -240,16 +140,7 @@ class GroupParallelConv2d(ColumnParallel):
 
     @classmethod
     def of(cls, conv, comm, *, sharded_input: bool = False, gather_output: bool = False) -> GroupParallelConv2d:
-        """Take this rank's groups of a serial layer.
-
-        Parameters
-        ----------
-        conv : Conv2d
-            The number of its groups is a multiple of the number of ranks.
-        comm : Communicator
-        sharded_input : bool
-        gather_output : bool
-        """
+        """Take this rank's groups of a serial layer."""
         p = comm.size
         if conv.groups % p:
             raise ValueError(

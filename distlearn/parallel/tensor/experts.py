@@ -28,7 +28,6 @@ class ExpertParallel(TensorLayer):
 
     Parameters
     ----------
-    comm : Communicator
     layer : MixtureOfExperts
         The serial one, with at least one expert for every rank.
 

@@ -17,28 +17,7 @@ from ..sharding import Shard, Sharded, ShardSpec, unshard
 
 
 class AxisSharding:
-    """Which values of an axis each rank holds.
-
-    Parameters
-    ----------
-    parts : list of (width,) array of int
-        Indices on the axis, by rank; each index once.
-
-    Attributes
-    ----------
-    n : int
-        Length of the axis.
-    widths : list of int
-        Number of values by rank.
-    widest : int
-        The largest of them: to which every rank's block is padded in messages.
-
-    Examples
-    --------
-    >>> sharding = AxisSharding.even(7, 3)
-    >>> sharding.widths, sharding.parts[1].tolist()
-    ([3, 2, 2], [3, 4])
-    """
+    """Which values of an axis each rank holds."""
 
     def __init__(self, parts):
         self.parts = [np.asarray(part, int) for part in parts]
@@ -93,19 +72,6 @@ class TensorLayer(Layer):
 
     A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
     layer is computing and which is waiting.
-
-    Parameters
-    ----------
-    comm : Communicator
-
-    Attributes
-    ----------
-    specs : dict of str to ShardSpec
-        Of the parameters that are not the same on every rank, by name.
-    local : Layer or None
-        The serial layer that computes this rank's part, if there is one.
-    how : str
-        What is sharded over the ranks, in a few words.
     """
 
     spans_itself = True
@@ -131,16 +97,7 @@ class TensorLayer(Layer):
 
 
 class TensorSequential(Sequential):
-    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank.
-
-    Parameters
-    ----------
-    comm : Communicator
-    layers : list of Layer
-        They keep the names, and their parameters the names, that they have in the serial model.
-    hows : list of str
-        For every layer, how it was sharded.
-    """
+    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank."""
 
     spans_itself = True
 
@@ -156,20 +113,7 @@ def shard_specs(model: Layer) -> dict[str, ShardSpec]:
 
 
 def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dict | None:
-    """Gather the parameters of a model that is sharded over ranks; every rank must call.
-
-    Parameters
-    ----------
-    model : Layer
-    comm : Communicator
-    names : iterable of str, optional
-        Order of the result: that of the serial model.
-
-    Returns
-    -------
-    params : dict of str to array
-        NumPy arrays of the serial shapes, on rank 0; None elsewhere. One gather of what rank 0 does not have.
-    """
+    """Gather the parameters of a model that is sharded over ranks; every rank must call."""
     specs = shard_specs(model)
     state = {}
     for p in model.params:
@@ -183,21 +127,7 @@ def gather_params(model: Layer, comm, names: Iterable[str] | None = None) -> dic
 
 
 def gather_last(comm, x, sharding: AxisSharding):
-    """Gather the parts of all ranks along the last axis: one all-gather.
-
-    Parameters
-    ----------
-    comm : Communicator
-    x : (..., width) array
-        This rank's part.
-    sharding : AxisSharding
-
-    Returns
-    -------
-    y : (..., n) array
-        The whole, on every rank. Blocks of unequal width are padded to the widest, so the all-gather moves `size`
-        blocks of rows times `widest` values.
-    """
+    """Gather the parts of all ranks along the last axis: one all-gather."""
     if comm.size == 1:
         return x
     xp, lead = get_xp(x), x.shape[:-1]
@@ -213,20 +143,7 @@ def gather_last(comm, x, sharding: AxisSharding):
 
 
 def reduce_scatter_last(comm, x, sharding: AxisSharding):
-    """Sum an array over ranks and keep this rank's part of the last axis: one reduce-scatter.
-
-    Parameters
-    ----------
-    comm : Communicator
-    x : (..., n) array
-        This rank's summand.
-    sharding : AxisSharding
-
-    Returns
-    -------
-    y : (..., width) array
-        The bytes are those of `gather_last`, whose gradient this is.
-    """
+    """Sum an array over ranks and keep this rank's part of the last axis: one reduce-scatter."""
     if comm.size == 1:
         return x
     xp, lead = get_xp(x), x.shape[:-1]
@@ -238,16 +155,7 @@ def reduce_scatter_last(comm, x, sharding: AxisSharding):
 
 
 def gather_rows(comm, x, parts: list[slice]):
-    """Gather the rows of all ranks: one all-gather of as many rows from each as the first rank has.
-
-    Parameters
-    ----------
-    comm : Communicator
-    x : (rows, ...) array
-        This rank's.
-    parts : list of slice
-        Which rows of the whole each rank has, as from `shares`.
-    """
+    """Gather the rows of all ranks: one all-gather of as many rows from each as the first rank has."""
     if comm.size == 1:
         return x
     xp, most = get_xp(x), parts[0].stop

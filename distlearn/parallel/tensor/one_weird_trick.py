@@ -34,7 +34,6 @@ class OneWeirdTrick(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
         it afterwards. Dropout right before the first dense layer belongs to that, so that it drops what it drops in

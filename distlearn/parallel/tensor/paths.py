@@ -14,41 +14,13 @@ from .layer import AxisSharding
 
 
 class PathParallel(ColumnParallel):
-    r"""Parallel block whose paths are sharded over ranks: each runs its own from the whole input.
-
-    .. math:: Y = [f_1(X), f_2(X), \dots], \qquad dX = \sum_r \sum_{k \in P_r} f_k'(X)^\top dY_k
-
-    Made by `PathParallel.of`, which assigns the costliest path first, each to the rank with the least to do so far (the
-    LPT rule: the busiest rank has at most 4/3 of the best possible).
-
-    Notes
-    -----
-    Shapes: (batch, ..., c), the same on every rank, to (batch, ..., width), the outputs of this rank's paths; with
-    `gather_output` to (batch, ..., c_1 + c_2 + ...). A rank holds the parameters of its own paths alone. At s bytes a
-    value: forward nothing, or, to gather the outputs, one all-gather of p rows w s bytes, where w is the width of
-    the widest rank; backward one all-reduce of the input's size.
-
-    References
-    ----------
-    C. Szegedy et al. (2015), Going deeper with convolutions, CVPR, figure 2. R. L. Graham (1969), Bounds on
-    multiprocessing timing anomalies, SIAM Journal on Applied Mathematics 17(2), theorem 2 (LPT).
-    """
+    r"""Parallel block whose paths are sharded over ranks: each runs its own from the whole input."""
 
     how = "paths over ranks"
 
     @classmethod
     def of(cls, block: Parallel, comm, *, shape=None, gather_output: bool = False) -> PathParallel:
-        """Take this rank's paths of a serial block.
-
-        Parameters
-        ----------
-        block : Parallel
-        comm : Communicator
-        shape : tuple of int, optional
-            Of the block's input, batch included, by which costs are compared; by default images of 28 x 28: the ratio
-            of convolutions' costs does not depend on it.
-        gather_output : bool
-        """
+        """Take this rank's paths of a serial block."""
         paths = block.layers
         if len(paths) < comm.size:
             raise ValueError(
@@ -84,13 +56,7 @@ class PathParallel(ColumnParallel):
 
 
 def assign_by_cost(costs, size: int) -> list[list[int]]:
-    """Assign jobs to ranks: the costliest first, each to the least loaded rank; each rank keeps their order.
-
-    Examples
-    --------
-    >>> assign_by_cost([3, 9, 4, 5], 2)
-    [[0, 1], [2, 3]]
-    """
+    """Assign jobs to ranks: the costliest first, each to the least loaded rank; each rank keeps their order."""
     loads, assigned = [(0, 0, rank) for rank in range(size)], [[] for _ in range(size)]
     for job in sorted(range(len(costs)), key=lambda k: (-costs[k], k)):
         load, count, rank = min(loads)

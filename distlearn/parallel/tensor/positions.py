@@ -46,26 +46,7 @@ AXES = "batch", "length", "width"
 
 
 class CutPositions(TensorLayer):
-    r"""Keeps this rank's part of the positions.
-
-    .. math:: Y_r = X_{[r]} \quad\text{or}\quad Y_r = \sum_q X^{(q)}_{[r]}, \qquad dX = [dY_0, dY_1, \dots]
-
-    Parameters
-    ----------
-    comm : Communicator
-    partial : bool
-        The input is only this rank's summand: form the sum, too. Else it is the same on every rank.
-
-    Notes
-    -----
-    Shapes: (batch, length, width) to (batch, length / p, width). Forward nothing, or one reduce-scatter of the input's
-    size, backward one all-gather of as many bytes. Saves nothing.
-
-    References
-    ----------
-    V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models, section 4.2.2,
-    figure 5 (the operator g bar).
-    """
+    r"""Keeps this rank's part of the positions."""
 
     def __init__(self, comm, partial: bool):
         super().__init__(comm)
@@ -88,25 +69,7 @@ class CutPositions(TensorLayer):
 
 
 class GatherPositions(TensorLayer):
-    r"""Gathers the positions of all ranks: the transpose of `CutPositions`.
-
-    .. math:: Y = [X_0, X_1, \dots], \qquad dX_r = dY_{[r]} \quad\text{or}\quad dX_r = \sum_q dY^{(q)}_{[r]}
-
-    Parameters
-    ----------
-    comm : Communicator
-    partial : bool
-        The gradient in the backward pass is only this rank's summand, as the next layer is sharded: form the sum, too.
-
-    Notes
-    -----
-    Shapes: (batch, length / p, width) to (batch, length, width). Forward one all-gather of the output's size, backward
-    nothing, or one reduce-scatter of as many bytes. Saves nothing.
-
-    References
-    ----------
-    V. Korthikanti et al. (2022), section 4.2.2, figure 5 (the operator g).
-    """
+    r"""Gathers the positions of all ranks: the transpose of `CutPositions`."""
 
     how = "positions gathered"
 
@@ -129,14 +92,7 @@ class GatherPositions(TensorLayer):
 
 
 class PositionDropout(Dropout):
-    """`Dropout` of the positions that a rank has, with the masks of the serial run, of which it uses its part.
-
-    Parameters
-    ----------
-    dropout : Dropout
-        The serial layer; its generator has the same state on every rank.
-    comm : Communicator
-    """
+    """`Dropout` of the positions that a rank has, with the masks of the serial run, of which it uses its part."""
 
     def __init__(self, dropout, comm):
         super().__init__(dropout.p, dropout.rng)
@@ -151,25 +107,7 @@ class PositionDropout(Dropout):
 
 
 def cut_positions(model: TensorSequential, comm) -> TensorSequential:
-    """Let norms, sums and dropout of a model that is sharded over ranks work on 1 / p of the positions.
-
-    Parameters
-    ----------
-    model : TensorSequential
-        What `parallelize` made of layers that pass `check_positions`; its layers are reused.
-    comm : Communicator
-        Of several ranks.
-
-    Returns
-    -------
-    model : TensorSequential
-        Takes and returns the same as before. After backward the gradients of `partial_params` are only this rank's
-        summands, which the caller sums over the ranks, once a step.
-
-    References
-    ----------
-    V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models, section 4.2.2.
-    """
+    """Let norms, sums and dropout of a model that is sharded over ranks work on 1 / p of the positions."""
     return _Cutter(comm, part=False).sequence(model, part=False)
 
 

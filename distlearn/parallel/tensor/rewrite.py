@@ -85,7 +85,6 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     ----------
     model : Sequential
         The same on every rank. What stays on every rank is shared with it, so do not train it afterwards.
-    comm : Communicator
 
     Returns
     -------
@@ -199,14 +198,7 @@ class _Rewriter:
 
 
 def defer_input_all_reduce(layers: list[Layer]) -> bool:
-    """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank.
-
-    Returns
-    -------
-    deferred : bool
-        Whether it does: then the code before these layers forms the sum. It does not if it is not sharded over ranks,
-        or is used several times.
-    """
+    """Let the first layer with parameters leave the gradient of its input partial: one summand on each rank."""
     first = next((layer for layer in layers if type(layer) not in WITHOUT_PARAMETERS), None)
     if not isinstance(first, ColumnParallel) or first.gather_output:
         return False
@@ -215,19 +207,7 @@ def defer_input_all_reduce(layers: list[Layer]) -> bool:
 
 
 class SequenceBuilder:
-    """Builds a `TensorSequential` from serial layers, one after another.
-
-    Parameters
-    ----------
-    rewriter : object
-        `rewriter.rewrite(layer)` shards a layer that gets replicated activations; `comm` and `shared_params` are used
-        as they are.
-
-    Attributes
-    ----------
-    sharding : AxisSharding or None
-        How the activations at its end are sharded; None if they are replicated.
-    """
+    """Builds a `TensorSequential` from serial layers, one after another."""
 
     def __init__(self, rewriter):
         self.rewriter, self.comm, self.shared_params = rewriter, rewriter.comm, rewriter.shared_params
@@ -296,12 +276,7 @@ class SequenceBuilder:
 
 
 class SharedParams:
-    """Which layers of a model are used more than once, and which parameters several layers share.
-
-    Parameters
-    ----------
-    model : Layer
-    """
+    """Which layers of a model are used more than once, and which parameters several layers share."""
 
     def __init__(self, model: Layer):
         self._uses = Counter(map(id, leaves(model)))

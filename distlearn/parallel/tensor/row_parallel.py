@@ -15,28 +15,7 @@ from .layer import AxisSharding, TensorLayer, gather_last, reduce_scatter_last
 
 
 class RowParallelLinear(TensorLayer):
-    r"""Dense layer whose inputs, the rows of W, are sharded over ranks.
-
-    .. math:: Y = \sum_r X_r W_r + b, \qquad dW_r = X_r^\top dY, \quad db = \sum_i dY_i, \quad dX_r = dY W_r^\top
-
-    Made by `RowParallelLinear.of`. Its input is what a `ColumnParallelLinear` or a `FilterParallelConv2d` leaves on the
-    rank, so no gather is needed. The bias is on every rank and added once, after the sum.
-
-    Attributes
-    ----------
-    sum_output : bool
-        Sum the output over ranks. False where `CutPositions` does so: then the first rank's summand has the bias.
-
-    Notes
-    -----
-    Shapes: (batch, ..., width), this rank's inputs, to (batch, ..., d_out), the same on every rank. With n = batch ...
-    rows of s bytes a value: forward one all-reduce of n d_out s bytes, backward nothing. A rank holds 1 / p of W,
-    computes 1 / p of the flops, and saves x_r, 1 / p of the serial layer's.
-
-    References
-    ----------
-    M. Shoeybi et al. (2019), Megatron-LM, section 3, figure 3a (the second matrix, and the operator g).
-    """
+    r"""Dense layer whose inputs, the rows of W, are sharded over ranks."""
 
     how = "inputs over ranks, outputs summed"
 
@@ -51,16 +30,7 @@ class RowParallelLinear(TensorLayer):
 
     @classmethod
     def of(cls, linear, comm, *, sharding: AxisSharding | None = None) -> RowParallelLinear:
-        """Take this rank's rows of a serial layer.
-
-        Parameters
-        ----------
-        linear : Linear
-        comm : Communicator
-        sharding : AxisSharding, optional
-            How the layer before shards its outputs; by default as `ColumnParallelLinear` does. Channels that are
-            sharded in this way are not contiguous after `Flatten`: `sharding.repeat(pixels)`.
-        """
+        """Take this rank's rows of a serial layer."""
         if sharding is None:
             sharding = AxisSharding.even(linear.d_in, comm.size)
         if sharding.n != linear.d_in or len(sharding.parts) != comm.size:
@@ -103,29 +73,7 @@ class RowParallelLinear(TensorLayer):
 
 
 class Gather(TensorLayer):
-    r"""Gathers the shards of all ranks along the last axis: from here on activations are replicated.
-
-    .. math:: Y = [X_0, X_1, \dots], \qquad dX_r = dY_r \quad\text{or}\quad dX_r = \sum_q dY^{(q)}_r
-
-    Parameters
-    ----------
-    comm : Communicator
-    sharding : AxisSharding
-        Of the channels; after `Flatten` it is repeated for every pixel.
-    partial : bool
-        The gradient in the backward pass is only this rank's summand, as the next layer's neurons are sharded, too: sum
-        it and keep a part, in one reduce-scatter. Else it is the whole gradient, and nothing is sent.
-
-    Notes
-    -----
-    Shapes: (..., width) to (..., n). Forward one all-gather of p rows ceil(n / p) s bytes at s bytes a value, backward
-    nothing, or one reduce-scatter of as many. Saves nothing.
-
-    References
-    ----------
-    V. Korthikanti et al. (2022), Reducing activation recomputation in large transformer models, section 4.2.2 (an
-    all-reduce is a reduce-scatter and an all-gather).
-    """
+    r"""Gathers the shards of all ranks along the last axis: from here on activations are replicated."""
 
     how = "channels gathered"
 
@@ -157,18 +105,6 @@ class ShardDropout(Dropout):
     Every rank draws the whole mask and uses its part. That costs p times the random numbers; in return training drops
     the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
     as good for learning, but with another result for every number of ranks.)
-
-    Parameters
-    ----------
-    dropout : Dropout
-        The serial layer; its generator has the same state on every rank.
-    sharding : AxisSharding
-        Of the channels.
-    rank : int
-
-    References
-    ----------
-    M. Shoeybi et al. (2019), Megatron-LM, appendix B.2, for the other way.
     """
 
     def __init__(self, dropout, sharding: AxisSharding, rank: int):
@@ -187,21 +123,7 @@ class ShardDropout(Dropout):
 
 
 class ShardNorm(TensorLayer):
-    """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact.
-
-    Parameters
-    ----------
-    comm : Communicator
-    norm : BatchNorm
-        The serial layer.
-    sharding : AxisSharding
-        Of the channels.
-
-    Notes
-    -----
-    Shapes: (..., width) to the same. Sends nothing. Every rank sees the whole batch, so its statistics are the serial
-    run's.
-    """
+    """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact."""
 
     how = "channels that the rank has"
 

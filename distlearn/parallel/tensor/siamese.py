@@ -11,33 +11,7 @@ from .layer import TensorLayer
 
 
 class SiameseParallel(TensorLayer):
-    r"""Siamese network with a branch per rank: rank 0 sees the first image of every pair, rank 1 the second.
-
-    .. math:: Y = [f(X_{:,0}),\; f(X_{:,1})], \qquad dW = dW^{(0)} + dW^{(1)}
-
-    Both ranks hold the weights, which are tied: each computes the gradient of its branch, and the two are summed, so
-    both ranks make the same update. Both outputs are gathered on both ranks, as `ContrastiveLoss` compares them.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Of two ranks (one rank does both branches). For more, put `Siamese` pairs on a data-parallel axis.
-    siamese : Siamese
-        The serial layer.
-
-    Notes
-    -----
-    Shapes: (batch, 2, ...), the same on both ranks, to (batch, 2, ...). At s bytes a value: forward one all-gather of
-    the output's size; backward one all-reduce of all weights' bytes for every dtype among them, and, if dX is needed,
-    one all-gather of the input's size. A layer that looks at more than its own sample (BatchNorm) or draws random
-    numbers (Dropout) would do so for one branch alone, where the serial layer does it for both at once: this raises an
-    error.
-
-    References
-    ----------
-    J. Bromley, I. Guyon, Y. LeCun, E. Säckinger, R. Shah (1993), Signature verification using a "siamese" time delay
-    neural network, NIPS.
-    """
+    r"""Siamese network with a branch per rank: rank 0 sees the first image of every pair, rank 1 the second."""
 
     how = "a branch per rank, gradients summed"
 

@@ -32,7 +32,6 @@ class StackParallel(TensorLayer):
 
     Parameters
     ----------
-    comm : Communicator
     layers : list of GRU
         All of the stack, bottom first; consecutive ones go to a rank.
     n_blocks : int, optional

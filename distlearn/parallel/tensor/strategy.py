@@ -25,7 +25,6 @@ class TensorParallel(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The serial model, the same on every rank; rank 0's parameters are broadcast, so that they are certain to be
         equal. Its layers are reused: do not train it afterwards.
@@ -93,16 +92,7 @@ class TensorParallel(Strategy):
 
 
 def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
-    """Return a state whose arrays are sharded like their parameters.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    specs : dict of str to ShardSpec
-        Of parameters, by name.
-    counts : bool
-        Whether this rank's copies are used for what is not in `specs`, which every rank has.
-    """
+    """Return a state whose arrays are sharded like their parameters."""
     arrays, found = named_arrays(strategy.model.params, strategy.optimizer), {}
     for name, array in arrays.items():
         spec = specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts)
@@ -111,24 +101,7 @@ def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
-    """Make an optimizer like another one for the parameters that this rank has of a parallelized model.
-
-    Parameters
-    ----------
-    what : str
-        The strategy, for errors.
-    optimizer : Optimizer
-        Of the serial model. Its memory is sharded like the parameters.
-    model : Layer
-        The parallelized model; its parameters have their serial names.
-    comm : Communicator
-        Over which the model is sharded.
-
-    Returns
-    -------
-    optimizer : Optimizer
-        Of the same class, with the same groups; it clips by the length of the gradients of all ranks.
-    """
+    """Make an optimizer like another one for the parameters that this rank has of a parallelized model."""
     specs, here = shard_specs(model), {p.name: p for p in model.params}
     if comm.size == 1:
         scope, held = "model", ""

@@ -15,27 +15,7 @@ from .memory import Ledger
 
 
 class ShardGroup:
-    """Some parameters of one dtype, their gradients, and this rank's part of both.
-
-    Parameters
-    ----------
-    comm : Communicator
-    params : list of Param
-        Their `data` becomes views of one flat array.
-    stage : {1, 2, 3}
-        From 2 on full gradients, from 3 on full parameters exist only while they are needed.
-    ledger : Ledger
-        Notified of every array that is allocated or freed.
-
-    Attributes
-    ----------
-    own : Param
-        This rank's part of the parameters and, after `finish_reduce`, of the summed gradients.
-    users : int
-        Pieces of the model that use the group.
-    pending : int
-        Pieces that have not been through backward yet.
-    """
+    """Some parameters of one dtype, their gradients, and this rank's part of both."""
 
     def __init__(self, comm, params: list[Param], stage: int, ledger: Ledger):
         self.comm, self.params, self.stage, self.ledger = comm, params, stage, ledger

@@ -36,7 +36,6 @@ class ZeRO(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast. From here on its parameters are views of flat arrays;
         at stage 3 they exist only while their layer runs, and are NaN otherwise.

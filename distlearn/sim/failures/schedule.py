@@ -101,7 +101,6 @@ class FailureSchedule:
     ----------
     mtbf : float
         Mean time between the failures of *one* node [s]; n nodes together fail n times as often.
-    seed : int
     kinds : sequence of {"kill", "hang", "cut", "slow"}
         Possible failures, all equally likely.
     repair : float
@@ -143,7 +142,6 @@ class FailureSchedule:
 
         Parameters
         ----------
-        size : int
         horizon : float, optional
             All failures up to then [s]; by default the first one of every node.
         """
@@ -170,25 +168,7 @@ class FailureSchedule:
 
 
 class FailureTimeline:
-    """The failure timeline of one rank: the times of everything that will go wrong on it.
-
-    Parameters
-    ----------
-    rank : int
-    failures : iterable of Failure
-        Of this rank.
-    detection : float
-        The failure detector's timeout [s].
-
-    Attributes
-    ----------
-    loss : Loss or None
-        When the rank is declared lost; `lost_at` and `noticed_at` are infinite if it never is.
-    ends_at : float
-        When it ends: by a kill or a permanent hang.
-    pauses, cuts : list of (start, end)
-        When it is stopped; when none of its messages get through.
-    """
+    """The failure timeline of one rank: the times of everything that will go wrong on it."""
 
     def __init__(self, rank: int, failures: Iterable[Failure] = (), detection: float = 1.0):
         mine = sorted((f for f in failures if f.rank == rank), key=lambda f: f.at)

@@ -52,13 +52,7 @@ class FaultyTransport(Transport):
 
     # -- what gets through ---------------------------------------------------------------------------------------------
     def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
-        """Route a message through the network; return when it arrives.
-
-        Raises
-        ------
-        Vanished
-            If it never will.
-        """
+        """Route a message through the network; return when it arrives."""
         arrival = super()._travel(fibre, channel, nbytes)
         timelines = self.timelines[channel.sender], self.timelines[channel.receiver]
         for start, end in timelines[0].cuts + timelines[1].cuts:
@@ -125,13 +119,7 @@ class FaultyTransport(Transport):
             raise problem
 
     def wait_for(self, fibre: Fibre, event) -> None:
-        """Block the fibre until `event` has happened.
-
-        Raises
-        ------
-        PeerLostError, RevokedError, CutOffError
-            If it never will.
-        """
+        """Block the fibre until `event` has happened."""
         if isinstance(event, Event):
             while self._is_pending(fibre, event):
                 problem = self.problem(fibre, event)

@@ -55,7 +55,6 @@ class PolicyState:
 
     Parameters
     ----------
-    policy : Policy
     workers : int
         All of them are computing.
     version : int
@@ -113,10 +112,6 @@ class PolicyState:
 
     def arrive(self, worker: int, used: int) -> Decision:
         """Account for a gradient that `worker` computed at version `used`.
-
-        Returns
-        -------
-        decision : Decision
 
         Raises
         ------
@@ -195,29 +190,7 @@ class PolicyState:
 
 
 class Coordinator:
-    """Decides, on the first server: applies the policy, and turns arrivals into commands.
-
-    Parameters
-    ----------
-    clock : Clock
-    report : callable
-        Gets `report(gradients so far, gradients in all, loss=, version=)` at every update.
-    workers : int
-    policy : Policy
-    rate : Rate
-        Factor of a gradient by its staleness.
-    max_gradients : int or None
-        Gradients to compute in all; None (or infinity) for as many as the workers like.
-    seconds : float
-        No new step begins after that time [s].
-    version : int
-        Of the parameters to begin with.
-
-    Attributes
-    ----------
-    diverged : bool
-        Whether a loss was no longer a finite number: no new step begins after that.
-    """
+    """Decides, on the first server: applies the policy, and turns arrivals into commands."""
 
     def __init__(self, clock, report, workers, policy, rate, max_gradients=None, seconds=math.inf, version=0):
         self.clock, self.report, self.rate = clock, report, rate

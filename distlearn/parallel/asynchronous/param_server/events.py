@@ -18,23 +18,7 @@ from .speeds import Speeds
 
 @dataclass
 class Events:
-    """The gradients of one run, in the order of their arrival.
-
-    Attributes
-    ----------
-    policy : str
-    workers : int
-    worker, step : (n,) array of int
-        Who computed it, in which of its steps.
-    used : (n,) array of int
-        The version that it was computed at.
-    version : (n,) array of int
-        The version that it made, or helped to make; 0 if it was dropped.
-    staleness : (n,) array of int
-        Of an applied gradient: version - 1 - used; of a dropped one: the server's version on arrival - used.
-    time : (n,) array
-        When it arrived [s].
-    """
+    """The gradients of one run, in the order of their arrival."""
 
     policy: str
     workers: int
@@ -92,17 +76,7 @@ class Events:
 
 @dataclass
 class RunState:
-    """The state of a run just after an event, when all workers compute.
-
-    Attributes
-    ----------
-    finish : (workers,) array
-        When each worker's step ends [s].
-    used, step : (workers,) array of int
-        At which version it computes, and which of its steps that is.
-    version, given : int
-        Of the server; steps begun by all so far.
-    """
+    """The state of a run just after an event, when all workers compute."""
 
     finish: np.ndarray
     used: np.ndarray
@@ -139,29 +113,7 @@ class _Log:
 
 
 def play(policy, speeds: Speeds, steps: int, *, state: RunState | None = None) -> Events:
-    """Play a run, arrival by arrival, without a network and without gradients.
-
-    Parameters
-    ----------
-    policy : Policy
-        Any.
-    speeds : Speeds
-        How long steps take.
-    steps : int
-        Gradients to compute, per worker, on average.
-    state : RunState, optional
-        Continue from this state.
-
-    Returns
-    -------
-    events : Events
-
-    Examples
-    --------
-    >>> from distlearn.parallel.asynchronous.param_server import asp
-    >>> play(asp(), Speeds(2, law="constant", slow={1: 3.0}), steps=4).worker.tolist()
-    [0, 0, 0, 1, 0, 0, 0, 1]
-    """
+    """Play a run, arrival by arrival, without a network and without gradients."""
     n, total_steps = speeds.workers, steps * speeds.workers
     state = state or initial_state(speeds)
     policy_state, log = PolicyState(policy, n, state.version, state.step.tolist()), _Log()

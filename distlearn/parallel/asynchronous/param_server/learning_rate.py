@@ -45,17 +45,7 @@ def inverse(staleness: int, step: int) -> float:
 
 @dataclass(frozen=True)
 class Average:
-    r"""Divide by the mean staleness that is expected: :math:`\alpha / \langle\tau\rangle`, the same for all gradients.
-
-    Parameters
-    ----------
-    staleness : float
-        The mean; with n workers and ASP it is n - 1.
-
-    References
-    ----------
-    S. Gupta, W. Zhang, F. Wang (2016), Model accuracy and runtime tradeoff in distributed deep learning, ICDM.
-    """
+    r"""Divide by the expected mean staleness: :math:`\alpha / \langle\tau\rangle`, the same for all gradients."""
 
     staleness: float
 
@@ -68,17 +58,7 @@ class Average:
 
 @dataclass(frozen=True)
 class Exponential:
-    r"""Let an old gradient fade: :math:`\alpha \, e^{-\beta \tau}`.
-
-    Parameters
-    ----------
-    beta : float
-        0 or more.
-
-    References
-    ----------
-    W. Chan, I. Lane (2014), Distributed asynchronous optimization of convolutional neural networks, Interspeech.
-    """
+    r"""Let an old gradient fade: :math:`\alpha \, e^{-\beta \tau}`."""
 
     beta: float
 
@@ -91,17 +71,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Polynomial:
-    r"""Fade slowly: :math:`\alpha \, (1 + \tau)^{-a}`.
-
-    Parameters
-    ----------
-    a : float
-        0 or more.
-
-    References
-    ----------
-    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
-    """
+    r"""Fade slowly: :math:`\alpha \, (1 + \tau)^{-a}`."""
 
     a: float = 0.5
 
@@ -114,19 +84,7 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Hinge:
-    r"""Tolerate a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`.
-
-    Parameters
-    ----------
-    a : float
-        How fast the rate falls, 0 or more.
-    b : int
-        The staleness that is tolerated.
-
-    References
-    ----------
-    C. Xie, S. Koyejo, I. Gupta (2019), Asynchronous federated optimization, arXiv:1903.03934.
-    """
+    r"""Tolerate a little staleness: 1 up to :math:`\tau = b`, then :math:`1 / (a (\tau - b) + 1)`."""
 
     a: float = 10.0
     b: int = 4
@@ -143,10 +101,6 @@ def adadelay(staleness: int, step: int) -> float:
     r"""Count the staleness as time: :math:`\sqrt{t / (t + \tau)}`, a large factor early and none late.
 
     AdaDelay's rate is :math:`c / \sqrt{t + \tau}`; this is what it adds to a schedule :math:`c / \sqrt t`.
-
-    References
-    ----------
-    S. Sra, A. W. Yu, M. Li, A. J. Smola (2016), AdaDelay: delay adaptive distributed stochastic optimization, AISTATS.
     """
     return math.sqrt((step + 1) / (step + 1 + staleness))
 

@@ -55,14 +55,7 @@ class Command(NamedTuple):
 
 
 class Reply:
-    """A server's reply to a worker: header and share of the parameters in one message.
-
-    Parameters
-    ----------
-    n : int
-        Length of the share.
-    dtype : dtype
-    """
+    """A server's reply to a worker: header and share of the parameters in one message."""
 
     def __init__(self, n: int, dtype):
         self.buffer = np.zeros(HEADER_BYTES + n * np.dtype(dtype).itemsize, np.uint8)

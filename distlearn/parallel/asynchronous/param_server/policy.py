@@ -101,18 +101,7 @@ class SSP(ASP):
 
 @dataclass(frozen=True)
 class SoftSync(ASP):
-    """Soft synchronous: an update once a share of the gradients is in, but no worker waits for it.
-
-    Parameters
-    ----------
-    splits : int
-        k: an update is the mean of workers // k gradients, so that an ordinary one is about k versions stale.
-
-    References
-    ----------
-    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: its
-    "n-softsync protocol".
-    """
+    """Soft synchronous: an update once a share of the gradients is in, but no worker waits for it."""
 
     splits: int = 1
 
@@ -149,18 +138,7 @@ class BSP(ASP):
 
 @dataclass(frozen=True)
 class Backup(BSP):
-    """Synchronous with backup workers: an update once a share of the gradients is in; late ones are dropped.
-
-    Parameters
-    ----------
-    share : float
-        gamma, above 0 up to 1: ceil(gamma n) of n gradients make an update; the other workers are backups.
-
-    References
-    ----------
-    J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz (2016), Revisiting distributed synchronous SGD,
-    arXiv:1604.00981, algorithms 3 and 4.
-    """
+    """Synchronous with backup workers: an update once a share of the gradients is in; late ones are dropped."""
 
     share: float = 1.0
 

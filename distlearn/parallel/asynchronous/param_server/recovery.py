@@ -38,23 +38,7 @@ class GlobalState(NamedTuple):
 
 
 class Mirror:
-    """A server's copies of its own share and of its neighbour's, at the newest versions.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Servers are the first ranks.
-    parts : list of slice
-        By server: its share of the flat parameters.
-    every : int
-        Copy every so many updates.
-    start : GlobalState
-        What training begins with: known on every rank.
-
-    Notes
-    -----
-    Per copy and server one message of n / s values and as many for each array of the optimizer's state.
-    """
+    """A server's copies of its own share and of its neighbour's, at the newest versions."""
 
     def __init__(self, comm, parts: list[slice], every: int, start: GlobalState):
         self.comm, self.parts, self.every = comm, parts, every
@@ -82,19 +66,7 @@ class Mirror:
 
 
 def newest_complete(kept: list[dict[int, dict[int, ShardState]]], servers: int) -> GlobalState | None:
-    """Put together the newest version whose pieces all survive.
-
-    Parameters
-    ----------
-    kept : list of dict
-        `Mirror.versions` of the servers that are left.
-    servers : int
-        How many there were.
-
-    Returns
-    -------
-    whole : GlobalState or None
-    """
+    """Put together the newest version whose pieces all survive."""
     for version in sorted({v for versions in kept for v in versions}, reverse=True):
         pieces: dict[int, ShardState] = {}
         for versions in kept:
@@ -106,24 +78,7 @@ def newest_complete(kept: list[dict[int, dict[int, ShardState]]], servers: int) 
 
 
 def agree_on_state(comm, versions: dict | None, servers: int, lost: list[int]) -> GlobalState:
-    """Find what the remaining servers can put together, and tell all ranks. All remaining ranks call it.
-
-    Parameters
-    ----------
-    comm : Communicator
-        Of the ranks that are left, the servers first.
-    versions : dict or None
-        `Mirror.versions` on a server, None on a worker.
-    servers : int
-        How many there were.
-    lost : list of int
-        Servers that are lost.
-
-    Raises
-    ------
-    CommError
-        On all ranks, if a share is lost with its mirror.
-    """
+    """Find what the remaining servers can put together, and tell all ranks. All remaining ranks call it."""
     found = comm.gather_obj(versions)
     whole = None if found is None else newest_complete([v for v in found if v is not None], servers)
     whole = comm.broadcast_obj(whole)

@@ -43,8 +43,6 @@ class Run:
 
     Attributes
     ----------
-    policy : str
-    workers : int
     gradients : (n,) record array of `GRADIENT`
         In the order in which they were applied or dropped.
     seconds : float
@@ -168,24 +166,7 @@ class GradientLog:
 
 
 def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> Run:
-    """Put a run's record together.
-
-    Parameters
-    ----------
-    coordinator : Coordinator
-    flat : FlatModel
-        Gets the trained parameters.
-    parts : list of (share, snapshots)
-        By server.
-    dataset : Dataset
-    loss : callable
-    probe : int
-        Training samples for the curve; without snapshots there is none.
-
-    Returns
-    -------
-    run : Run
-    """
+    """Put a run's record together."""
     values = np.concatenate([share for share, _ in parts])
     gradients, policy_state = coordinator.log.table(), coordinator.policy_state
     for name in ("arrived", "time"):
@@ -208,23 +189,7 @@ def make_run(coordinator, flat: FlatModel, parts, dataset, loss, probe: int) -> 
 
 
 def measure_curve(flat: FlatModel, snapshots, dataset, loss, probe: int = 1000) -> np.ndarray:
-    """Measure loss and metric of snapshots.
-
-    Parameters
-    ----------
-    flat : FlatModel
-        Overwritten.
-    snapshots : iterable of (version, time, (n,) array)
-    dataset : Dataset
-        The loss is that of its first training samples, the metric (the loss names it) is that of its test set.
-    loss : callable
-    probe : int
-        Training samples.
-
-    Returns
-    -------
-    curve : record array of `curve_type(metric)`
-    """
+    """Measure loss and metric of snapshots."""
     model, rows, metric = flat.model.eval(), [], make_metric(None, loss)
     x, y = dataset.x_train[:probe], dataset.y_train[:probe]
     for version, time, values in snapshots:

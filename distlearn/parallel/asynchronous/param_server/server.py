@@ -32,19 +32,7 @@ class Snapshot(NamedTuple):
 
 
 class ParamShard:
-    """A share of the parameters, with the optimizer's state for it: velocities are kept here.
-
-    Parameters
-    ----------
-    share : (n,) array
-        Changed in place.
-    rule : Rule
-        One that treats every element by itself: not LARS.
-    lr : callable
-        Learning rate of an update, from 0.
-    every : int
-        Keep a snapshot every so many updates; 0 for never.
-    """
+    """A share of the parameters, with the optimizer's state for it: velocities are kept here."""
 
     def __init__(self, share, rule, lr, every: int = 0):
         if needs_whole(rule):
@@ -108,20 +96,7 @@ class ParamShard:
 
 
 class ServerComm:
-    """A server's messages to and from the workers: gradients in, parameters out.
-
-    Parameters
-    ----------
-    comm : Communicator
-    servers : int
-        Ranks below are servers; worker w is rank servers + w.
-    shard : ParamShard
-
-    Attributes
-    ----------
-    lost : set of int
-        Workers that are known to be lost.
-    """
+    """A server's messages to and from the workers: gradients in, parameters out."""
 
     def __init__(self, comm, servers: int, shard: ParamShard):
         self.comm, self.servers, self.shard = comm, servers, shard

@@ -37,13 +37,8 @@ def simulate(policy, speeds: Speeds, steps: int) -> Events:
     policy : Policy
         Those of the library run on arrays of workers. So does any that never waits for updates and drops nothing, or
         that waits for updates and lets all workers start then; others are played one by one.
-    speeds : Speeds
     steps : int
         Gradients to compute, per worker, on average.
-
-    Returns
-    -------
-    events : Events
 
     Examples
     --------
@@ -83,16 +78,7 @@ def _free_running(policy, speeds: Speeds, steps: int) -> Events:
 
 
 def _waves(policy, speeds: Speeds, waves: int):
-    """Compute when steps end, and which event let each begin.
-
-    Returns
-    -------
-    finish : (waves, workers) array
-    cause : (waves, workers) array of int
-        Flat index of the arrival that let the step begin; -1 for the first.
-    complete : float
-        No step that is left out begins before that time.
-    """
+    """Compute when steps end, and which event let each begin."""
     n = speeds.workers
     allowed = np.asarray(policy.may_start(np.arange(waves + 1)))
     bound = waves if allowed.all() else int(np.argmin(allowed)) - 1
@@ -113,15 +99,7 @@ def _waves(policy, speeds: Speeds, waves: int):
 
 
 def _choose(finish, cause, total_steps: int, complete: float):
-    """Pick the first `total_steps` steps to begin; None if more waves must be computed first.
-
-    Returns
-    -------
-    event : (total_steps,) array of int, or None
-        Flat indices of the steps, in the order of arrival.
-    place : array of int
-        By flat index: how many arrivals come before.
-    """
+    """Pick the first `total_steps` steps to begin; None if more waves must be computed first."""
     flat, n = finish.reshape(-1), finish.shape[1]
     order = _by_time(flat, np.arange(len(flat)) % n)
     place = np.empty(len(flat), np.int64)

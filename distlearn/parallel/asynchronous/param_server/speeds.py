@@ -16,7 +16,6 @@ class Speeds:
 
     Parameters
     ----------
-    workers : int
     seconds : float
         Mean of a worker that is not slowed down [s].
     law : {"lognormal", "pareto", "occasional", "constant"}
@@ -27,7 +26,6 @@ class Speeds:
         0.1 for "lognormal", 1.5 for "pareto", 0.05 for "occasional".
     slow : dict of int to float
         Stragglers: worker, and the factor on all its steps.
-    seed : int
 
     Examples
     --------

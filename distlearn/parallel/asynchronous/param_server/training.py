@@ -32,7 +32,6 @@ class ParameterServer(Strategy):
 
     Parameters
     ----------
-    comm : Communicator
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast. A worker's may be on a GPU, with its data, while
         the servers keep theirs on the CPU. Running statistics, which no gradient changes, stay with each worker.
@@ -59,7 +58,6 @@ class ParameterServer(Strategy):
 
     Attributes
     ----------
-    is_server : bool
     rank, size : int
         Of the workers: which part of every batch a worker takes. On a server 0 and the number of workers.
     version : int
@@ -214,7 +212,6 @@ class ParameterServer(Strategy):
 
         Parameters
         ----------
-        dataset : Dataset
         batch_size : int
             Samples of a global batch, of which each worker takes its part: what an update of BSP uses, and what n
             updates of ASP use.
@@ -226,10 +223,6 @@ class ParameterServer(Strategy):
             Of the order of samples.
         probe : int
             Training samples on which the curve's loss is measured.
-
-        Returns
-        -------
-        run : Run or None
 
         Raises
         ------

@@ -16,20 +16,7 @@ from .messages import Leave, Push, Reply
 
 
 class FlatModel:
-    """A model whose learned parameters are stored in one array, in the order of construction.
-
-    Parameters
-    ----------
-    model : Sequential
-        Its learned parameters become views; frozen ones stay where they are, and are never sent.
-
-    Attributes
-    ----------
-    data : (n,) array
-        All learned parameters.
-    grad : (n,) array
-        Their gradients, complete after `gradient`.
-    """
+    """A model whose learned parameters are stored in one array, in the order of construction."""
 
     def __init__(self, model):
         check_unique_names(model)
@@ -89,18 +76,7 @@ class FlatModel:
 
 
 class WorkerComm:
-    """A worker's messages to and from all servers.
-
-    Parameters
-    ----------
-    comm : Communicator
-    shares : list of slice
-        By server: its share of the flat parameters.
-    flat : FlatModel
-    worker : int
-    version : int
-        Of the initial parameters.
-    """
+    """A worker's messages to and from all servers."""
 
     def __init__(self, comm, shares: list[slice], flat: FlatModel, worker: int, version: int = 0):
         self.comm, self.shares, self.flat, self.worker = comm, shares, flat, worker
@@ -131,21 +107,7 @@ class WorkerComm:
 
 
 def endless_batches(dataset, batch_size: int, rank: int, size: int, seed: int, start: int = 0) -> Iterator[Batch]:
-    """Yield a worker's part of one global batch after another, epoch after epoch.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Its training set.
-    batch_size : int
-        Of the global batch.
-    rank, size : int
-        Which part of how many.
-    seed : int
-        Of the order.
-    start : int
-        Number of batches to skip.
-    """
+    """Yield a worker's part of one global batch after another, epoch after epoch."""
     batches = Batches(dataset.x_train, dataset.y_train, batch_size, rank=rank, size=size, seed=seed)
     epoch, first = divmod(start, len(batches))
     later = itertools.chain.from_iterable(map(batches.epoch, itertools.count(epoch + 1)))

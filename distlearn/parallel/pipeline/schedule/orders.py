@@ -46,7 +46,6 @@ def gpipe(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     ----------
     stage : int
         Of which rank, from 0.
-    n_stages, n_microbatches : int
 
     References
     ----------
@@ -75,7 +74,6 @@ def one_f_one_b(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
     ----------
     stage : int
         Of which rank, from 0.
-    n_stages, n_microbatches : int
 
     References
     ----------
@@ -108,7 +106,6 @@ def interleaved(rank: int, n_ranks: int, n_microbatches: int, n_virtual: int = 2
 
     Parameters
     ----------
-    rank : int
     n_ranks, n_microbatches : int
         The number of micro-batches must be a multiple of the number of ranks: else the last group would leave ranks
         idle or, worse, deadlocked.
@@ -159,7 +156,6 @@ def zero_bubble(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
     ----------
     stage : int
         Of which rank, from 0.
-    n_stages, n_microbatches : int
 
     References
     ----------
@@ -197,7 +193,6 @@ def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action
     ----------
     stage : int
         Of which rank, from 0.
-    n_stages, n_microbatches : int
 
     References
     ----------

@@ -12,11 +12,6 @@ from .schedule import Action, Schedule
 class Arrow(NamedTuple):
     """One action must happen before another: activations or a gradient go from one to the other, or both are the same
     micro-batch's on one stage.
-
-    Examples
-    --------
-    >>> str(Arrow(Action("F", 1, 0), Action("F", 1, 1)))
-    '0F1 -> 1F1'
     """
 
     before: Action
@@ -102,24 +97,7 @@ def play(
     *,
     blocking: bool = False,
 ) -> Played:
-    """Run every rank's actions in order, each as soon as its inputs are there.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    seconds : callable
-        How long an action takes.
-    message : callable
-        `message(consumer)` returns the latency of the message that an action consumes, and the seconds for which it
-        keeps the sender's network card busy: a card sends one message after another.
-    blocking : bool
-        Play plain blocking code: receive, compute, send, where a send returns when it is received. Else messages are
-        sent in the background.
-
-    Returns
-    -------
-    played : Played
-    """
+    """Run every rank's actions in order, each as soon as its inputs are there."""
     ranks = [_blocking_calls(schedule, rank) if blocking else list(o) for rank, o in enumerate(schedule.orders)]
     cards = [] if blocking else [_messages_from(schedule, rank) for rank in range(schedule.n_ranks)]
 

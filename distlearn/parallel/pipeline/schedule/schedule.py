@@ -42,35 +42,7 @@ class Action(NamedTuple):
 
 
 def parse(text: str) -> list[Action]:
-    """Read one rank's schedule from its text: `F0 F1 B0 B1`, or `0F0 2F0 2B0 0B0` where a rank has several stages.
-
-    Parameters
-    ----------
-    text : str
-        Actions separated by spaces or commas: stage (optional), F, B, I or W, micro-batch, as PyTorch writes them. A
-        word of dots or dashes is idle time, to align columns, and is ignored; so is an empty cell of a CSV file.
-
-    Returns
-    -------
-    actions : list of Action
-
-    Raises
-    ------
-    ValueError
-        Naming the word that is not an action, and its position (from 0).
-
-    References
-    ----------
-    PyTorch, `torch/distributed/pipelining/schedules.py`: `_Action.from_str`.
-
-    Examples
-    --------
-    >>> parse("F0 F1 .. B0")
-    [Action(kind='F', microbatch=0, stage=None), Action(kind='F', microbatch=1, stage=None), \
-Action(kind='B', microbatch=0, stage=None)]
-    >>> format(parse("1F0,1B0"))
-    '1F0 1B0'
-    """
+    """Read one rank's schedule from its text: `F0 F1 B0 B1`, or `0F0 2F0 2B0 0B0` where a rank has several stages."""
     actions = []
     for i, word in enumerate(text.replace(",", " ").split()):
         if _IDLE.fullmatch(word):
@@ -102,7 +74,6 @@ class Schedule:
     ----------
     orders : tuple of tuple of Action
         By rank; every action names its stage.
-    n_microbatches : int
     """
 
     orders: tuple[tuple[Action, ...], ...]
@@ -181,7 +152,6 @@ class Schedule:
 
         Parameters
         ----------
-        action : Action
         alone : bool
             The trace has no other ranks than the schedule.
         """

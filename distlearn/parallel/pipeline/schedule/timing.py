@@ -16,33 +16,7 @@ _NAME = re.compile(r"([FBIW])\[(\d+)(?: of stage (\d+))?\]")
 
 
 def ideal_bubble(n_ranks: int, n_microbatches: int, n_virtual: int = 1) -> float:
-    r"""Share of the time in which a rank waits, where all stages cost the same and messages nothing.
-
-    .. math:: \frac{p - 1}{v m + p - 1}
-
-    A rank works for m (f + b) seconds. In addition, the pipeline fills and drains: one micro-batch must pass the p - 1
-    other ranks forward and backward while this one has nothing to do, for (p - 1) (f + b) / v in total, as with v
-    stages a rank each is v times as short. The bubble is that, divided by both together.
-
-    Parameters
-    ----------
-    n_ranks : int
-        p.
-    n_microbatches : int
-        m.
-    n_virtual : int
-        v, stages of a rank: 1 for GPipe and 1F1B.
-
-    References
-    ----------
-    Huang et al. (2019), GPipe, section 2.3. Narayanan et al. (2021), Megatron-LM, sections 2.2.1 and 2.2.2, who divide
-    by the time without a bubble instead: (p - 1) / (v m).
-
-    Examples
-    --------
-    >>> ideal_bubble(4, 12), ideal_bubble(4, 12, n_virtual=2)
-    (0.2, 0.1111111111111111)
-    """
+    r"""Share of the time in which a rank waits, where all stages cost the same and messages nothing."""
     for what, n in (("n_ranks", n_ranks), ("n_microbatches", n_microbatches), ("n_virtual", n_virtual)):
         if not n >= 1:
             raise ValueError(f"ideal_bubble: {what} is {n!r}, expected 1 or more")
@@ -55,7 +29,6 @@ class Simulated:
 
     Attributes
     ----------
-    schedule : Schedule
     trace : Trace
         A span for every action, on the lane "stage"; a message for every array that goes to another rank.
     makespan : float
@@ -126,10 +99,6 @@ def simulate(
     **options
         Go to the generator: `n_virtual=3`.
 
-    Returns
-    -------
-    simulated : Simulated
-
     Raises
     ------
     ValueError
@@ -198,17 +167,7 @@ class TimedAction(NamedTuple):
 
 
 def actions_of(trace: Trace) -> list[TimedAction]:
-    """Find the actions of a pipeline in the trace of a run, simulated or real.
-
-    Parameters
-    ----------
-    trace : Trace
-
-    Returns
-    -------
-    actions : list of TimedAction
-        Each with its stage, in the order in which they ended.
-    """
+    """Find the actions of a pipeline in the trace of a run, simulated or real."""
     found = []
     for s in trace.select(lane=LANE):
         match = _NAME.fullmatch(s.name)
@@ -220,13 +179,7 @@ def actions_of(trace: Trace) -> list[TimedAction]:
 
 
 def measured_bubble(trace: Trace) -> float:
-    """Share of the ranks' time, from the first start of an action to the last end, in which they run none.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of a run with a pipeline, simulated or real; take the `window` of one step.
-    """
+    """Share of the ranks' time, from the first start of an action to the last end, in which they run none."""
     actions = actions_of(trace)
     if not actions:
         raise ValueError(f"measured_bubble: there is no action of a pipeline in {trace!r}")
