@@ -52,9 +52,10 @@ lab: $(STAMP) ## Open JupyterLab on the labs, and print its URL
 test: lint labs-check ## Run everything that CI runs: the tests, and every cell of every solved lab
 	$(BIN)/python -m pytest -n $(WORKERS) --nbval-lax $(ARGS)
 
-lint: $(STAMP) ## Check style and formatting of the code
+lint: $(STAMP) ## Check style and formatting of the code, and print its size
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	@$(BIN)/python tests/test_size.py
 
 labs: $(STAMP) ## Generate labs/ from course/source
 	$(BIN)/distlearn labs generate

@@ -12,12 +12,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-CAPS = {}
+CAPS = {
+    "distcourse": 9_093,
+    "distlearn": 535,
+    "distlearn/cli": 1_769,
+    "distlearn/comm": 2_229,
+    "distlearn/cuda": 3_440,
+    "distlearn/data": 644,
+    "distlearn/nn": 3_946,
+    "distlearn/optim": 581,
+    "distlearn/parallel": 6_776,
+    "distlearn/sim": 2_022,
+    "distlearn/train": 811,
+    "distlearn/viz": 1_991,
+    "distlearn/world": 2_045,
+}
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 0
+DOCSTRINGS = 13_750
 """Lines of docstrings of both packages."""
-FILES = 0
-TESTS = 0
+FILES = 386
+TESTS = 44_900
 """Lines of the tests, all of them."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 

@@ -43,7 +43,8 @@ class SoftmaxCrossEntropy:
             )
         if labels.dtype.kind not in "iu":
             raise TypeError(f"SoftmaxCrossEntropy: labels have dtype {labels.dtype}, expected integers (class indices)")
-        _check_n("SoftmaxCrossEntropy", n, len(logits))
+        if n < max(1, len(logits)):
+            raise _wrong_n("SoftmaxCrossEntropy", n, len(logits))
         if logits.size == 0:
             return 0.0, logits.copy()
         xp, shape = get_xp(logits), logits.shape
@@ -107,7 +108,8 @@ class MeanSquaredError:
         n = len(y) if n is None else n
         if y.shape != targets.shape:
             raise ValueError(f"MeanSquaredError: targets have shape {targets.shape}, expected that of y, {y.shape}")
-        _check_n("MeanSquaredError", n, len(y))
+        if n < max(1, len(y)):
+            raise _wrong_n("MeanSquaredError", n, len(y))
         if y.size == 0:
             return 0.0, y.copy()
         terms = n * math.prod(y.shape[1:])
@@ -150,7 +152,8 @@ class ContrastiveLoss:
                 f"ContrastiveLoss: got outputs of shape {y.shape} and labels of shape {similar.shape}, "
                 "expected (batch, 2, d) and (batch,)"
             )
-        _check_n("ContrastiveLoss", n, len(y))
+        if n < max(1, len(y)):
+            raise _wrong_n("ContrastiveLoss", n, len(y))
         xp = get_xp(y)
         difference = y[:, 0] - y[:, 1]
         distance = xp.sqrt((difference * difference).sum(axis=1))
@@ -162,8 +165,7 @@ class ContrastiveLoss:
         return loss, xp.stack([difference, -difference], axis=1)
 
 
-def _check_n(what, n, rows):
-    """Raise unless the global batch has at least the rows given."""
-    if n < max(1, rows):
-        least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
-        raise ValueError(f"{what}: n is {n}, expected at least {least}")
+def _wrong_n(what, n, rows) -> ValueError:
+    """The error of a global batch that has fewer rows than were given."""
+    least = f"the {rows} rows given" if rows else "1: no rows were given, an empty batch has no mean"
+    return ValueError(f"{what}: n is {n}, expected at least {least}")

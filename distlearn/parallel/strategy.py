@@ -159,15 +159,23 @@ def share_params(comm, model, fingerprint: dict) -> None:
         comm.broadcast(p.data)
 
 
+def check_global_rows(comm, rows: float, n: int) -> None:
+    """Raise unless the parts of a batch that the ranks were given add up to the `n` that losses divide by."""
+    if abs(rows - n) > 1e-6 * n:  # in single precision the sum of millions of rows is rounded
+        raise ValueError(
+            f"rank {comm.rank}: the parts of the {comm.size} ranks hold {rows:.0f} rows together, but n is {n}: "
+            "every rank must be given its own part of the batch, and n = the rows of all parts"
+        )
+
+
 def check_whole(strategy, batch, *comms) -> None:
     """Raise unless the ranks of `comms` were all given the whole batch, the same one.
 
     Contents are compared at the first step alone, along with the next collective call over each communicator.
     """
-    rank, what = strategy.world.rank, type(strategy).__name__
-    if comms[0] is strategy.world and len(batch.x) != batch.n:
+    if len(comms) == 1 and len(batch.x) != batch.n:
         raise ValueError(
-            f"rank {rank}: {what} got {len(batch.x)} of a batch of {batch.n} samples, "
+            f"rank {comms[0].rank}: {type(strategy).__name__} got {len(batch.x)} of a batch of {batch.n} samples, "
             "expected all of them on every rank (Batches with rank=0, size=1)"
         )
     if strategy.batches_compared or isinstance(batch.x, MetaArray):

@@ -96,7 +96,8 @@ class DataParallel(Replicated):
         for i, (x, y) in enumerate(pieces, 1):
             out, saved = self.model.forward(x, clock=self.clock)
             loss, dy = self.loss(out, y, batch.n)
-            self.reducer.add(loss, len(x))
+            self.reducer.sums[0] += loss
+            self.reducer.sums[1] += len(x)
             on_grad = self.reducer.on_grad if i == len(pieces) else None  # gradients are complete in the last piece
             self.model.backward(dy, saved, on_grad=on_grad, clock=self.clock)
             del out, saved, dy  # or the next micro-batch's activations would need memory beside these

@@ -14,8 +14,7 @@ import numpy as np
 from ...backend import get_xp
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
-from ..strategy import Replicated, refuse_masters, update
-from .bucket import check_rows
+from ..strategy import Replicated, check_global_rows, refuse_masters, update
 from .replicas import optimizer_arrays
 
 _SINCE = "since_average"
@@ -115,7 +114,7 @@ class LocalSGD(Replicated):
         for flat in flats:
             self.comm.all_reduce(flat)
         samples, loss = (float(v) for v in flats[-1][-2:])
-        check_rows(self.comm, samples, self._expected)
+        check_global_rows(self.comm, samples, self._expected)
         with self.clock.span("unpack", nbytes=nbytes):
             for arrays, flat in zip(groups, flats, strict=True):
                 _unpack(flat, arrays, samples)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...backend import get_xp
-from ..strategy import Replicated, update
-from .bucket import check_rows
+from ..strategy import Replicated, check_global_rows, update
 
 
 class NaiveDataParallel(Replicated):
@@ -43,6 +42,6 @@ class NaiveDataParallel(Replicated):
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
         sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
-        check_rows(self.comm, float(sums[1]), batch.n)
+        check_global_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
         return float(sums[0])

@@ -79,7 +79,8 @@ class OneWeirdTrick(Strategy):
         here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
         out, kept = dense.forward(gather_rows(comm, here, parts))
         loss, dy = self.loss(out, batch.y, batch.n)
-        reducer.add(loss if comm.rank == 0 else 0.0, len(here))  # the loss is the same on every rank
+        reducer.sums[0] += loss if comm.rank == 0 else 0.0  # the loss is the same on every rank
+        reducer.sums[1] += len(here)
         dy = dense.backward(dy, kept)
         dy = reduce_scatter_rows(comm, dy, parts) if partial else dy[parts[comm.rank]].copy()
         features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)

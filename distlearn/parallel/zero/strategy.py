@@ -24,9 +24,9 @@ from ...nn.container import Sequential
 from ...nn.layer import nbytes
 from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays
-from ..data.bucket import check_rows, group_params
+from ..data.bucket import group_params
 from ..sharding import Sharded, load_into, replicated
-from ..strategy import Strategy, adopt, require_scope, share_params, summed_norm, update
+from ..strategy import Strategy, adopt, check_global_rows, require_scope, share_params, summed_norm, update
 from .group import ShardGroup
 from .memory import Ledger, ZeROMemory
 
@@ -147,7 +147,7 @@ class ZeRO(Strategy):
             self._reduce(full)
         self._finish_reduce()
         sums = self.total(get_xp(batch.x).asarray([loss, len(batch.x)], np.float64))
-        check_rows(self.comm, float(sums[1]), batch.n)
+        check_global_rows(self.comm, float(sums[1]), batch.n)
         update(self.optimizer, self.clock)
         if self.stage < 3:
             for group in self.groups:
