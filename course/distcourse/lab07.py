@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
 from distlearn.comm.protocol import RankError, ignore_report
+from distlearn.comm.waiting import count_cores  # noqa: F401  (for the notebook)
 from distlearn.data import Batch, Batches, load, shard
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import RULES, SGD, Optimizer

@@ -180,6 +180,7 @@ def check_work_that_nobody_waits_for_is_named(comm):
 
 
 def check_an_array_changed_before_wait_is_named(comm):
+    comm = fresh(comm, strict=True)
     for name in ("iall_reduce", "ireduce_scatter"):
         x = np.full(8, np.nan)
         work = getattr(comm, name)(x)

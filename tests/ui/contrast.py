@@ -44,6 +44,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import distlearn as dl
 from distlearn.cli.doctor.check import Check, Diagnosis
+import distcourse
 lab = distcourse.Lab("00", engines=4)""",
     """
 lab.predict("none", "Not answered?")

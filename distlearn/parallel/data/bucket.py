@@ -165,8 +165,9 @@ class GradientReducer:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
-        if self.sums[1] != n:
-            check_global_rows(self.comm, float(self.sums[1]), n)
+        rows = float(self.sums[1])
+        if rows != n:
+            check_global_rows(self.comm, rows, n)
         return float(self.sums[0])
 
     def waits_for_loss(self, param: Param) -> bool:
