@@ -12,7 +12,7 @@ import builtins
 from pathlib import Path
 
 from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
-from .structure import SETUP
+from .structure import MADE, SETUP
 
 DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
@@ -39,10 +39,15 @@ def skeleton(source: Source | None, grade_id: str) -> str:
 
 def before_check(source: Source | None, number: str, grade_id: str) -> str:
     """Return the code to run before a check: setup, and the source's definitions of the names that it uses."""
-    lines = [SETUP.format(number=number) + ")"]
+    own = source.code[0].source.split("\n") if source else []  # which modules of distcourse the lab uses
+    lines = [
+        SETUP,
+        *(line for line in own if line.startswith("from distcourse import")),
+        MADE.format(number=number) + ")",
+    ]
     check = next((c for c in source.code if c.grade_id == grade_id), None) if source else None
     if check is None:
-        return lines[0]
+        return "\n".join(lines)
     above = [c for c in source.code[1 : source.code.index(check)] if not c.is_solution]
     mine = set().union(*(c.binds for c in source.exercises))
     statements = [(node, c) for c in above for node in (c.tree.body if c.tree else []) if isinstance(node, BIND)]
