@@ -27,7 +27,7 @@ def parse_numbers(ctx, param, value):
 def parse_sizes(ctx, param, value):
     """Parse "1,2,4": increasing numbers of ranks."""
     numbers = parse_numbers(ctx, param, value)
-    if list(numbers) != sorted(set(numbers)):
+    if value == "" or list(numbers) != sorted(set(numbers)):
         raise click.BadParameter(f"{value!r}, expected increasing numbers of ranks, such as 1,2,4", ctx, param)
     return numbers
 

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 @setting_options
 @click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks, mpi under mpiexec.")
 @click.option("--size", type=click.IntRange(1), help="Number of ranks.  [default: 1]")
-@click.option("--sizes", default="", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
+@click.option("--sizes", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="BLAS threads of each rank.")
 @click.option("--alpha", type=float, default=20e-6, show_default=True, help="sim: latency of a message [s].")
 @click.option("--beta", type=float, default=1.25e9, show_default=True, help="sim: bandwidth of a link [bytes/s].")

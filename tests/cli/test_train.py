@@ -398,6 +398,7 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--size", "0"], "0 is not in the range x>=1"),
         (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
         (["--sizes", "4,2"], "increasing numbers of ranks"),
+        (["--sizes", ""], "'--sizes': '', expected"),
         (["--sizes", "1,2", "--size", "2"], "give only one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
         (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
