@@ -154,7 +154,7 @@ def note_of(ctx: click.Context) -> str:
     name = ctx.params["preset"]
     if name is None:
         return ""
-    given = [option for option in PRESETS[name].options if is_given(ctx, option)]
-    changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in given)
+    names = {*PRESETS[name].options, *SETTINGS}  # a setting that the preset leaves at its default counts, too
+    changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in names and is_given(ctx, p.name))
     changed = f" (--preset {name} as it stands; here {changed} differed)" if changed else ""
     return PRESETS[name].note + changed

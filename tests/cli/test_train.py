@@ -184,7 +184,7 @@ def test_only_an_mlp_has_widths():
 
 
 def test_a_preset_can_be_changed(call, tmp_path):
-    changes = ("--data", "digits", "--world", "sim", "--epochs", 2, "--sizes", "1,3")
+    changes = ("--data", "digits", "--world", "sim", "--epochs", 2, "--sizes", "1,3", "--n-train", 500)
     result = call("--preset", "fashion-sigmoid", *changes, "--out", "out")
     assert result.exit_code == 0, result.output
     content = read(tmp_path / "out")
@@ -193,7 +193,8 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert (settings["data"], settings["epochs"]) == ("digits", 2)
     assert [run["ranks"] for run in content["runs"]] == [1, 3]
     assert "60 passes" in result.output
-    assert "(--preset fashion-sigmoid as it stands; here --data, --epochs, --world, --sizes differed)" in result.output
+    differed = "--data, --epochs, --n-train, --world, --sizes differed"
+    assert f"(--preset fashion-sigmoid as it stands; here {differed})" in result.output
 
 
 def test_large_batches_and_strategies_by_option(call, tmp_path):
