@@ -197,6 +197,18 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert f"(--preset fashion-sigmoid as it stands; here {differed})" in result.output
 
 
+def test_help_says_where_a_folder_of_data_is_looked_for(call):
+    assert "folder of IDX files in DISTLEARN_DATA" in " ".join(call("--help").output.split())
+
+
+def test_one_weird_trick_has_a_default_model_that_fits(call, monkeypatch):
+    seen = []
+    monkeypatch.setattr("distlearn.cli.train._load_data", lambda settings, places: seen.append(settings) or 1 / 0)
+    assert "--model lenet --data mnist is used" in call("--strategy", "one_weird_trick").output
+    assert "--data mnist is used" in call("--strategy", "one_weird_trick", "--model", "cnn").output
+    assert [(s.model, s.data) for s in seen] == [("lenet", "mnist"), ("cnn", "mnist")]
+
+
 def test_large_batches_and_strategies_by_option(call, tmp_path):
     result = call("--preset", "large-batch", "--data", "digits", "--epochs", 2, "--out", "out")
     assert result.exit_code == 0, result.output
