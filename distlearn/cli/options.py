@@ -27,7 +27,7 @@ def parse_numbers(ctx, param, value):
 def parse_sizes(ctx, param, value):
     """Parse "1,2,4": increasing numbers of ranks."""
     numbers = parse_numbers(ctx, param, value)
-    if list(numbers) != sorted(set(numbers)):
+    if value == "" or list(numbers) != sorted(set(numbers)):
         raise click.BadParameter(f"{value!r}, expected increasing numbers of ranks, such as 1,2,4", ctx, param)
     return numbers
 
@@ -154,7 +154,7 @@ def note_of(ctx: click.Context) -> str:
     name = ctx.params["preset"]
     if name is None:
         return ""
-    given = [option for option in PRESETS[name].options if is_given(ctx, option)]
-    changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in given)
+    names = {*PRESETS[name].options, *SETTINGS}  # a setting that the preset leaves at its default counts, too
+    changed = ", ".join(p.opts[0] for p in ctx.command.params if p.name in names and is_given(ctx, p.name))
     changed = f" (--preset {name} as it stands; here {changed} differed)" if changed else ""
     return PRESETS[name].note + changed

@@ -73,6 +73,8 @@ def predict(run, files, data, json_file, top):
 
     if bool(files) == bool(data):
         raise click.UsageError("give either FILES or --data")
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no folder {json_file.parent}")
     with plain_errors(ValueError, OSError):
         trained, truth = load(run), None
         if data:

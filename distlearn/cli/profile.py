@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from .console import make_progress, plain_errors, say
+from .console import make_progress, plain_errors, print_table, say
 from .options import parse_numbers
 from .output import results_folder, write_json
 
@@ -82,13 +82,18 @@ def profile(models, batches, threads, seconds, products, out):
     for name, profiles in sweeps.items():
         figures[f"{name}-layers.png"] = viz.plot_layers(profiles, model=name)
         figures[f"{name}-shares.png"] = viz.plot_layers(profiles, share=True, model=name)
-    if products and whole:
-        figures["products.png"] = viz.plot_products(nn.skinny_products(batches, threads=threads))
+    timed = nn.skinny_products(batches, threads=threads) if products and whole else []
+    if timed:
+        rows = [(f"{p.batch:,}", f"{p.seconds * 1e3:.3g}", f"{p.flop_rate / 1e9:.3g}") for p in timed]
+        print_table("Product (batch, 4096) x (4096, 9192)", ("batch>", "time [ms]>", "Gflop/s>"), rows)
+        figures["products.png"] = viz.plot_products(timed)
     for name, figure in figures.items():
         viz.save(figure, folder / name, close=True)
     content = {
         name: [{"batch": p.batch, "layers": [t._asdict() for t in p.layers]} for p in profiles]
         for name, profiles in sweeps.items()
     }
-    write_json(folder / "profiles.json", {"threads": threads, "models": content})
+    write_json(
+        folder / "profiles.json", {"threads": threads, "models": content, "products": [p._asdict() for p in timed]}
+    )
     say(f"wrote {', '.join([*figures, 'profiles.json'])} to {folder}")

@@ -25,7 +25,7 @@ INTERRUPTED = 130
 @setting_options
 @click.option("--world", type=click.Choice(WORLDS), help="Default: local, engines for more ranks, mpi under mpiexec.")
 @click.option("--size", type=click.IntRange(1), help="Number of ranks.  [default: 1]")
-@click.option("--sizes", default="", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
+@click.option("--sizes", callback=parse_sizes, help="Compare numbers of ranks: 1,2,4.")
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="BLAS threads of each rank.")
 @click.option("--alpha", type=float, default=20e-6, show_default=True, help="sim: latency of a message [s].")
 @click.option("--beta", type=float, default=1.25e9, show_default=True, help="sim: bandwidth of a link [bytes/s].")
@@ -74,6 +74,8 @@ def train(preset, size, sizes, out, force, **options):
     from .output import Experiment, report
     from .ranks import run_training
 
+    if options["strategy"] == "one_weird_trick":
+        _set_convolutional(click.get_current_context(), options)
     check_needs(click.get_current_context())
     note = note_of(click.get_current_context())
     with plain_errors(ValueError, OSError):
@@ -104,6 +106,20 @@ def train(preset, size, sizes, out, force, **options):
         say("interrupted in the first epoch: there are no results", err=True)
     if len(done) < len(runs) or done[-1].interrupted:
         sys.exit(INTERRUPTED)
+
+
+def _set_convolutional(ctx: click.Context, options: dict) -> None:
+    """Replace the defaults of model and data by those of a network with convolutions, and say so."""
+    from .mpiexec import mpi_rank
+
+    fitting = {"model": "lenet", "data": "mnist"}
+    source = click.core.ParameterSource.DEFAULT
+    changed = {name: value for name, value in fitting.items() if ctx.get_parameter_source(name) is source}
+    options |= changed
+    ctx.params |= changed
+    if changed and mpi_rank() == 0:
+        words = " ".join(f"--{name} {value}" for name, value in changed.items())
+        say(f"--strategy one_weird_trick needs convolutions before the dense layers: {words} is used")
 
 
 def _places(options, size, sizes) -> list:

@@ -118,7 +118,12 @@ def _with(*strategies: str):
 class Settings:
     """The settings of a training run, independent of where it runs."""
 
-    data: str = _setting(str, "Name of a data set, or of a folder of IDX files.", "digits", check=_check_name)
+    data: str = _setting(
+        str,
+        "digits, mnist, fashion-mnist, or the name of a folder of IDX files in DISTLEARN_DATA.",
+        "digits",
+        check=_check_name,
+    )
     model: str = _setting(str, "All but mlp take 28 x 28 pixels.", "mlp", choices=MODELS)
     hidden: tuple[int, ...] = _setting(tuple, "Widths of the hidden layers.", (256, 128), needs=("model", ("mlp",)))
     activation: str = _setting(

@@ -95,3 +95,10 @@ def test_what_else_cannot_be_done(folder, tmp_path):
     result = call(tmp_path, "--data", "digits")
     assert result.exit_code == 1
     assert "there is no such file of weights" in result.output
+
+
+def test_json_into_a_missing_folder_is_one_line_before_any_work(folder, tmp_path):
+    result = call(folder, "--data", "digits", "--json", tmp_path / "no" / "p.json")
+    assert result.exit_code == 2
+    assert f"--json {tmp_path / 'no' / 'p.json'}: there is no folder" in result.output
+    assert "Predictions" not in result.output

@@ -24,6 +24,10 @@ def test_it_writes_tables_pictures_and_numbers(tmp_path):
     content = json.loads((tmp_path / "out" / "profiles.json").read_text(encoding="utf-8"))
     assert [p["batch"] for p in content["models"]["mlp"]] == [1, 4]
     assert content["models"]["mlp"][1]["layers"][0]["flops"] == 2 * 2 * 4 * 784 * 256
+    assert [(p["batch"], p["seconds"] * p["flop_rate"]) for p in content["products"]] == [
+        (n, pytest.approx(2 * n * 4096 * 9192)) for n in (1, 4)
+    ]
+    assert "Gflop/s" in result.output
 
 
 @pytest.mark.parametrize("where", ["in the middle", "before the first"])

@@ -184,7 +184,7 @@ def test_only_an_mlp_has_widths():
 
 
 def test_a_preset_can_be_changed(call, tmp_path):
-    changes = ("--data", "digits", "--world", "sim", "--epochs", 2, "--sizes", "1,3")
+    changes = ("--data", "digits", "--world", "sim", "--epochs", 2, "--sizes", "1,3", "--n-train", 500)
     result = call("--preset", "fashion-sigmoid", *changes, "--out", "out")
     assert result.exit_code == 0, result.output
     content = read(tmp_path / "out")
@@ -193,7 +193,20 @@ def test_a_preset_can_be_changed(call, tmp_path):
     assert (settings["data"], settings["epochs"]) == ("digits", 2)
     assert [run["ranks"] for run in content["runs"]] == [1, 3]
     assert "60 passes" in result.output
-    assert "(--preset fashion-sigmoid as it stands; here --data, --epochs, --world, --sizes differed)" in result.output
+    differed = "--data, --epochs, --n-train, --world, --sizes differed"
+    assert f"(--preset fashion-sigmoid as it stands; here {differed})" in result.output
+
+
+def test_help_says_where_a_folder_of_data_is_looked_for(call):
+    assert "folder of IDX files in DISTLEARN_DATA" in " ".join(call("--help").output.split())
+
+
+def test_one_weird_trick_has_a_default_model_that_fits(call, monkeypatch):
+    seen = []
+    monkeypatch.setattr("distlearn.cli.train._load_data", lambda settings, places: seen.append(settings) or 1 / 0)
+    assert "--model lenet --data mnist is used" in call("--strategy", "one_weird_trick").output
+    assert "--data mnist is used" in call("--strategy", "one_weird_trick", "--model", "cnn").output
+    assert [(s.model, s.data) for s in seen] == [("lenet", "mnist"), ("cnn", "mnist")]
 
 
 def test_large_batches_and_strategies_by_option(call, tmp_path):
@@ -398,6 +411,7 @@ def test_mpi_goes_on_too(call, tmp_path):
         (["--size", "0"], "0 is not in the range x>=1"),
         (["--size", "5000", "--world", "sim"], "5000 ranks, but 'digits' has only"),
         (["--sizes", "4,2"], "increasing numbers of ranks"),
+        (["--sizes", ""], "'--sizes': '', expected"),
         (["--sizes", "1,2", "--size", "2"], "give only one of them"),
         (["--world", "local", "--size", "2"], "--world local is one rank, not 2"),
         (["--lr", "-1"], "Invalid value for '--lr': -1.0, expected a number, 0 or more"),
