@@ -179,8 +179,8 @@ def test_a_pipeline_shows_its_schedule(call, tmp_path, words, said):
 
 def test_only_an_mlp_has_widths():
     digits = data.load("digits")
-    assert output.title(Settings(model="lenet"), digits)[1].startswith("lenet, float32, seed 0; ")
-    assert output.title(Settings(hidden=(9,)), digits)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
+    assert output.title(Settings(model="lenet"), digits, None)[1].startswith("lenet, float32, seed 0; ")
+    assert output.title(Settings(hidden=(9,)), digits, None)[1].startswith("MLP 64-9-10, relu, float32, seed 0; ")
 
 
 def test_a_preset_can_be_changed(call, tmp_path):

@@ -9,7 +9,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
 from . import grading
 
 LAB = "lab00_small"
-SETUP = 'import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nimport distcourse\nlab = distcourse.Lab("00")'
+SETUP = """import matplotlib.pyplot as plt
+import numpy as np
+import distlearn as dl
+import distcourse
+lab = distcourse.Lab("00")"""
 CHECK = """with lab.check("{name}") as check:
     check.equal("{name}", twice({name}()), {twice})
 ### BEGIN HIDDEN TESTS

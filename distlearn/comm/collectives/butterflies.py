@@ -13,6 +13,13 @@ def bruck_all_gather(comm, x, tag: int = 0):
 
     In round k a rank sends all it has, 2^k arrays, to the rank at distance 2^k (in the last round only what is missing
     there). p ceil(log2 p) messages, n p (p - 1) bytes.
+
+    .. math:: T(n, p) = \lceil\log_2 p\rceil \, \alpha + (p - 1) \frac{n}{\beta}
+
+    References
+    ----------
+    J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby (1997), Efficient algorithms for all-to-all communications in
+    multiport message-passing systems, IEEE TPDS 8(11).
     """
     check_buffer("bruck_all_gather", x, comm.rank)
     p, r = comm.size, comm.rank
@@ -31,6 +38,13 @@ def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
     With q the largest power of two up to p: q log2 q + 2 (p - q) messages of n bytes each. Ranks beyond q hand their
     array to a neighbour first and get the result from it at the end.
+
+    .. math:: T(n, p) = (\log_2 q + 2 [q < p]) \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner, W. Gropp (2005), Optimization of collective communication operations in MPICH,
+    IJHPCA 19(1), section 4.5.
     """
     check_reduction("doubling_all_reduce", x, op, comm.rank)
     q, v, rank_of = _fold_in(comm, x, op, tag)
@@ -45,7 +59,23 @@ def doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
 
 def halving_doubling_all_reduce(comm, x, op: str = "sum", tag: int = 0):
-    r"""All-reduce by recursive halving and doubling (Rabenseifner), in place: a ring's bytes in fewer rounds."""
+    r"""All-reduce by recursive halving and doubling (Rabenseifner), in place: as few bytes as the ring, fewer rounds.
+
+    Reduce-scatter: partners at distance 1, 2, 4, ... split what they share in half; each sends away one half and
+    reduces the other. All-gather: the same exchanges in reverse order. With q the largest power of two up to p,
+    2 q log2 q + 2 (p - q) messages and 2 n (p - 1) bytes. Ranks beyond q hand their array to a neighbour first and get
+    the result from it at the end.
+
+    .. math::
+       T(n, p) = 2 \log_2 q \, \alpha + 2 \frac{q - 1}{q} \frac{n}{\beta}
+                 + 2 [q < p] \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Rabenseifner (2004), Optimization of collective reduction operations, ICCS 2004, LNCS 3036.
+
+    Thakur, Rabenseifner, Gropp (2005), section 4.5.
+    """
     check_reduction("halving_doubling_all_reduce", x, op, comm.rank)
     q, v, rank_of = _fold_in(comm, x, op, tag)
     if v is not None and q > 1:
@@ -74,8 +104,15 @@ def _halve_and_double(comm, x, op, tag, q, v, rank_of) -> None:
 
 
 def _fold_in(comm, x, op, tag):
-    """Reduce p ranks to a power of two, q: of the first 2 (p - q) ranks the even ones hand their array to the odd
-    ones.
+    """Reduce p ranks to a power of two, q: of the first 2 (p - q) ranks the even ones hand their array to the odd ones.
+
+    Returns
+    -------
+    q : int
+    v : int or None
+        This rank's number among the q; None if it has handed its array over.
+    rank_of : callable
+        Maps v to its rank.
     """
     q = 1 << (comm.size.bit_length() - 1)
     extra = comm.size - q

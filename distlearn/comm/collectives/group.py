@@ -10,6 +10,12 @@ class Group:
 
     Messages are sent on `comm`, with its tags: between the same two ranks they stay in order, so collectives on groups
     may follow one another, but must not overlap.
+
+    Parameters
+    ----------
+    comm : Communicator
+    members : sequence of int
+        Ranks of `comm`; this rank must be one of them.
     """
 
     def __init__(self, comm, members: Sequence[int]):

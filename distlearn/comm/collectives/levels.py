@@ -19,6 +19,24 @@ def hierarchical_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: 
 
     With m nodes of s ranks (the last may have fewer): 2 (p - m) messages inside nodes, 2 m (m - 1) between them;
     2 n (p - 1) bytes in all, of which only 2 n (m - 1) between nodes.
+
+    .. math::
+       T(n, p) = 2 \lceil\log_2 s\rceil \left(\alpha_{in} + \frac{n}{\beta_{in}}\right)
+                 + 2 (m - 1) \left(\alpha_{out} + \frac{n}{m \beta_{out}}\right)
+
+    Parameters
+    ----------
+    comm : Communicator
+    x : contiguous array
+    ranks_per_node : int
+        s, at least 1 (which gives a ring of all ranks).
+    op : {"sum", "prod", "min", "max"}
+    tag : int
+
+    References
+    ----------
+    X. Jia et al. (2018), Highly scalable deep learning training system with mixed-precision: training ImageNet in four
+    minutes, arXiv:1807.11205 (hierarchical all-reduce).
     """
     check_reduction("hierarchical_all_reduce", x, op, comm.rank)
     s = check_ranks_per_node("hierarchical_all_reduce", ranks_per_node, comm)
@@ -36,6 +54,27 @@ def torus_all_reduce(comm, x, ranks_per_node: int, op: str = "sum", tag: int = 0
     Reduce-scatter around each node, ring all-reduce of share i among the i-th ranks of all nodes, all-gather around
     each node. With m full nodes of s ranks: p (2 (s - 1) + 2 (m - 1)) messages; 2 n (p - 1) bytes in all. Unlike in
     `hierarchical_all_reduce`, a rank reduces only n / s bytes over the slow links, and all ranks use them at once.
+
+    .. math::
+       T(n, p) = 2 (s - 1) \left(\alpha_{in} + \frac{n}{s \beta_{in}}\right)
+                 + 2 (m - 1) \left(\alpha_{out} + \frac{n}{p \beta_{out}}\right)
+
+    Parameters
+    ----------
+    comm : Communicator
+    x : contiguous array
+    ranks_per_node : int
+        s, which divides the number of ranks.
+    op : {"sum", "prod", "min", "max"}
+    tag : int
+
+    References
+    ----------
+    H. Mikami et al. (2018), Massively distributed SGD: ImageNet/ResNet-50 training in a flash, arXiv:1811.05233
+    (2D-torus all-reduce).
+
+    M. Cho, U. Finkler, D. Kung, H. Hunter (2019), BlueConnect: decomposing all-reduce for deep learning on
+    heterogeneous network hierarchy, MLSys 2019.
     """
     check_reduction("torus_all_reduce", x, op, comm.rank)
     node, peers = _torus("torus_all_reduce", comm, ranks_per_node, "; hierarchical_all_reduce takes any number")
@@ -53,6 +92,12 @@ def torus_reduce_scatter(comm, x, ranks_per_node: int, op: str = "sum", tag: int
 
     The first half of `torus_all_reduce`, with shares as `numpy.array_split` makes them: around each node what belongs
     to the i-th ranks of all nodes, then, among these, each one's share. p (s - 1 + m - 1) messages; n (p - 1) bytes.
+
+    .. math::
+       T(n, p) = (s - 1) \left(\alpha_{in} + \frac{n}{s \beta_{in}}\right)
+                 + (m - 1) \left(\alpha_{out} + \frac{n}{p \beta_{out}}\right)
+
+    Parameters and references are those of `torus_all_reduce`.
     """
     check_reduction("torus_reduce_scatter", x, op, comm.rank, in_place=False)
     node, peers = _torus("torus_reduce_scatter", comm, ranks_per_node)
@@ -72,6 +117,12 @@ def torus_all_gather(comm, x, ranks_per_node: int, tag: int = 0):
 
     The other half of `torus_all_reduce`: among the i-th ranks of all nodes, then around each node, where a message
     holds m rows. p (s - 1 + m - 1) messages; n p (p - 1) bytes, where n is one row.
+
+    .. math::
+       T(n, p) = (m - 1) \left(\alpha_{out} + \frac{n}{\beta_{out}}\right)
+                 + (s - 1) \left(\alpha_{in} + \frac{m n}{\beta_{in}}\right)
+
+    Parameters and references are those of `torus_all_reduce`.
     """
     check_buffer("torus_all_gather", x, comm.rank)
     node, peers = _torus("torus_all_gather", comm, ranks_per_node)

@@ -20,9 +20,11 @@ def ring_all_reduce(comm, x, op: str = "sum", tag: int = 0):
 
     Parameters
     ----------
+    comm : Communicator
     x : contiguous array
         Replaced by the reduction over ranks; same shape and dtype everywhere.
     op : {"sum", "prod", "min", "max"}
+    tag : int
 
     Returns
     -------
@@ -45,6 +47,12 @@ def ring_reduce_scatter(comm, x, op: str = "sum", tag: int = 0):
     r"""Reduce the flat array `x` around a ring; return this rank's share (that of `numpy.array_split`).
 
     p (p - 1) messages, n (p - 1) bytes.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{p \beta}\right)
+
+    References
+    ----------
+    Patarasuk, Yuan (2009), section 3.
     """
     check_reduction("ring_reduce_scatter", x, op, comm.rank, in_place=False)
     parts = cut(x.copy(), comm.size)
@@ -57,6 +65,13 @@ def ring_all_gather(comm, x, tag: int = 0):
     r"""Return the `x` of every rank, stacked (size, \*x.shape), passed on around a ring.
 
     p (p - 1) messages, n p (p - 1) bytes.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner, W. Gropp (2005), Optimization of collective communication operations in MPICH,
+    IJHPCA 19(1), section 4.1.
     """
     check_buffer("ring_all_gather", x, comm.rank)
     rows = get_xp(x).empty((comm.size, *x.shape), x.dtype)

@@ -11,6 +11,8 @@ def flat_broadcast(comm, x, root: int = 0, tag: int = 0):
     r"""Replace `x` on every rank by the root's: the root sends it to one rank after another.
 
     p - 1 messages, n (p - 1) bytes, all from the root.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
     """
     check_root(root, comm.rank, comm.size)
     if comm.rank != root:
@@ -25,6 +27,8 @@ def flat_scatter(comm, x, out, root: int = 0, tag: int = 0):
     r"""Distribute the rows of the root's `x` (size, \*out.shape), one to each rank, into `out`.
 
     p - 1 messages, n (p - 1) bytes, all from the root; n is one row.
+
+    .. math:: T(n, p) = (p - 1) \left(\alpha + \frac{n}{\beta}\right)
     """
     check_root(root, comm.rank, comm.size)
     if comm.rank != root:
@@ -40,6 +44,8 @@ def flat_gather(comm, x, root: int = 0, tag: int = 0):
     r"""Return the `x` of every rank, stacked (size, \*x.shape), on the root, and None elsewhere.
 
     p - 1 messages, n (p - 1) bytes, all to the root, whose network card takes one after another.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta}
     """
     check_root(root, comm.rank, comm.size)
     check_buffer("flat_gather", x, comm.rank)
@@ -57,6 +63,13 @@ def flat_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):
     r"""Replace the root's `x` by the reduction over ranks, in the order of ranks; the others' stay as they are.
 
     p - 1 messages, n (p - 1) bytes, all to the root, whose network card takes one after another.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta}
+
+    Returns
+    -------
+    x : array
+        None on all ranks but the root.
     """
     check_reduction("flat_reduce", x, op, comm.rank)
     check_root(root, comm.rank, comm.size)
@@ -74,6 +87,8 @@ def naive_all_reduce(comm, x, op: str = "sum", tag: int = 0):
     r"""All-reduce through rank 0, in place: every rank sends it its array, and it sends every rank the result.
 
     2 (p - 1) messages, 2 n (p - 1) bytes, all of them through rank 0. A parameter server works like this.
+
+    .. math:: T(n, p) = \alpha + (p - 1) \frac{n}{\beta} + (p - 1) \left(\alpha + \frac{n}{\beta}\right)
     """
     flat_reduce(comm, x, op, 0, tag)
     return flat_broadcast(comm, x, 0, tag)

@@ -17,6 +17,13 @@ def tree_broadcast(comm, x, root: int = 0, tag: int = 0):
     r"""Replace `x` on every rank by the root's, along a binomial tree.
 
     p - 1 messages, n (p - 1) bytes, of which the root sends n log2 p.
+
+    .. math:: T(n, p) = \lceil\log_2 p\rceil \left(\alpha + \frac{n}{\beta}\right)
+
+    References
+    ----------
+    R. Thakur, R. Rabenseifner, W. Gropp (2005), Optimization of collective communication operations in MPICH,
+    IJHPCA 19(1), section 4.2.
     """
     check_root(root, comm.rank, comm.size)
     (check_buffer if comm.rank == root else check_output)("tree_broadcast", x, comm.rank)
@@ -32,6 +39,19 @@ def tree_reduce(comm, x, op: str = "sum", root: int = 0, tag: int = 0):
     r"""Replace the root's `x` by the reduction over ranks, up a binomial tree; the others' end with partial results.
 
     p - 1 messages, n (p - 1) bytes.
+
+    .. math:: T(n, p) = \lceil\log_2 p\rceil \left(\alpha + \frac{n}{\beta}\right)
+
+    (less, by at most one round per missing rank, where p is not a power of two).
+
+    Returns
+    -------
+    x : array
+        None on all ranks but the root.
+
+    References
+    ----------
+    Thakur, Rabenseifner, Gropp (2005), section 4.5.
     """
     check_reduction("tree_reduce", x, op, comm.rank)
     check_root(root, comm.rank, comm.size)
@@ -62,6 +82,12 @@ def tree_scatter(comm, x, out, root: int = 0, tag: int = 0):
 
     A child gets the rows of its whole subtree in one message. p - 1 messages; row v makes as many hops as v has bits,
     so :math:`n \sum_{v < p} \mathrm{popcount}(v)` bytes, about n p log2(p) / 2, where n is one row.
+
+    .. math:: T(n, p) = \log_2 p \; \alpha + (p - 1) \frac{n}{\beta} \qquad (p \text{ a power of two})
+
+    References
+    ----------
+    Thakur, Rabenseifner, Gropp (2005), section 4.2 (the scatter of the long broadcast).
     """
     check_root(root, comm.rank, comm.size)
     parent, children = _family(comm, root)
@@ -86,6 +112,8 @@ def tree_gather(comm, x, root: int = 0, tag: int = 0):
     r"""Return the `x` of every rank, stacked (size, \*x.shape), on the root, and None elsewhere; up a binomial tree.
 
     p - 1 messages, as many bytes as `tree_scatter`.
+
+    .. math:: T(n, p) = \log_2 p \; \alpha + (p - 1) \frac{n}{\beta} \qquad (p \text{ a power of two})
     """
     check_root(root, comm.rank, comm.size)
     check_buffer("tree_gather", x, comm.rank)
