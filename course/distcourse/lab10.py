@@ -474,7 +474,7 @@ def _train(comm, norm: str, m: int, seed: int, lr: float, epochs: int) -> tuple[
 # -- PipeDream with and without weight stashing, beside serial training on the same mini-batches.
 
 
-STAGES, ROWS = 8, 16
+STAGES, STASHED_ROWS = 8, 16
 """Layers of the network, each a stage, and samples of a mini-batch."""
 WAYS = {"serial": (1, True), "stashing": (STAGES, True), "no stashing": (STAGES, False)}
 """By name: ranks, and whether they stash weights. Serial training is the pipeline of one rank."""
@@ -521,13 +521,13 @@ def stash_study(lrs, seeds, *, ways=tuple(WAYS), epochs: int = 6, report=None) -
 def _train_stashing(comm, stashing: bool, lr: float, seed: int, epochs: int):
     digits, rng = load("digits"), np.random.default_rng(seed + 100)
     model = MLP((64, *(32,) * (STAGES - 1), 10), seed=seed)
-    m = len(digits.x_train) // ROWS
+    m = len(digits.x_train) // STASHED_ROWS
     optimizer = Optimizer(model.params, SGD(), lr)
     strategy = PipeDream(comm, model, SoftmaxCrossEntropy(), optimizer, n_microbatches=m, stashing=stashing)
     losses = []
     for _ in range(epochs):
-        rows = rng.permutation(len(digits.x_train))[: m * ROWS]
-        losses.append(strategy.step(Batch(digits.x_train[rows], digits.y_train[rows], m * ROWS)))
+        rows = rng.permutation(len(digits.x_train))[: m * STASHED_ROWS]
+        losses.append(strategy.step(Batch(digits.x_train[rows], digits.y_train[rows], m * STASHED_ROWS)))
     return losses, max(strategy.staleness.values())
 
 
