@@ -73,7 +73,7 @@ def test_bytes_by_ranks_are_drawn():
 
 def test_steps_of_ranks_are_timed_part_by_part():
     world = dl.SimWorld(3, dl.Network(1e-3, 1e6))
-    found = world.run(network_bound.links.timed_steps, 2, (4, 3), 8, 2)
+    found = world.run(network_bound.timed_steps, 2, (4, 3), 8, 2)
     assert found[2] is None
     assert found[0].shape == (2, 3)
     nbytes = 4 * (4 * 3 + 3)

@@ -219,7 +219,7 @@ def test_what_the_bytes_of_a_layout_lack(sent, choose, told):
 
 def test_a_rule_returns_a_name():
     with pytest.raises(CheckFailed, match="choose returned a dict, expected a name"), Check("given") as check:
-        mp.judge_rule(check, mp.judge._sent, lambda facts: {})
+        mp.judge_rule(check, mp._sent, lambda facts: {})
 
 
 def test_the_costliest_path_decides():
