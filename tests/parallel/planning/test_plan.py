@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from distlearn import viz
 from distlearn.comm import HierarchicalNetwork, Network
 from distlearn.comm.network.formulas import sent_bytes
 from distlearn.nn import GPT, MLP, Linear, SoftmaxCrossEntropy, build
@@ -187,25 +186,15 @@ def test_what_does_not_fit_is_not_recommended():
     assert none.best is None
     assert "Nothing fits" in none.why()
     assert "does not fit" in repr(none)
-    for p in (free, tight, none):
-        ax = viz.plot_plan(p)
-        assert len(ax.get_yticklabels()) == len(p.costs)
-    assert ax.get_title("left") == "alexnet fits in no layout of 4 ranks"
 
 
-def test_parts_add_up_and_the_figure_shows_them():
+def test_parts_add_up():
     found = plan("lenet", NETWORK, 6, batch_size=60)
     for c in found.costs:
         assert c.layout.size == 6
         assert min(c.computing, c.communicating, c.bubble) >= 0
         assert c.seconds == pytest.approx(c.computing + c.communicating + c.bubble)
     assert {c.bubble > 0 for c in found.costs if c.layout.pp > 1} == {True}
-    ax = viz.plot_plan(found, most=3)
-    widths = {}
-    for bar in ax.patches:
-        widths[round(bar.get_y() + bar.get_height() / 2)] = bar.get_x() + bar.get_width()
-    np.testing.assert_allclose([widths[i] for i in range(3)], [c.seconds for c in found.costs[:3]])
-    assert ax.get_title("left").startswith(f"lenet on 6 ranks: {found.best.layout} is ")
     assert f"{found.best.layout}: " in found.why()
     assert "<table>" in found._repr_html_()
 
