@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import click
@@ -25,6 +26,8 @@ SIZE = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
 """Environment variables in which MPI launchers (Hydra, Open MPI, Slurm) pass size and rank to a process."""
 
 NAP = 0.1
+REPORTING = 30.0
+"""Seconds within which rank 0 reports an interrupted run."""
 
 
 def mpi_size() -> int:
@@ -48,13 +51,28 @@ def train_as_rank(place, settings, folder, report) -> None:
     """Train as one of the ranks that mpiexec started; rank 0, the only one with a folder, calls `report([run])`."""
     from ..world import MPIWorld
     from .console import make_progress
-    from .ranks import Run, blas_threads, train_recorded
+    from .ranks import PARTIAL, Result, Run, blas_threads, read_partial, train_recorded
 
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
     progress = make_progress(place.label)
     world = MPIWorld(progress=progress)
+    if folder is not None:
+        (folder / PARTIAL).unlink(missing_ok=True)
+
+    def until_interrupted(comm, **saving):
+        try:
+            return train_recorded(comm, settings, folder=folder and str(folder), **saving)
+        except KeyboardInterrupt:  # mpiexec passes it on to every rank: rank 0 reports, and ends the others
+            if comm.rank:
+                time.sleep(REPORTING)
+            elif (history := read_partial(folder)) is None:
+                click.echo("interrupted in the first epoch: there are no results", err=True)
+            else:
+                report([Run(place, Result(history, None), Trace(), interrupted=True)])
+            sys.exit(130)
+
     with blas_threads(place.threads):
-        results = world.run(train_recorded, settings, folder=folder and str(folder), **place.saving)
+        results = world.run(until_interrupted, **place.saving)
     progress.close()
     if world.rank == 0:
         report([Run(place, results[0][0], world.trace, sum(n for _, n in results))])
@@ -112,7 +130,7 @@ def complaint(done: subprocess.CompletedProcess) -> str:
     told = re.search(r"^RankError: rank (\d+): (\w+): ((?:.|\n)*?)(?=\n\S*$|\n=+|\nAbort|\Z)", text, re.MULTILINE)
     if told and told[2] in ("ValueError", "DivergedError", "FileNotFoundError", "ConnectionError"):
         return told[3].strip()
-    return f"mpiexec ended with exit code {done.returncode}\n{text}"
+    return f"mpiexec ended with exit code {done.returncode}; with --checkpoint, --resume goes on\n{text}"
 
 
 class _Watcher:

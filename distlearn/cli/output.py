@@ -281,6 +281,7 @@ def notes(runs, about: Experiment) -> list[str]:
     if runs[-1].interrupted:
         lines.append(
             f"The last run was interrupted after {len(runs[-1].history.epochs)} of {about.settings.epochs} epochs."
+            + (" The same command with --resume goes on from its last checkpoint." if runs[-1].place.saving else "")
         )
     if any(run.dropped for run in runs):
         lines.append("The trace holds the first part of the run; the communication share is that part's.")

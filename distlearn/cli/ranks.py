@@ -147,7 +147,7 @@ def _writer(folder: str | None):
     return lambda history: write_json(Path(folder, PARTIAL), {"epochs": history.as_dicts(), "losses": history.losses})
 
 
-def _read_partial(folder: Path) -> History | None:
+def read_partial(folder: Path) -> History | None:
     """Return the finished epochs, if there are any."""
     try:
         found = json.loads((folder / PARTIAL).read_text(encoding="utf-8"))
@@ -212,7 +212,7 @@ def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
             try:
                 results = _train(world, place, settings, str(folder.resolve()))
             except KeyboardInterrupt:
-                history = _read_partial(folder)
+                history = read_partial(folder)
                 return None if history is None else Run(place, Result(history, None), world.trace, interrupted=True)
         (result, _), dropped = results[0], sum(n for _, n in results)
         return Run(place, result, world.trace, dropped)

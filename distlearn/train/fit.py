@@ -122,7 +122,7 @@ def fit(
         began = strategy.clock.now()
         for batch in batches.epoch(now.epoch, now.step - now.epoch * len(batches)):
             loss = strategy.step(batch)
-            _stop_if_diverged(loss, now.step)
+            _stop_if_diverged(loss, now.step + 1)  # counted from 1, as in reports
             now.add(loss, batch.n)
             began, now.seconds = (later := strategy.clock.now()), now.seconds + later - began
             if report is not None:

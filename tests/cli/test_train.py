@@ -25,6 +25,7 @@ from distlearn.parallel.pipeline.schedule import actions_of
 from distlearn.sim import SimWorld
 from distlearn.trace import Message, Span, Trace
 from distlearn.train import Settings, train
+from distlearn.world import launch
 
 SMALL = ("--hidden", "16", "--n-train", "200", "--epochs", "2", "--batch-size", "50")
 
@@ -515,6 +516,17 @@ def test_ctrl_c_keeps_what_there_is(tmp_path, world):
     assert len(run["losses"]) == 8
     assert run["interrupted"] is True
     assert files(tmp_path / "out") == {"history.json", "trace.json", "curves.png", "timeline.png"}
+
+
+@pytest.mark.mpi
+def test_ctrl_c_under_mpiexec_keeps_what_there_is_and_says_how_to_go_on(tmp_path):
+    words = [*SMALL, "--epochs", "9", "--out", tmp_path / "out", "--checkpoint", tmp_path / "state"]
+    done = launch(2, ["python", "-c", INTERRUPTED, "10", *map(str, words)], timeout=90, capture=True)
+    assert done.returncode == 130, done.stderr
+    text = done.stdout + done.stderr
+    assert "Traceback" not in text
+    assert "interrupted after 2 of 9 epochs. The same command with --resume goes on" in " ".join(text.split())
+    assert len(read(tmp_path / "out")["runs"][0]["epochs"]) == 2
 
 
 def test_ctrl_c_before_the_first_epoch_keeps_nothing(tmp_path):

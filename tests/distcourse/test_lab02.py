@@ -107,7 +107,7 @@ def test_the_first_step_of_adam_is_one_learning_rate_long():
 
 
 def test_data_that_are_missing_are_replaced(monkeypatch):
-    monkeypatch.setattr("lab02.task.available", list)
+    monkeypatch.setattr("distcourse.lab02.available", list)
     assert optimizing.target_task("fashion-mnist").name == "digits, 0-4 or 5-9"
     with pytest.raises(ValueError, match="expected one of 'digits'"):
         optimizing.target_task("cifar")

@@ -32,7 +32,7 @@ class ShardGroup:
         for p, view in zip(params, self._views(), strict=True):
             view[...] = p.data
             p.data, p.grad = view, None
-        self._held = [p.data for p in params]
+        self._held = [(p, p.data) for p in params if stage < 3]  # at stage 3 this would keep `full` alive
         own = self.full[self.mine]
         if stage == 1:
             self.open()
@@ -63,8 +63,8 @@ class ShardGroup:
 
     def check_held(self) -> None:
         """Raise if a parameter no longer lies in `full`, and so would not be updated."""
-        for p, held in zip(self.params, self._held, strict=True):
-            if self.stage < 3 and p.data is not held:
+        for p, held in self._held:
+            if p.data is not held:
                 raise ValueError(
                     f"ZeRO: the data of parameter {p.name!r} was replaced after the strategy was made, as another ZeRO "
                     "of the same model does; write into it (p.data[...] = values), or make another model"
