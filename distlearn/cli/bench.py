@@ -15,7 +15,7 @@ from statistics import median
 import click
 
 from .console import print_table, say, status
-from .doctor.tools import last_line, run
+from .doctor import last_line, run
 
 FIELDS = ("name", "unit", "ours", "peer", "ratio", "goal", "holds")
 """Fields of every record; `note` is optional."""

