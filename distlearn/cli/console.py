@@ -27,20 +27,7 @@ def speaks_unicode(file=None) -> bool:
 
 
 def make_table(title: str, columns, rows, *, caption: str = "", styles=None):
-    """Build a rich table of strings; numbers are right-aligned.
-
-    Parameters
-    ----------
-    title : str
-    columns : sequence of str
-        A name that ends in `>` is a column of numbers.
-    rows : iterable of sequences
-        Values are formatted by `str`; None becomes a dash.
-    caption : str
-        A line underneath.
-    styles : sequence of str, optional
-        One rich style per row.
-    """
+    """Build a rich table of strings; numbers are right-aligned."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -94,15 +81,7 @@ def status(text: str, *, shown: bool = True):
 
 
 def make_progress(label: str, unit: str = "step"):
-    """Return the progress of one run: call it with `(step, total, **values)`, and `close()` it.
-
-    Parameters
-    ----------
-    label : str
-        Text before the bar: "4 ranks".
-    unit : str
-        What is counted; "%" if the total is 100 of it.
-    """
+    """Return the progress of one run: call it with `(step, total, **values)`, and `close()` it."""
     if sys.stderr.isatty():
         from ..world.progress import Bar
 

@@ -79,15 +79,7 @@ def train_as_rank(place, settings, folder, report) -> None:
 
 
 class Mpiexec:
-    """A world of ranks that `mpiexec` starts for every run, on this machine.
-
-    Parameters
-    ----------
-    size, threads : int
-        Ranks, and BLAS threads of each.
-    progress : callable
-        `progress(step, total, **values)`.
-    """
+    """A world of ranks that `mpiexec` starts for every run, on this machine."""
 
     def __init__(self, size: int, threads: int, progress):
         self.size, self.threads, self.progress = size, threads, progress
@@ -100,13 +92,7 @@ class Mpiexec:
         """Do nothing: the ranks ended with the run."""
 
     def run(self, fn, *args, **kwargs) -> list:
-        """Call `fn(comm, *args, **kwargs)` on every rank; return their results.
-
-        Raises
-        ------
-        click.ClickException
-            If a rank failed; with its error.
-        """
+        """Call `fn(comm, *args, **kwargs)` on every rank; return their results."""
         from ..world import launch
 
         with tempfile.TemporaryDirectory(prefix="distlearn-") as name:

@@ -38,18 +38,6 @@ def results_folder(path: Path, force: bool = False):
     """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one.
 
     If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead.
-
-    Parameters
-    ----------
-    path : Path
-    force : bool
-        Use `path` in any case: what an earlier run wrote there is overwritten, other files stay.
-
-    Raises
-    ------
-    click.UsageError
-        If it cannot be made: a file is in the way, there is no permission, and with `force` if another command is
-        writing there.
     """
     number, chosen = 1, path
     while (lock := _claim(chosen, force)) is None:
@@ -154,8 +142,6 @@ def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simula
 
     Parameters
     ----------
-    folder : Path
-    histories : dict of str to History
     trace : Trace
         Of the run with the most ranks.
     seconds : dict of int to float

@@ -15,13 +15,7 @@ ROWS = 20
 
 
 def read_images(path: Path, trained) -> np.ndarray:
-    """Read samples from a file: a picture, an array (.npy), or images in IDX files.
-
-    Returns
-    -------
-    x : (n, features) array
-        Scaled as in training.
-    """
+    """Read samples from a file: a picture, an array (.npy), or images in IDX files."""
     if path.suffix == ".npy":
         try:
             x = np.load(path, allow_pickle=False)

@@ -38,20 +38,7 @@ USERS_ERRORS = (ValueError, TypeError, OSError, DivergedError)
 
 @dataclass(frozen=True)
 class Place:
-    """Where to train.
-
-    Parameters
-    ----------
-    world : {"local", "sim", "mpi", "engines"}
-    size : int
-        Number of ranks.
-    threads : int
-        BLAS threads of each rank.
-    network, compute : Network, Roofline
-        Of simulated ranks.
-    saving : dict
-        `checkpoints`, `every` and `resume`, as for `train`; empty for a run that is not saved.
-    """
+    """Where to train."""
 
     world: str
     size: int
@@ -116,19 +103,7 @@ class Kept(list):
 def train_recorded(
     comm, settings: Settings, trace: Trace | None = None, folder: str | None = None, **saving
 ) -> tuple[Result, int]:
-    """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept.
-
-    Parameters
-    ----------
-    comm : Communicator
-    settings : Settings
-    trace : Trace, optional
-        Of all ranks, in a simulated world; by default each rank's clock has its own.
-    folder : str, optional
-        Where rank 0 writes the finished epochs, in case the run is interrupted or killed.
-    **saving
-        For `train`: `checkpoints`, `every`, `resume`.
-    """
+    """Train on this rank, keeping a bounded number of spans; return the result and how many spans were not kept."""
     keep_memory()  # safe here: these processes belong to the command
     spans = Kept(SPANS // comm.size)
     if trace is None:
@@ -186,25 +161,7 @@ def communication_share(trace: Trace) -> float:
 
 
 def run_training(place: Place, settings: Settings, folder: Path) -> Run | None:
-    """Train on the ranks of a place.
-
-    Parameters
-    ----------
-    place : Place
-    settings : Settings
-    folder : Path
-        Of the results: the finished epochs are stored there while the run is in progress.
-
-    Returns
-    -------
-    run : Run
-        None if Ctrl-C ended it before the first epoch was done.
-
-    Raises
-    ------
-    click.ClickException
-        If the settings cannot be met, or training diverged: one line.
-    """
+    """Train on the ranks of a place."""
     (folder / PARTIAL).unlink(missing_ok=True)  # of the run before
     settings = settings.but(strategy="serial") if place.size == 1 and settings.strategy == "data" else settings
     with one_line_errors(place), closing(make_progress(place.label)) as progress, blas_threads(place.threads):

@@ -22,13 +22,7 @@ from .ranks import blas_threads
 
 
 def find_function(spec: str):
-    """Import `module:function`; the current folder is searched, too.
-
-    Raises
-    ------
-    click.UsageError
-        If there is no such module or function. What the module itself raises while it is imported is shown as it is.
-    """
+    """Import `module:function`; the current folder is searched, too."""
     module, colon, name = spec.partition(":")
     if not (module and colon and name):
         raise click.UsageError(f"{spec!r}: expected module:function, such as mymodule:train")
@@ -51,13 +45,7 @@ def find_function(spec: str):
 
 
 def parse_arguments(words) -> tuple[list, dict]:
-    """Turn words into arguments: JSON by position, `name=JSON` by name.
-
-    Examples
-    --------
-    >>> parse_arguments(["128", "[1, 2]", "lr=0.1", 'name="adam"'])
-    ([128, [1, 2]], {'lr': 0.1, 'name': 'adam'})
-    """
+    """Turn words into arguments: JSON by position, `name=JSON` by name."""
     args, kwargs = [], {}
     for word in words:
         name, equals, value = word.partition("=")

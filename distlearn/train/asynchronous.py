@@ -22,13 +22,7 @@ STALENESS_RATES = tuple(RATES)
 
 
 def make_policy(text: str) -> Policy:
-    """Parse the name of a policy.
-
-    Examples
-    --------
-    >>> make_policy("ssp(4)"), make_policy("asp")
-    (SSP(bound=4), ASP())
-    """
+    """Parse the name of a policy."""
     found = re.fullmatch(r"(\w+)(?:\(([\d.]*)\))?", text.strip()) if isinstance(text, str) else None
     if found is None or found[1] not in _POLICIES:
         raise ValueError(f"{text!r} is not a policy")
@@ -60,14 +54,6 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
     """Train with the method named in the settings.
 
     Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
-
-    Returns
-    -------
-    history : History
-        On rank 0, empty on the others. An epoch ends when its gradients have been applied; `test` is measured at the
-        parameters of that moment, `train` and `val` are not.
-    params : dict of str to array
-        The trained parameters on rank 0, None on the others.
     """
     settings = recipe.settings
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
@@ -84,16 +70,7 @@ def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]
 
 
 def history_of(run: Run, n_train: int, metric: str) -> History:
-    """Convert a record to a history, with an epoch for every point of its curve.
-
-    Parameters
-    ----------
-    run : Run
-    n_train : int
-        Training samples: an epoch ends when about so many samples have gone into updates.
-    metric : str
-        Name of the curve's last column, without "test_".
-    """
+    """Convert a record to a history, with an epoch for every point of its curve."""
     applied, history, before = run.applied, History(), 0
     history.losses = run.losses.tolist()
     for point in run.curve[1:]:

@@ -20,7 +20,6 @@ def evaluate(strategy, x, y, batch_size: int = 4096, metric=None) -> float:
 
     Parameters
     ----------
-    strategy : Strategy
     x : (n, ...) array
     y : (n, ...) array
         Labels or targets, as the loss takes them.
@@ -73,8 +72,6 @@ def fit(
 
     Parameters
     ----------
-    strategy : Strategy
-    dataset : Dataset
     epochs : int
         Passes over the training set.
     batch_size : int

@@ -68,7 +68,6 @@ class History:
 
     Attributes
     ----------
-    epochs : list of Epoch
     losses : list of float
         Loss of every step's global batch.
     recoveries : list of Recovery
@@ -135,20 +134,7 @@ class History:
 
 @dataclass
 class Progress:
-    """Progress of a run: what a checkpoint stores besides the model.
-
-    Attributes
-    ----------
-    step, epoch : int
-        Steps and epochs that are done.
-    seconds : float
-        Training time [s].
-    samples : int
-        Samples trained on.
-    loss_sum, seen : float, int
-        Over the samples of the epoch under way.
-    history : History
-    """
+    """Progress of a run: what a checkpoint stores besides the model."""
 
     step: int = 0
     epoch: int = 0

@@ -30,7 +30,6 @@ class Result:
 
     Attributes
     ----------
-    history : History
     params : dict of str to array
         The trained parameters by name (NumPy arrays; on rank 0 alone, None elsewhere).
     fused : bool, optional
@@ -47,15 +46,7 @@ class Result:
 
 
 def make_model(settings: Settings, n_features: int, n_classes: int):
-    """Build the network named in the settings, on the CPU.
-
-    Parameters
-    ----------
-    settings : Settings
-    n_features : int
-        Numbers in a sample.
-    n_classes : int
-    """
+    """Build the network named in the settings, on the CPU."""
     options = {"seed": settings.seed, "dtype": settings.dtype}
     if settings.model == "mlp":
         return MLP((n_features, *settings.hidden, n_classes), settings.activation, **options)
@@ -74,25 +65,7 @@ def _model(settings: Settings, dataset, fused: bool):
 
 
 def learning_rate(settings: Settings, n_train: int):
-    """Return the learning rate or its schedule: scaled to the batch size, with a warm-up if the settings ask for one.
-
-    Parameters
-    ----------
-    settings : Settings
-    n_train : int
-        Training samples.
-
-    References
-    ----------
-    P. Goyal et al. (2017), Accurate, large minibatch SGD: training ImageNet in 1 hour, arXiv:1706.02677, section 2:
-    k times the batch, k times the rate, reached in a few epochs from the rate of the small batch.
-
-    Examples
-    --------
-    >>> plan = learning_rate(Settings(lr=0.1, batch_size=1000, reference_batch=250, warmup_epochs=2), 3000)
-    >>> [round(plan(step), 2) for step in range(8)]
-    [0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.4, 0.4]
-    """
+    """Return the learning rate or its schedule: scaled to the batch size, with a warm-up if the settings ask for it."""
     batch_size = min(settings.batch_size, n_train)
     reference = settings.reference_batch
     rate = settings.lr if reference is None else scaled_lr(settings.lr, batch_size, reference)
@@ -126,15 +99,8 @@ def build(comm, settings: Settings, dataset, *, fused: bool = False):
 
     Parameters
     ----------
-    comm : Communicator
-    settings : Settings
-    dataset : Dataset
     fused : bool
         Whether the strategy gets the model as `nn.fuse` makes it: faster, with fewer spans.
-
-    Returns
-    -------
-    strategy : Strategy
     """
     return STRATEGIES[settings.strategy](_recipe(comm, settings, dataset, fused))
 
@@ -153,8 +119,6 @@ def train(
 
     Parameters
     ----------
-    comm : Communicator
-    settings : Settings
     checkpoints : path, optional
         Folder in which rank 0 saves the run's state (see `CheckpointStore`).
     every : int

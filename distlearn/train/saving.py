@@ -22,16 +22,6 @@ class Saving:
     """The checkpoints of one call of `fit`.
 
     Rank 0 alone reads and writes files; what it read is broadcast.
-
-    Parameters
-    ----------
-    store : CheckpointStore
-    every : int
-        Save after every so many steps, and after the last one.
-    strategy : Strategy
-        One that is `checkpointable`.
-    run : dict
-        What identifies the run: a checkpoint of another run is refused.
     """
 
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
@@ -49,13 +39,6 @@ class Saving:
         """Return the run's progress: none, or that of the newest checkpoint, whose state is loaded into the strategy.
 
         With "anyway" a difference is only warned of, unless it changes on which samples a step trains.
-
-        Raises
-        ------
-        ValueError
-            If there are checkpoints and `resume` is False, or they are of another run.
-        CheckpointError
-            If there are checkpoints and none of them is usable.
         """
         return self.strategy.retry_until_agreed(lambda: self._begin(resume))
 

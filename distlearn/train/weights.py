@@ -28,10 +28,8 @@ class Trained:
 
     Attributes
     ----------
-    model : Layer
     settings : Settings
         Of the run that trained it.
-    classes : tuple of str
     image_shape : tuple of int or None
         (height, width, channels) of the images that it was trained on.
     value_range : (float, float)
@@ -95,10 +93,8 @@ def save_weights(path, params: dict[str, np.ndarray], settings: Settings, datase
 
     Parameters
     ----------
-    path : path
     params : dict of str to array
         As `Strategy.gather_params` returns them.
-    settings : Settings
     dataset : Dataset
         What they were trained on.
     """
@@ -124,10 +120,6 @@ def load(path) -> Trained:
     ----------
     path : path
         A folder of results, or a file of weights in it.
-
-    Returns
-    -------
-    trained : Trained
 
     Raises
     ------
@@ -161,7 +153,6 @@ def load_weights(model: Layer, path) -> None:
 
     Parameters
     ----------
-    model : Layer
     path : path
         A folder of results, or any safetensors file with the model's names and shapes.
 

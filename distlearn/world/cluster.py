@@ -94,26 +94,7 @@ class Hosts:
 
 
 class Cluster:
-    """A controller on this machine, and `n` engines here or on other hosts.
-
-    Parameters
-    ----------
-    n : int
-    mpi : bool
-        Start the engines under mpiexec.
-    threads : int, optional
-        BLAS threads of each engine.
-    hosts : Hosts, optional
-        Where the engines are started; on this machine by default.
-
-    Attributes
-    ----------
-    client : ipyparallel.Client
-    ids : list of int
-        ipyparallel's numbers of the running engines.
-    folder : Path
-        Profile and logs; removed by `stop`.
-    """
+    """A controller on this machine, and `n` engines here or on other hosts."""
 
     def __init__(self, n: int, mpi: bool = True, threads: int | None = None, hosts: Hosts | None = None):
         self.n, self.mpi, self.hosts, self.client = n, mpi, hosts, None

@@ -26,15 +26,7 @@ HIGH = 512
 
 
 class DeathWatch:
-    """Records the order in which processes of this machine die.
-
-    Attributes
-    ----------
-    address : str
-        For `hold_connection`; empty if the system is not Linux.
-    order : list of int
-        Ranks in the order of their deaths; empty if the system is not Linux.
-    """
+    """Records the order in which processes of this machine die."""
 
     def __init__(self):
         self.order: list[int] = []
@@ -97,24 +89,7 @@ def hold_connection(address: str, rank: int) -> None:
 
 
 def first_to_die(seen: list[int], reported: list[int], statuses: list[int]) -> int:
-    """Decide which rank died first.
-
-    Parameters
-    ----------
-    seen : list of int
-        `DeathWatch.order`.
-    reported : list of int
-        Ranks in the order in which ipyparallel reported their deaths; not empty.
-    statuses : list of int
-        By rank: mpiexec's wait statuses; may be empty.
-
-    Examples
-    --------
-    >>> first_to_die([2, 0, 1, 3], [0, 2, 1, 3], [])
-    2
-    >>> first_to_die([0, 1, 2], [0, 1, 2], [9, 768, 9])    # rank 1 ended with exit code 3, the others were killed
-    1
-    """
+    """Decide which rank died first."""
     odd = [rank for rank, status in enumerate(statuses) if status not in (0, signal.SIGKILL)]
     if len(odd) == 1:
         return odd[0]
@@ -122,26 +97,14 @@ def first_to_die(seen: list[int], reported: list[int], statuses: list[int]) -> i
 
 
 def exit_statuses(text: str, size: int) -> list[int]:
-    """Read the wait statuses of all ranks from the output of mpiexec; empty if there are none.
-
-    Examples
-    --------
-    >>> exit_statuses("[mpiexec@vm] Exit codes: [vm] 9,0,768,9", 4)
-    [9, 0, 768, 9]
-    """
+    """Read the wait statuses of all ranks from the output of mpiexec; empty if there are none."""
     found = re.findall(r"Exit codes: (.*)", text)
     statuses = [int(code) for code in re.findall(r"(?<![\[\w.-])-?\d+(?=,|\s|$)", found[-1])] if found else []
     return statuses if len(statuses) == size else []
 
 
 def how_it_ended(status: int | None) -> str:
-    """Describe a wait status in words.
-
-    Examples
-    --------
-    >>> how_it_ended(768), how_it_ended(11), how_it_ended(None)
-    ('ended with exit code 3', 'crashed in compiled code (SIGSEGV)', 'died')
-    """
+    """Describe a wait status in words."""
     if status is None:
         return "died"
     if not os.WIFSIGNALED(status):

@@ -73,7 +73,6 @@ class ElasticRun:
     ----------
     results : list
         What the program returned, by rank.
-    restarts : list of Restart
     progress : list of (float, int)
         Times [s since the start] and the steps known to be done by then, steps done again included.
     seconds : float
@@ -96,16 +95,7 @@ class ElasticRun:
 
 
 class _Log:
-    """Records when each step was first done, and passes reports on.
-
-    Parameters
-    ----------
-    store : CheckpointStore
-    progress : list
-        Extended by the (seconds, step) of every report.
-    show : callable or None
-        Called with each report.
-    """
+    """Records when each step was first done, and passes reports on."""
 
     def __init__(self, store: CheckpointStore, progress: list, show):
         self._progress = progress

@@ -66,7 +66,6 @@ class EngineWorld:
         Spans of all ranks in the last run, on one time axis.
     view : ipyparallel.DirectView
         A view of the engines in the order of ranks, for example for ``%px``.
-    client : ipyparallel.Client
 
     Examples
     --------

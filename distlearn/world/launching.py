@@ -27,11 +27,6 @@ def find_mpiexec() -> str:
 
     MPI installed from a wheel puts mpiexec beside the interpreter, where PATH does not find it unless the environment
     is activated.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no mpiexec.
     """
     for folder in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
         if os.access(folder / "mpiexec", os.X_OK):
@@ -50,25 +45,12 @@ def is_hydra(mpiexec: str) -> bool:
 
 
 def busy_cores(seconds: float = 0.2) -> float:
-    """Measure how many cores other programs use, while this process waits.
-
-    Parameters
-    ----------
-    seconds : float
-        How long to measure [s].
-    """
+    """Measure how many cores other programs use, while this process waits."""
     return psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
 
 
 def thread_settings(ranks: int, threads: int | None = None) -> dict[str, str]:
-    """Return environment variables that divide the cores among `ranks` processes.
-
-    Parameters
-    ----------
-    ranks : int
-    threads : int, optional
-        BLAS threads of each rank; by default cores / ranks, unless OMP_NUM_THREADS is set already.
-    """
+    """Return environment variables that divide the cores among `ranks` processes."""
     if threads is None:
         if "OMP_NUM_THREADS" in os.environ:
             return {}

@@ -37,7 +37,6 @@ class LimitedWorld(EngineWorld):
 
     Parameters
     ----------
-    engines : int
     method : {"namespaces", "delay"}, optional
         By default namespaces where they are allowed.
     **options
@@ -45,7 +44,6 @@ class LimitedWorld(EngineWorld):
 
     Attributes
     ----------
-    method : str
     how : str
         The same in words.
     reason : str

@@ -82,22 +82,7 @@ def why_not() -> str:
 
 
 class Net:
-    """Some hosts on one bridge; leaving the `with` block takes everything down, whatever happened in it.
-
-    Parameters
-    ----------
-    n : int
-        Number of hosts, up to 250.
-    keep : bool
-        Stay up when this process ends, until `down`.
-
-    Attributes
-    ----------
-    name : str
-        Such as "dl0"; everything that belongs to the net is named after it.
-    hosts : list of str
-    addresses : list of str
-    """
+    """Some hosts on one bridge; leaving the `with` block takes everything down, whatever happened in it."""
 
     def __init__(self, n: int = 2, keep: bool = False):
         if not 1 <= n <= 250:

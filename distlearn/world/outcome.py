@@ -45,25 +45,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class Outcome:
-    """How one rank's call of the user's function ended.
-
-    Attributes
-    ----------
-    status : str
-        "returned"; "early" (returned, but was interrupted while it waited for the others to return); "raised";
-        "interrupted" (by the client); "died" (its process); "unresponsive" (could not be interrupted). During a run:
-        "waiting" (for other ranks) or "running".
-    ended : float
-        When, on the run's clock.
-    error : str
-        Type and text of the exception; how the process died; why it does not respond, if that is known.
-    frames : list of Frame
-        Where it raised, or where it was when it was interrupted; outermost first.
-    waits_for : str
-        The communication that it was blocked in.
-    original : bytes
-        The pickled exception, empty if that cannot be pickled.
-    """
+    """How one rank's call of the user's function ended."""
 
     rank: int
     status: str = "returned"
@@ -171,20 +153,7 @@ def traceback_text(outcome: Outcome) -> str:
 
 
 def first_failure(outcomes: list[Outcome], reason: str = "", seconds: float = 0.0, note: str = "") -> RankError:
-    """Make the error of a run that failed.
-
-    Parameters
-    ----------
-    outcomes : list of Outcome
-        By rank.
-    reason : {"", "timeout", "no progress", "deadlock"}
-        Why the ranks were interrupted, if not because one of them failed. Where there was no progress, ranks that wait
-        for others are not blamed if there is one that does not wait.
-    seconds : float
-        The limit that was exceeded.
-    note : str
-        Ends the message: what happens to the engines.
-    """
+    """Make the error of a run that failed."""
     failed = [o for o in outcomes if o.status in ("raised", "died")]
     unresponsive = [o for o in outcomes if o.status == "unresponsive"]
     late = [o for o in outcomes if o.status in ("interrupted", "unresponsive")]

@@ -12,13 +12,7 @@ REPORT_SECONDS = 0.1
 
 
 class Reporter:
-    """The engine's side of `comm.report`: passes on at most ten reports a second, and keeps the last one.
-
-    Parameters
-    ----------
-    publish : callable
-        `publish((step, total, values))`.
-    """
+    """The engine's side of `comm.report`: passes on at most ten reports a second, and keeps the last one."""
 
     def __init__(self, publish):
         self._publish, self._next = publish, 0.0
@@ -101,15 +95,7 @@ class Output:
         self._turn = 0
 
     def show(self, streams, ended) -> None:
-        """Print what is new.
-
-        Parameters
-        ----------
-        streams : list of dict
-            By rank: all of "stdout" and "stderr" so far.
-        ended : collection of int
-            Ranks whose output is complete.
-        """
+        """Print what is new."""
         while self._turn < len(streams):
             over = self._turn in ended
             for name in ("stdout", "stderr"):
@@ -143,16 +129,7 @@ GRACE_SECONDS = 0.5
 
 
 class Patience:
-    """Watches one rank's waits: `Activity.on_wait`.
-
-    Parameters
-    ----------
-    rank : int
-    seconds : float
-        How long a call may wait before it is reported.
-    tell : callable
-        Called with an `Outcome` of status "waiting" when a wait has become long, and with None when it is over.
-    """
+    """Watches one rank's waits: `Activity.on_wait`."""
 
     def __init__(self, rank: int, seconds: float, tell):
         self._rank, self._seconds, self._tell, self._told = rank, seconds, tell, False

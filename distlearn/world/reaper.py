@@ -44,19 +44,7 @@ def marked(folder, variable: str = MARK) -> list[psutil.Process]:
 
 
 def kill_marked(folder, grace: float = 0.0, limit: float = 10.0, variable: str = MARK) -> None:
-    """Kill all processes of a cluster, and those that they start meanwhile.
-
-    Parameters
-    ----------
-    folder : path
-        The cluster's folder.
-    grace : float
-        Time between SIGTERM and SIGKILL [s].
-    limit : float
-        Give up after this many seconds (a process can be stuck in the kernel).
-    variable : str
-        The environment variable that holds the mark.
-    """
+    """Kill all processes of a cluster, and those that they start meanwhile."""
     deadline = time.monotonic() + limit
     processes = marked(folder, variable)
     files = hydra_files(processes)

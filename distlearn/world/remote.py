@@ -80,23 +80,7 @@ def describe_engine(mpi: bool) -> dict:
 def join_world(
     key: str, rank: int, members: list[int] | None, paths: list[str], stacks: str | None, deaths: str
 ) -> None:
-    """Make this engine a rank of a world.
-
-    Parameters
-    ----------
-    key : str
-        Of the world.
-    rank : int
-        In the world.
-    members : list of int or None
-        COMM_WORLD's ranks that form the world; None without MPI.
-    paths : list of str
-        The client's `sys.path`, so that engines can import what it can.
-    stacks : str or None
-        File to which SIGUSR1 writes the Python stack, even during a C call.
-    deaths : str
-        `DeathWatch.address`, or empty.
-    """
+    """Make this engine a rank of a world."""
     sys.path += [p for p in paths if p not in sys.path and os.path.isdir(p)]
     shield_traceback()
     duplicates = None
@@ -140,7 +124,6 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
 
     Parameters
     ----------
-    key : str
     order : dict
         `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `strict`,
         `patience`.

@@ -45,25 +45,7 @@ class ControllerDied(Exception):
 
 
 class Watch:
-    """One launch.
-
-    Parameters
-    ----------
-    ranks : Ranks
-    handles : list of ipyparallel.AsyncResult
-        By rank.
-    show : callable or None
-        Called with progress: `show(step, total, **values)`.
-
-    Attributes
-    ----------
-    outcomes : dict of int to Outcome
-        Of the ranks that have ended.
-    values : dict of int to bytes
-        Pickled results.
-    killed : bool
-        Whether the engines had to be killed, or died.
-    """
+    """One launch."""
 
     def __init__(self, ranks, handles, show):
         self._ranks, self._handles, self._show = ranks, handles, show
@@ -86,17 +68,7 @@ class Watch:
         return [rank for rank in range(len(self._handles)) if rank not in self.outcomes]
 
     def until_trouble(self, timeout: float | None, progress_timeout: float | None = None) -> None:
-        """Return when all ranks have returned, or one has failed.
-
-        Raises
-        ------
-        TimedOut
-            After `timeout` seconds.
-        NoProgress
-            After `progress_timeout` seconds without a new report of rank 0, once there has been one.
-        Deadlock
-        ControllerDied
-        """
+        """Return when all ranks have returned, or one has failed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.pending:
             self._poll()
