@@ -1,6 +1,6 @@
 """Results as text: numbers with their units, and tables that read well in a terminal and in a notebook.
 
-Own code and not rich, which the command line prints with: a notebook gets a real HTML table, and `import distlearn.nn`
+Not rich, which the command line uses: a notebook gets a real HTML table, and `import distlearn.nn`
 stays light.
 """
 

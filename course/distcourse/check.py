@@ -308,7 +308,7 @@ def _students_frame(error):
 
 
 def _told(error, what: str):
-    """Return what another process tells of an exception that was raised there; see `distcourse.judge`."""
+    """Return what the other process reported about an exception it raised; see `distcourse.judge`."""
     return getattr(error, f"_distlearn_{what}", None)
 
 

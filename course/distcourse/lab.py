@@ -43,7 +43,7 @@ class Lab:
         lab = dl.Lab("07", engines=4)
 
     It sets the style of figures, prints one line about the machine, and warns where engines and BLAS threads ask for
-    more cores than there are. In a notebook, cells that check an exercise run in a scope of their own (see `scope`). It
+    more cores than there are. In a notebook, cells that check an exercise run in their own scope (see `scope`). It
     seeds nothing and writes no file.
 
     Parameters

@@ -269,7 +269,7 @@ def plot_bits(losses, *, axes=None, title=None):
             values = np.array([bits.get((kind, m), np.nan) for m in tiles])
             look = {"color": COLORS[i % 6], "linestyle": LINES[i % 6], "marker": MARKERS[i % 6]}
             ax.plot(range(len(tiles)), np.where(np.isinf(values), np.nan, values), label=name, **look)
-            for place in np.flatnonzero(np.isinf(values)):  # beyond the panel: a line of its own, which is no number
+            for place in np.flatnonzero(np.isinf(values)):  # beyond the panel: a separate line, not a number
                 ax.annotate("overflow", (place, 0.97 * top), xytext=(-7, 0), textcoords="offset points", ha="right",
                             va="center", fontsize=9)  # fmt: skip
                 ends = [value for value in values[max(place - 1, 0) : place] if np.isfinite(value)] + [0.97 * top]

@@ -362,7 +362,7 @@ def judge_step(check, step, cuts, sizes=SIZES, seed=2) -> None:
         loss, grad = parts.get(rank, (0.0, np.zeros_like(want)))
         wrong = {
             "the parameters have not moved: it takes both model.backward and optimizer.step()": np.zeros_like(want),
-            "the gradients of an earlier step are still in it: zero_grad()": want + 0.5 * ranks,
+            "gradients of an earlier step are still there: call zero_grad()": want + 0.5 * ranks,
         }
         losses = {}
         if rank not in parts and unsummed:  # else it is the update that is missing

@@ -92,7 +92,7 @@ def _wrong(kind: str, x, k) -> dict:
     if kind == "1 bit":
         signs = np.where(x >= 0, 1.0, -1.0)
         return {
-            "each side has a mean of its own": signs * np.abs(x).mean(),
+            "each side has its own mean": signs * np.abs(x).mean(),
             "signs alone do not say how large": signs,
             "the means belong to the other side": decode_1bit(encode_1bit(x)[0][::-1], encode_1bit(x)[1], len(x)),
         }
@@ -460,7 +460,7 @@ def simulate_points(model, ranks, bandwidths, *, alpha: float, batch: int, **opt
 
 
 def cluster(model: str, nbytes: float, *, batch: int, alpha: float) -> dict:
-    """Return what a formula for the parts of a step is told of a model on simulated GPUs, all but ranks and bandwidth.
+    """Return the inputs of a step-time formula for a model on simulated GPUs, except ranks and bandwidth.
 
     Parameters
     ----------
@@ -683,7 +683,7 @@ class Run(NamedTuple):
 
 
 def mean_of_ranks(comm, start, end, velocity):
-    """Go on with the mean of the ranks' parameters: local SGD."""
+    """Continue from the mean of the ranks' parameters: local SGD."""
     return comm.all_reduce(end.copy()) / comm.size
 
 

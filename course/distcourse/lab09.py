@@ -247,7 +247,7 @@ def judge_product_type(check, product_type, ndim: int) -> None:
                     "a product of sums is not the sum of products": "Partial()" if x == w == Partial() else "",
                     "count the axes of x, not of W": "Shard(1)" if want == f"Shard({ndim - 1})" else "",
                     "the ranks' parts do not belong together": got if want == "None" and x != w else "",
-                    "these parts belong together: nothing has to be sent before": "None" if want != "None" else "",
+                    "the shards already match: no communication is needed": "None" if want != "None" else "",
                 }
                 check.equal(f"{x} @ {w}, ndim {ndim}", got, want, suspects=wrong)
 

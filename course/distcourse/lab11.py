@@ -366,7 +366,7 @@ def loss_by_rate(
 def runs_to_floor(
     task: Task, rates: dict[str, float], *, which: dict[str, Method] | None = None, seeds=3, gradients=8000, report=None
 ) -> dict[str, list[Run]]:
-    """Train every method at a learning rate of its own for so long that its test error no longer falls.
+    """Train each method, at its own best learning rate, until its test error stops falling.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ FAST = Network(alpha=2e-6, beta=10e9)
 
 
 def try_server(train, size: int, steps: int, *, lr=0.1, slow=None, d=4, seed=3):
-    """Run a server on a problem whose answer its log gives away: every worker has a target of its own.
+    """Run a server on a problem whose result reveals which gradients it applied: each worker pulls to its own target.
 
     The gradient of worker r in step k is (k + 1) (w - t_r). The server begins with ones, a worker with zeros.
 

@@ -1,4 +1,4 @@
-"""Run the body of a check cell in a scope of its own, so that answers do not see the check's variables.
+"""Run the body of a check cell in its own scope, so that answers do not see the check's variables.
 
 A check works with variables such as `x`, `W` and `want`. If they were globals of the notebook, an answer that forgets
 `self.` would find them and pass. `Lab` therefore registers a transformation with IPython: a cell with a top-level

@@ -79,7 +79,7 @@ def spell(code: str) -> str:
 
 
 def as_tuple(kernel: str, args) -> tuple:
-    """Return the arguments of a launch; raise TypeError if they are not a tuple (`(x)` is none, `(x,)` is one)."""
+    """Return the arguments of a launch; raise TypeError unless they are a tuple: write `(x,)`, not `(x)`."""
     if not isinstance(args, (tuple, list)):
         raise TypeError(f"{kernel}: args is a {type(args).__name__}, expected a tuple: (x, y, np.int32(n)) or (x,)")
     return tuple(args)

@@ -112,7 +112,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     code : DeviceCode
         The source.
     """
-    if _told_by_the_other_side(raw, sites):
+    if _report_at_other_access(raw, sites):
         raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
                      "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
                      "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
@@ -146,8 +146,8 @@ def line_of(code, line: int) -> str:
     return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
 
 
-def _told_by_the_other_side(raw, sites) -> bool:
-    """Whether to report a race at its other line: at the read, where the barrier is missing, else at the lower line."""
+def _report_at_other_access(raw, sites) -> bool:
+    """Report a race at the read, where the barrier is missing; otherwise at the earlier line."""
     if raw["kind"] not in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
         return False
     reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))

@@ -85,7 +85,7 @@ class Tanh(_Elementwise):
 
 
 class GELU(_Elementwise):
-    r"""Let values pass in proportion to how many of a normal distribution are below them: a smooth ReLU.
+    r"""Scale each value by the normal CDF at it: a smooth ReLU.
 
     .. math:: y = \frac{x}{2} (1 + t), \quad t = \tanh u, \quad u = \sqrt{2 / \pi}\, (x + 0.044715\, x^3)
 

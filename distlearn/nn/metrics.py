@@ -63,7 +63,7 @@ class Accuracy(Metric):
 
 
 class Perplexity(Metric):
-    r"""Perplexity of a language model: as unsure as a fair choice among so many symbols."""
+    r"""Perplexity: the model is as uncertain as a uniform choice among this many symbols."""
 
     name = "perplexity"
 

@@ -253,7 +253,7 @@ ALIVE = 8
 
 
 class LocalResponseNorm(Layer):
-    r"""Damp every value by its neighbours in other channels at the same pixel.
+    r"""Divide each value by a function of its neighbouring channels at the same pixel.
 
     .. math:: y_c = x_c \, s_c^{-\beta}, \qquad s_c = k + \alpha \sum_{|c' - c| \le \lfloor n/2 \rfloor} x_{c'}^2
 

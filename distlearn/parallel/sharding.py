@@ -33,7 +33,7 @@ class Shard:
     axis : int or None
         None: of the array as one vector.
     index : slice or array of int, optional
-        This rank's indices; None where all ranks have equal shares (`shares.share`), so that it need not be said.
+        This rank's indices; None where all ranks have equal shares (`shares.share`), so it can be omitted.
     """
 
     axis: int | None

@@ -3,7 +3,7 @@
 `SimComm` sends and receives; its collectives take the seconds of a formula. Those of a `MessageComm` are the messages
 of `comm.collectives`: what a student steps through is what the simulated ranks run. A collective that blocks runs in
 the rank's own fibre, so that a breakpoint in `ring_all_reduce` shows the user's call further down the stack. A
-non-blocking one runs in a fibre of its own, which shares the rank's network card. Collectives of one communicator run
+non-blocking one runs in its own fibre, which shares the rank's network card. Collectives of one communicator run
 one after another, in the order of their calls; those of different ones may overlap.
 """
 
@@ -200,7 +200,7 @@ class MessageComm(SimComm):
         self._latest = None
 
     def _start(self, call, x, op) -> CollectiveWork:
-        """Perform a collective of a copy of `x` in a fibre of its own."""
+        """Perform a collective of a copy of `x` in its own fibre."""
         transport = self._transport
         joined = transport.join(call, self.rank, self._members, self._context)
         before, done = self._latest, Completion(joined, self._fibre)

@@ -134,7 +134,7 @@ def explore(
     Parameters
     ----------
     fn : callable
-        A program without a choice of its own: it must do the same whenever its receives get the same messages.
+        A program that makes no choices: it must do the same whenever its receives get the same messages.
     size : int
         Number of ranks, at most 4.
     kills : bool

@@ -176,7 +176,7 @@ class Scheduler:
         self.wake(fibre, fibre.now)
 
     def spawn(self, owner: Fibre, task: Callable[[Fibre], None]) -> None:
-        """Run `task(fibre)` from now on, on a fibre of its own that shares the rank and the card of `owner`."""
+        """Run `task(fibre)` from now on, on its own fibre that shares the rank and the card of `owner`."""
         if self._idle:
             helper = self._idle.pop()
         else:

@@ -140,7 +140,7 @@ class CollectiveCall(Event):
 
 
 class Completion(Event):
-    """The end of a non-blocking collective, which runs in a fibre of its own."""
+    """The end of a non-blocking collective, which runs in its own fibre."""
 
     __slots__ = ("call", "results", "waiters", "when")
 

@@ -89,13 +89,13 @@ def fit(
     checkpoints : CheckpointStore, optional
         Where to save the run's state.
     every : int
-        Save after every so many steps, and after the last one; 0 for the last one alone.
+        Save every `every` steps and after the last one; 0: after the last one only.
     resume : bool or "anyway"
-        Go on from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning rate,
-        clipping, data, ...) is refused with what differs, unless "anyway". Of the same run the result is that of a run
-        that was never interrupted, bit for bit on as many ranks, to rounding on others. Where the number of ranks
-        decides what is computed (`LocalSGD`, `PipeDream`, compressed gradients), others go on from the same state to
-        results of their own.
+        Continue from the newest checkpoint, if there is one. That of another run (another model, optimizer, learning
+        rate, clipping, data, ...) is refused with what differs, unless "anyway". A resumed run gives the result of an
+        uninterrupted one: bit for bit on as many ranks, to rounding on others. Where the number of ranks decides what
+        is computed (`LocalSGD`, `PipeDream`, compressed gradients), another number continues from the same state and
+        may differ.
 
     Returns
     -------

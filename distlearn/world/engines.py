@@ -30,7 +30,7 @@ _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
 
 
 class EngineWorld:
-    """Ranks that are ipyparallel engines, each a process of its own, connected by MPI.
+    """Ranks that are ipyparallel engines, each its own process, connected by MPI.
 
     If a rank raises, hangs or is killed, `run` raises one `RankError` that names it and says where the others were; the
     next `run` works, if necessary on new engines. Interrupting the notebook interrupts the ranks. No process outlives

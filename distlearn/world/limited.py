@@ -1,6 +1,6 @@
 """LimitedWorld: engines whose ranks are connected by a link of limited bandwidth.
 
-Where this process may make network namespaces, every engine is on a host of its own and the kernel limits what a host
+Where this process may make network namespaces, every engine is on its own host and the kernel limits what a host
 receives: real messages over TCP. Elsewhere the engines share this machine's memory as usual, and the communicator
 delays every message.
 """

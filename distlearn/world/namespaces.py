@@ -1,4 +1,4 @@
-r"""Several hosts on one machine: network namespaces with addresses of their own, joined by a bridge.
+r"""Several hosts on one machine: network namespaces with their own addresses, joined by a bridge.
 
     sudo python -m distlearn.world.namespaces up 2            # prints the net's name, its hosts and their addresses
     sudo python -m distlearn.world.namespaces exec dl0-h1 ping -c 1 10.213.0.3

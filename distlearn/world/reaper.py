@@ -5,7 +5,7 @@ every process that it starts. So they can be found without a list of process ids
 They are killed
 
 * by the owner, in `close()` and at exit;
-* by the *reaper*, a small process in a session of its own that holds one end of a pipe: if the owner ends without
+* by the *reaper*, a small process in its own session that holds one end of a pipe: if the owner ends without
   dismissing it (SIGKILL, SIGTERM, `os._exit`), the pipe closes, and the reaper kills them;
 * by the next cluster that this user starts, if owner and reaper were killed.
 

@@ -1,6 +1,6 @@
 """The engine's side of `EngineWorld`: what runs on a rank before, around and after the user's function.
 
-Every launch gets a communicator of its own: messages and half-finished collectives of a failed one stay on its
+Every launch gets its own communicator: messages and half-finished collectives of a failed one stay on its
 communicator, which is not used again. The duplicates must have the same numbers on every rank, also after a launch in
 which some ranks were interrupted before they made theirs; `Duplicates` keeps count.
 """

@@ -159,7 +159,7 @@ def test_types_are_shown_without_quotation_marks_and_a_class_is_told():
     told = failed(mp.judge_product_type, lambda x, w, ndim=2: Replicate if x == w == Replicate() else None, 2)
     assert "wanted Replicate(), got class Replicate" in told
     assert "this is the class: call it" in told
-    assert "these parts belong together" in told
+    assert "the shards already match" in told
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
 class ExecuteAll(Execute):
-    """nbgrader's `Execute`, which goes on where a cell ends the kernel."""
+    """nbgrader's `Execute`, except that it continues when a cell kills the kernel."""
 
     iopub_timeout = Integer(15, help="Seconds to wait for the output of a cell that has ended.").tag(config=True)
     budget = Integer(

@@ -97,7 +97,7 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
             except Empty:
                 break
             if process is None or process.poll() is not None:
-                # a session of its own: Ctrl-C is for this process, which ends the workers
+                # a new session: Ctrl-C is for this process, which ends the workers
                 process = subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes)
                 running.append(process)
             if stop.is_set():

@@ -160,7 +160,7 @@ def _looks(artist, name: str, beside: str = "") -> list[_Series]:
 
 
 def _outlined(face, edges) -> bool:
-    """Whether an area has an edge that is clearly darker than itself; a light seam between neighbours is none."""
+    """Whether an area has an edge that is clearly darker than itself; a light gap between neighbours does not count."""
     return any(_grey(edge) < _grey(face) - 2 * SAME_GREY for edge in edges)
 
 

@@ -41,7 +41,7 @@ SHADOWED = set(sys.stdlib_module_names) | {
 
 
 def ids(lab: Source):
-    """Every cell has an id of its own (nbgrader would draw random ones)."""
+    """Every cell has its own id (nbgrader would draw random ones)."""
     count = Counter(c.id for c in lab.cells)
     for cell in lab.cells:
         if not cell.id or f'"id": "{cell.id}"' not in lab.text:

@@ -3,7 +3,7 @@
 `ClearPredictions` empties the sample predictions when the students' copies are made, `FoldCells` folds checks and
 plotting code in them. `SkipDemonstrations` leaves out cells that cost grading much time and no points, and makes sure
 that nothing else is left out: a graded cell that is skipped raises no error and would earn full points. `HideTests`
-takes lines of hidden tests out of the outputs that students get to see. Larger steps have modules of their own:
+takes lines of hidden tests out of the outputs that students get to see. Larger steps have their own modules:
 `restore`, `execute`.
 """
 

@@ -111,7 +111,7 @@ def collect(lab, files, course):
 @click.option("--unsafe", is_flag=True, help="Run submissions without a sandbox, with your rights (see GRADING.md).")
 @_course
 def grade(lab, students, jobs, force, unsafe, course):
-    """Grade what was handed in for LAB and has not been graded; after an interruption it goes on where it stopped."""
+    """Grade what was handed in for LAB and has not been graded; interrupted grading resumes where it stopped."""
     with _told():
         from ..author import find_course
         from ..author.grade import grade as run

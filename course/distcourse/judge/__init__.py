@@ -1,4 +1,4 @@
-"""Judge answers in a process of their own: the check runs here, the student's functions run elsewhere.
+"""Judge answers in a separate process: the check runs here, the student's functions run elsewhere.
 
 Grading runs a submission in one process (the *student's*) and its checks in another (the *judge's*). In the judge, the
 names that the submission defines are `Remote` objects: a call sends the arguments over a socket, waits, and returns

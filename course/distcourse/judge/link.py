@@ -46,7 +46,7 @@ class Link:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def request(self, operation: str, target, *operands):
-        """Have the other process do something with an object of its own; return the result, or raise what it raised."""
+        """Have the other process do something with one of its objects; return the result, or raise what it raised."""
         self._asked += 1
         number = self._asked
         self._send(ASK, number, [operation, target, *operands])

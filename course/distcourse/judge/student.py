@@ -1,4 +1,4 @@
-"""The student's end: answers the judge's calls from a notebook's namespace, each in a greenlet of its own."""
+"""The student's end: answers the judge's calls from a notebook's namespace, each in its own greenlet."""
 
 from __future__ import annotations
 

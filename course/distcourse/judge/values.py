@@ -27,7 +27,7 @@ _ATOMS = (bool, int, float, str, type(None))
 
 
 class Handle(NamedTuple):
-    """What a process is told about an object that stays in the other one."""
+    """Description of an object that lives in the other process."""
 
     key: tuple
     kind: str

@@ -30,7 +30,7 @@ from .messages import KINDS, Messages
 from .work import Activity
 
 REDUCED_APART = (4, 8, 16)
-"""Bytes of an element that is reduced on a communicator of its own if the calls are compared: MPICH ends the process
+"""Bytes of an element reduced on a separate communicator if the calls are compared: MPICH ends the process
 when a reduction receives a message that holds no whole number of elements, before the comparison can raise. Elements of
 two bytes are reduced as four (`collectives`); one byte always fits."""
 

@@ -97,7 +97,7 @@ class MPIWork:
             return True
         try:
             if self._agreement is not None:
-                # the calls are compared first: MPI may raise an error of its own for calls that differ
+                # the calls are compared first: MPI may raise its own error for calls that differ
                 if not self._agreement.done():
                     return False
                 self._agreement = None

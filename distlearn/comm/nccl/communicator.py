@@ -24,7 +24,7 @@ BOOL_OPS = {"sum": "MAX", "prod": "MIN", "min": "MIN", "max": "MAX"}  # of the b
 
 
 class NCCLComm(OnStream):
-    """One rank with a GPU of its own among others, with the library's `Communicator` protocol.
+    """One rank with its own GPU among others, with the library's `Communicator` protocol.
 
     Collectives of arrays on a GPU are put on a stream and return at once: what the current stream does next waits for
     the result, Python does not. After `iall_reduce` the stream waits only from `Work.wait` on.

@@ -231,7 +231,7 @@ class HierarchicalNetwork:
         a, b = source // self.ranks_per_node, dest // self.ranks_per_node
         if a == b:
             inside = self.inside
-            level = ("node", a) if inside.contention == "link" else "inside"  # every node has a bus of its own
+            level = ("node", a) if inside.contention == "link" else "inside"  # every node has its own bus
             return inside.alpha, nbytes / inside.beta, inside._links(source, dest, level)
         links = self.between._links(source, dest, "between")
         if self.shared_card:

@@ -149,7 +149,7 @@ def _words_of_the_runtime() -> frozenset[str]:
 def unit(text: str, exported: str, overloaded=()) -> str:
     """Return the file that is compiled: a translated source, and the export of a kernel.
 
-    The source has a namespace of its own, where its types and variables hide those of the runtime. Its functions must
+    The source has its own namespace, where its types and variables hide those of the runtime. Its functions must
     not hide them but overload them, as on a card; `overloaded` are their names. Each is declared once more beside the
     runtime's, for C++ has no way to ask whether there is one.
     """

@@ -96,7 +96,7 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
 def without_host_code(source: str, options=(), names=()) -> Flat:
     """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
 
-    Headers of its own are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
+    Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
     do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from
     the first of each. A source without host code is returned unchanged.
     """

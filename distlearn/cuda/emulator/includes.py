@@ -1,4 +1,4 @@
-"""One text made of a source and the headers of its own that it includes, and where each of its lines came from."""
+"""A source with its own headers inlined, and a map from each line to its origin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEPEST = 50  # headers within headers
 
 
 class Flat(NamedTuple):
-    """A source with the headers of its own in the place of their `#include` lines.
+    """A source with its own headers in the place of their `#include` lines.
 
     `places` has file and line of each line of `text`; the source itself is the file "".
     """

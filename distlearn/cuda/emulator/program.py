@@ -1,6 +1,6 @@
 """Runs a checked program: the launch goes in, the report and the arrays come back.
 
-`runtime/launch_io.h` is the other end and describes the bytes. The program is a process of its own, so that nothing a
+`runtime/launch_io.h` is the other end and describes the bytes. The program is its own process, so that nothing a
 kernel does can harm this one; both ends have a time limit.
 """
 

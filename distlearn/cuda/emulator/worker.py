@@ -113,7 +113,7 @@ def main(shared):
     os.dup2(2, 1)
     todo: queue.SimpleQueue = queue.SimpleQueue()
 
-    def listen():  # in a thread of its own, because the kernel may run forever
+    def listen():  # in its own thread, because the kernel may run forever
         with os.fdopen(requests, "rb") as pipe:
             while len(head := pipe.read(8)) == 8:
                 todo.put(json.loads(pipe.read(struct.unpack("<q", head)[0])))

@@ -137,7 +137,7 @@ class _Watch:
 
 
 def _time_layers(model, shape, how, watch) -> list[LayerTime]:
-    """All layers' times, one after the other, each on an input of its own."""
+    """All layers' times, one after the other, each on its own input."""
     rows = []
     for layer in timed_layers(model):
         watch.begin(layer, shape)

@@ -28,7 +28,7 @@ class CheckpointWarning(UserWarning):
 
 
 class CheckpointStore:
-    """The newest checkpoints of one training run, in a folder of their own.
+    """The newest checkpoints of one training run, in their own folder.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class DataParallel(Replicated):
         Gets the norms of the gradients of every step: those of the ranks' parts and that of their sum, at the price of
         one more all-reduce of 16 bytes.
     check_every : int, optional
-        Compare parameters and the optimizer's state of all ranks every so many steps (see `check_replicas`).
+        Compare the ranks' parameters and optimizer states every `check_every` steps (see `check_replicas`).
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Local SGD: ranks train independently and average their parameters every so many steps.
+"""Local SGD: ranks train independently and average their parameters every `every` steps.
 
 rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
             H steps of its own   |       H steps of its own   |

@@ -4,7 +4,7 @@ r"""PipeDream: a pipeline that never runs empty, because it updates without wait
     stage 1:     F0 F1 B0' F2 B1' F3 B2' ...
     stage 2:        F0 B0' F1 B1' F2 B2' ...
 
-Every micro-batch is a mini-batch of its own, and every stage updates its weights after each. A mini-batch's backward
+Every micro-batch is its own mini-batch, and every stage updates its weights after each. A mini-batch's backward
 would see other weights than its forward, unless the stage has kept the old ones: weight stashing.
 """
 

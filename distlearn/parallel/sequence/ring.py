@@ -122,7 +122,7 @@ class RingAttention(SequenceAttention):
                 yield i, hidden, place
 
     def _pass(self, x, goes: bool):
-        """Start to send an array to the right, and to receive the like from the left."""
+        """Start sending an array to the right and receiving one of the same shape from the left."""
         if not goes:
             return None, None
         out = get_xp(x).empty_like(x)

@@ -40,7 +40,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class ASP:
-    """Asynchronous: every gradient is an update of its own, at once, and no worker waits.
+    """Asynchronous: every gradient is its own update, at once, and no worker waits.
 
     References
     ----------
@@ -75,7 +75,7 @@ class SSP(ASP):
     bound : int
         s, 0 or more. During one step of a worker every other one can finish 2 s + 1 steps at most (from s behind to s
         ahead), so staleness is (2 s + 1) (workers - 1) at most. SSP(0) moves in lockstep, like BSP, but each of its
-        gradients is an update of its own.
+        gradients is its own update.
 
     References
     ----------

@@ -186,7 +186,7 @@ def zero_bubble(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Acti
 def pipedream(stage: int, n_stages: int, n_microbatches: int) -> Iterator[Action]:
     """1F1B without a flush: every B also updates the stage's weights, so that the pipeline never runs empty.
 
-    The order is that of `one_f_one_b`; what differs is what B means, and that a micro-batch is a mini-batch of its own.
+    The order is that of `one_f_one_b`; what differs is what B means, and that a micro-batch is its own mini-batch.
     Run it with `PipeDream`, which stashes the weights that each mini-batch went forward with.
 
     Parameters
