@@ -125,9 +125,8 @@ class MPIWorld:
         # an error of all ranks is printed once, by the lowest: the higher ones wait a moment for it
         if self._hears(0.05 + min(0.3 * self.rank, 1.5)):
             time.sleep(5.0)  # that rank ends this one too
-        ended = isinstance(error, (KeyboardInterrupt, SystemExit))  # on purpose: the line of the rank is enough
-        told = "" if ended else "".join(traceback.format_exception(error))
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+        told = "" if code == 130 else "".join(traceback.format_exception(error))  # 130: Ctrl-C, which a rank reported
         self._abort(f"{told}RankError: rank {self.rank}: {text}\n", code or 1)
 
     def _abort(self, text: str, code: int = 1) -> None:
