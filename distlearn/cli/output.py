@@ -34,15 +34,18 @@ TIMELINE_STEPS = 3
 
 
 @contextmanager
-def results_folder(path: Path, force: bool = False):
+def results_folder(path: Path, force: bool = False, resumed: bool = False):
     """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one.
 
-    If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead.
+    If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead; unless `force`,
+    which removes earlier results, or `resumed`: what the run wrote before stays until it reports again.
     """
     number, chosen = 1, path
-    while (lock := _claim(chosen, force)) is None:
-        if force:
-            raise click.UsageError(f"--out {path}: another command is writing there; wait for it, or remove --force")
+    while (lock := _claim(chosen, force or resumed)) is None:
+        if force or resumed:
+            raise click.UsageError(
+                f"--out {path}: another command is writing there; wait for it, or choose another folder"
+            )
         number += 1
         chosen = path.with_name(f"{path.name}-{number}")
     try:

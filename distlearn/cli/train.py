@@ -32,7 +32,9 @@ INTERRUPTED = 130
 @click.option("--peak", type=float, default=50e9, show_default=True, help="sim: speed of a rank [flop/s].")
 @click.option("--bandwidth", type=float, default=20e9, show_default=True, help="sim: memory of a rank [bytes/s].")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.  [default: runs/...]"
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the results.  [default: runs/..., or CHECKPOINT/results]",
 )
 @click.option(
     "--checkpoint", type=click.Path(file_okay=False, path_type=Path), help="Folder in which the run's state is saved."
@@ -88,7 +90,9 @@ def train(preset, size, sizes, out, force, **options):
         dataset = _load_data(settings, places)
     if options["checkpoint"] is not None:
         check_writable("--checkpoint", options["checkpoint"])
-    folder = click.get_current_context().with_resource(results_folder(_folder(out, settings, places), force))
+    resumed = options["resume"] or options["resume_anyway"]
+    results = results_folder(_folder(options, out, settings, places), force, resumed)
+    folder = click.get_current_context().with_resource(results)
     load = 0.0 if ranks else busy_cores()  # waiting ranks would count as busy cores
     about = Experiment(settings, dataset, note, folder, load)
     if ranks:
@@ -189,8 +193,8 @@ def _load_data(settings: Settings, places):
     return dataset
 
 
-def _folder(out, settings, places) -> Path:
-    if out is not None:
-        return out
+def _folder(options, out, settings, places) -> Path:
+    if out is not None or options["checkpoint"] is not None:
+        return out or options["checkpoint"] / "results"
     sizes = "-".join(str(place.size) for place in places)
     return Path("runs") / f"{settings.data}-{settings.model}-{places[0].world}{sizes}"

@@ -341,15 +341,17 @@ def test_interrupt_leaves_nothing_behind(tmp_path):
 def test_a_run_goes_on_from_its_checkpoint_on_any_number_of_ranks(call, tmp_path):
     words = (*SMALL, "--dtype", "float64", "--checkpoint-every", 3)
     assert call(*words, "--out", "whole").exit_code == 0
-    first = call(*words, "--epochs", 1, "--checkpoint", "state", "--out", "first")
+    first = call(*words, "--epochs", 1, "--checkpoint", "state")
     assert first.exit_code == 0, first.output
     assert len(list((tmp_path / "state").glob("*.safetensors"))) == 2  # steps 3 and 4
     again = call(*words, "--checkpoint", "state", "--out", "again")
     assert again.exit_code != 0
     assert "holds checkpoints of a run up to step 4: resume it, or choose another folder" in again.output
-    rest = call(*words, "--checkpoint", "state", "--resume", "--world", "sim", "--size", 3, "--out", "rest")
+    assert len(read(tmp_path / "state" / "results")["runs"][0]["epochs"]) == 1
+    rest = call(*words, "--checkpoint", "state", "--resume", "--world", "sim", "--size", 3)
     assert rest.exit_code == 0, rest.output
-    whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "rest")["runs"][0]
+    assert [p.name for p in (tmp_path / "state").iterdir() if p.is_dir()] == ["results"]  # the same folder
+    whole, rest = read(tmp_path / "whole")["runs"][0], read(tmp_path / "state" / "results")["runs"][0]
     np.testing.assert_allclose(rest["losses"], whole["losses"], atol=1e-12)
     assert [e["test_accuracy"] for e in rest["epochs"]] == [e["test_accuracy"] for e in whole["epochs"]]
     done = call(*words, "--checkpoint", "state", "--resume", "--out", "done")  # there is nothing left to do
@@ -374,12 +376,12 @@ def test_another_run_is_not_resumed_unasked(call, tmp_path, changes, differs):
     assert refused.exit_code == 1
     assert differs in refused.output
     assert "--resume-anyway" in refused.output
-    assert not (tmp_path / "out-2" / "history.json").exists()
+    assert len(read(tmp_path / "out")["runs"][0]["losses"]) == 4  # as before
     if "--clip-norm" in changes:
         with pytest.warns(CheckpointWarning, match="clip_norm"):
             anyway = call(*words, *changes, "--resume-anyway")
         assert anyway.exit_code == 0, anyway.output
-        assert len(read(tmp_path / "out-2")["runs"][0]["losses"]) == 8
+        assert len(read(tmp_path / "out")["runs"][0]["losses"]) == 8
 
 
 def test_steps_that_lie_elsewhere_are_never_resumed(call):
