@@ -69,7 +69,8 @@ def simulated() -> dict:
 def measured() -> dict:
     """Two engines on hosts of their own, and a link slowed down to 400 Mb/s."""
     from distlearn.world import EngineWorld
-    from distlearn.world.namespaces import Net, why_not
+
+    from ..world.netns import Net, why_not
 
     what = "exposed communication with overlap against without, 2 engines on 2 hosts, TCP at 400 Mb/s"
     reason = why_not()

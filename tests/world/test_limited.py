@@ -1,4 +1,4 @@
-"""Engines behind a link of limited bandwidth, in network namespaces or with a delay in the communicator."""
+"""Engines behind a link of limited bandwidth."""
 
 import os
 
@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from distlearn.comm import RankError
-from distlearn.world import LimitedWorld, RankDeadlockError, namespaces
-from distlearn.world.limited import why_no_namespaces
+from distlearn.world import LimitedWorld, RankDeadlockError
 
-REASON = why_no_namespaces()
-METHODS = [
-    "delay",
-    pytest.param("namespaces", marks=pytest.mark.skipif(bool(REASON), reason=f"needs network namespaces: {REASON}")),
-]
 BYTES = 2_000_000
 
 
@@ -29,11 +23,10 @@ def seconds_of_all_reduce(comm):
 
 @pytest.mark.mpi
 @pytest.mark.engines
-@pytest.mark.parametrize("method", METHODS)
-def test_the_link_is_as_slow_as_asked(method):
-    before = namespaces.names()
-    with LimitedWorld(2, method=method, progress=False, timeout=60) as world:
-        assert world.method == method
+def test_the_link_is_as_slow_as_asked():
+    with LimitedWorld(2, progress=False, timeout=60) as world:
+        with pytest.raises(ValueError, match="bits per second above 0"):
+            world.limit(0)
         world.limit(40e6)
         slow = min(world.run(seconds_of_all_reduce))  # two messages of half the bytes
         assert slow > 0.9 * BYTES * 8 / 40e6, "a burst of each message may go at once"
@@ -41,7 +34,6 @@ def test_the_link_is_as_slow_as_asked(method):
         with pytest.raises(RankError, match="ZeroDivisionError"):
             world.run(lambda comm: 1 / 0)
         assert world.run(lambda comm: comm.size) == [2, 2]
-    assert namespaces.names() == before
 
 
 def wait_for_each_other(comm):
@@ -50,17 +42,11 @@ def wait_for_each_other(comm):
 
 @pytest.mark.mpi
 @pytest.mark.engines
-@pytest.mark.parametrize("method", METHODS)
-def test_a_deadlock_and_a_death_end_with_their_run(method):
-    with LimitedWorld(2, method=method, progress=False, timeout=60) as world:
+def test_a_deadlock_and_a_death_end_with_their_run():
+    with LimitedWorld(2, progress=False, timeout=60) as world:
         world.limit(40e6)
         with pytest.raises(RankDeadlockError, match=r"(?s)rank 0.*wait_for_each_other.*rank 1.*wait_for_each_other"):
             world.run(wait_for_each_other)
         with pytest.raises(RankError, match="rank 1"):
             world.run(lambda comm: os._exit(3) if comm.rank == 1 else comm.barrier())
         assert world.run(lambda comm: comm.size) == [2, 2]
-
-
-def test_a_wrong_limit_or_method_is_named():
-    with pytest.raises(ValueError, match="expected one of namespaces, delay"):
-        LimitedWorld(2, method="magic")
