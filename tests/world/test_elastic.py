@@ -1,4 +1,4 @@
-"""Training on real engines that are killed, stopped and hung on the way: 20 disasters, the right model every time."""
+"""Training on real engines that are killed, stopped and hung on the way: the right model every time."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ class Disasters:
 
     def __init__(self, world, plan, store):
         self.world, self.plan, self.store = world, list(plan), store
-        self.times, self._struck = [], None
+        self._struck = None
 
     def __call__(self, step, total, **values):
         pids = self.world._ranks.pids
@@ -63,24 +63,21 @@ class Disasters:
         if what == "tear":
             path = self.store.path(self.store.steps[-1])
             os.truncate(path, path.stat().st_size // 2)
-        self.times.append(time.perf_counter())
         os.kill(pids[rank], signal.SIGSTOP if what == "stop" else signal.SIGKILL)
 
 
 def go(world, folder, plan, epochs, **options):
-    """Train through disasters; return the run and, for each, the seconds until it was noticed."""
+    """Train through disasters; return the run."""
     disasters = Disasters(world, plan, CheckpointStore(folder))
     world.progress = disasters
-    began = time.perf_counter()
     try:
         run = train_through_failures(
             world, slowly, SETTINGS.but(epochs=epochs), checkpoints=folder, every=EVERY, **{"restarts": 12, **options}
         )
     finally:
         world.progress = False
-    noticed = [r.noticed - (t - began) for r, t in zip(run.restarts, disasters.times, strict=False)]
     assert not disasters.plan
-    return run, noticed
+    return run
 
 
 def check(run, epochs, disasters):
@@ -116,38 +113,32 @@ def test_what_was_lost_is_counted_from_the_checkpoint_that_was_used():
     assert len(shown) == 6
 
 
-def test_ranks_are_killed_again_and_again(world, tmp_path, capsys):
-    """Nine kills, of any rank, at any step.
+def test_ranks_are_killed_again_and_again(world, tmp_path):
+    """Three kills, of any rank, at any step.
 
     mpiexec kills the others within a millisecond; on a crowded machine the client may look too late to tell who was
     first, so not every single one has to be named rightly.
     """
     rng = np.random.default_rng(4)
-    plan = [(int(step), int(rng.integers(SIZE)), "kill") for step in np.sort(rng.choice(range(4, 75), 9, False))]
-    run, noticed = go(world, tmp_path, plan, 10)
-    check(run, 10, 9)
+    plan = [(int(step), int(rng.integers(SIZE)), "kill") for step in np.sort(rng.choice(range(4, 35), 3, False))]
+    run = go(world, tmp_path, plan, 4)
+    check(run, 4, 3)
     named = [r.rank == rank for r, (_, rank, _) in zip(run.restarts, plan, strict=True)]
-    assert sum(named) >= 6
+    assert any(named)
     assert all("was killed (SIGKILL)" in r.reason for r in run.restarts)
-    with capsys.disabled():
-        down = [r.seconds_down + n for r, n in zip(run.restarts, noticed, strict=True)]
-        print(
-            f"\nkill: noticed after {np.median(noticed):.2f} s (longest {max(noticed):.2f}), first step after "
-            f"{np.median(down):.1f} s (longest {max(down):.1f})"
-        )
 
 
 def test_torn_checkpoints_are_passed_over(world, tmp_path):
-    """Three kills; just before each, the newest checkpoint is torn: the one before it is used."""
-    run, _ = go(world, tmp_path, [(25, 1, "tear"), (45, 0, "tear"), (48, 3, "tear")], 6)
-    check(run, 6, 3)
+    """Just before a kill the newest checkpoint is torn: the one before it is used."""
+    run = go(world, tmp_path, [(25, 1, "tear")], 4)
+    check(run, 4, 1)
     assert any(r.steps_lost > EVERY for r in run.restarts)
 
 
 def test_on_fewer_and_fewer_ranks(world, tmp_path):
     """Three kills, from 4 ranks down to 1; then the world is what it was."""
     try:
-        run, _ = go(world, tmp_path, [(12, 2, "kill"), (31, 0, "kill"), (47, 1, "kill")], 6, fewer=True)
+        run = go(world, tmp_path, [(12, 2, "kill"), (31, 0, "kill"), (47, 1, "kill")], 6, fewer=True)
     finally:
         world.resize(SIZE)
     check(run, 6, 3)
@@ -157,18 +148,16 @@ def test_on_fewer_and_fewer_ranks(world, tmp_path):
 
 
 def test_stopped_and_stuck_ranks_are_named(world, tmp_path):
-    """Two processes that are stopped, and two ranks that sleep forever while the others wait for them."""
-    run, _ = go(world, tmp_path / "a", [(14, 2, "stop"), (28, 1, "stop")], 4, progress_timeout=PATIENCE)
-    check(run, 4, 2)
-    assert [r.rank for r in run.restarts] == [2, 1]
+    """A process that is stopped, and a rank that sleeps forever while the others wait for it."""
+    run = go(world, tmp_path / "a", [(14, 2, "stop")], 4, progress_timeout=PATIENCE)
+    check(run, 4, 1)
+    assert [r.rank for r in run.restarts] == [2]
     assert all("is stopped" in r.reason for r in run.restarts)
-    for rank, step in ((3, 11), (0, 22)):
-        folder = tmp_path / f"stuck{rank}"
-        stuck = (rank, step, str(tmp_path / "slept"))
-        run, _ = go(world, folder, [], 4, progress_timeout=PATIENCE, stuck=stuck)
-        check(run, 4, 1)
-        assert run.restarts[0].rank == rank
-        assert "in report; there was no progress for 2 s" in run.restarts[0].reason
+    stuck = (3, 11, str(tmp_path / "slept"))
+    run = go(world, tmp_path / "b", [], 4, progress_timeout=PATIENCE, stuck=stuck)
+    check(run, 4, 1)
+    assert run.restarts[0].rank == 3
+    assert "in report; there was no progress for 2 s" in run.restarts[0].reason
 
 
 def test_a_programs_own_error_is_not_tried_again(world, tmp_path):
