@@ -40,24 +40,15 @@ def reference(variant, args):
 
 
 @ALL
-def test_checked_against_numpy(variant, compiler):
+def test_against_numpy_in_both_builds(variant, compiler):
+    """The same numbers, no finding, and the use of memory that is stated."""
     args = arguments(variant)
     wanted = reference(variant, args)
     report = variant.check(*args, compiler=compiler)
     assert report.errors == [], str(report)
     assert_same(variant, args, wanted)
-
-
-@ALL
-def test_memory_use_is_as_stated(variant, compiler):
-    report = variant.check(*arguments(variant), compiler=compiler)
-    counted = {key: memory_use(report, *key) for key in variant.memory}
     assert variant.memory, "nothing is stated"
-    assert counted == pytest.approx(variant.memory, abs=0.3), str(report)
-
-
-@ALL
-def test_fast_build(variant):
+    assert {key: memory_use(report, *key) for key in variant.memory} == pytest.approx(variant.memory, abs=0.3)
     args = arguments(variant, seed=1)
     wanted = reference(variant, args)
     variant(*args)
