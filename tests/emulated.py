@@ -9,7 +9,7 @@ import pytest
 
 from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator.compilers import find_compilers
-from distlearn.nn.costs.strict import MockDeviceArray, strict
+from distlearn.nn.costs.count import MockDeviceArray, strict
 
 NEEDS_COMPILER = pytest.mark.skipif(not find_compilers(), reason="no C++ compiler")
 

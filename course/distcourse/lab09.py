@@ -14,7 +14,7 @@ from distlearn.comm.network.formulas import sent_bytes
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy, init
 from distlearn.nn.container import layer_span
-from distlearn.nn.models.googlenet import TABLE, Inception
+from distlearn.nn.models import TABLE, Inception
 from distlearn.optim import SGD, Momentum, Optimizer
 from distlearn.parallel import Layout, Serial, simulate_layout
 from distlearn.parallel.mesh import Partial, Replicate, Shard

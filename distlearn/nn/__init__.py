@@ -17,18 +17,12 @@ A layer's `forward` returns its output and what `backward` will need; the layer 
 from .activation import ACTIVATIONS, GELU, ReLU, Sigmoid, Softmax, Tanh
 from .allocator import keep_memory
 from .attention import MultiHeadAttention
-from .compression.clustering import Clustered, Compressed, cluster, share_weights
-from .compression.quantization import quantize
-from .compression.recomputation import Recompute
+from .compression import Clustered, Compressed, Recompute, cluster, quantize, share_weights
 from .container import Parallel, Residual, Sequential, Siamese
 from .conv import ALGORITHMS, Conv2d, Cost, conv_cost, printed_conv_cost
-from .costs.count import count_operations
-from .costs.memory import Memory, memory_report
-from .costs.profile import Profile, profile
-from .costs.skinny import skinny_products
-from .costs.strict import MockDeviceArray
-from .costs.summary import Summary, summary
-from .costs.sweep import profile_sweep
+from .costs.count import MockDeviceArray, count_operations
+from .costs.profile import Profile, profile, profile_sweep, skinny_products
+from .costs.summary import Memory, Summary, memory_report, summary
 from .dropout import Dropout
 from .embedding import Embedding
 from .experts import MixtureOfExperts

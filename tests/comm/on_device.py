@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from distlearn.nn.costs.strict import MockDeviceArray
+from distlearn.nn.costs.count import MockDeviceArray
 
 ARRAYS = ("send", "recv", "isend", "irecv", "send_recv", "all_reduce", "iall_reduce", "reduce_scatter",
           "ireduce_scatter", "all_gather", "broadcast", "scatter", "gather", "all_to_all")  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from distlearn.comm.nccl import NCCLComm
 from distlearn.comm.nccl.stream import version
 from distlearn.comm.protocol import CommError, CommTimeoutError
-from distlearn.nn.costs.strict import MockDeviceArray
+from distlearn.nn.costs.count import MockDeviceArray
 from distlearn.sim import SimWorld
 from distlearn.trace import Trace
 

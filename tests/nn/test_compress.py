@@ -5,7 +5,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.data import load
-from distlearn.nn.compression.quantization import QuantizedConv2d, QuantizedLinear
+from distlearn.nn.compression import QuantizedConv2d, QuantizedLinear
 from distlearn.optim import Momentum, Optimizer
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from distlearn import viz
 from distlearn.cuda import CARDS
-from distlearn.nn.costs.profile import LayerTime, Profile
-from distlearn.nn.costs.skinny import Product
+from distlearn.nn.costs.profile import LayerTime, Product, Profile
 
 
 def profile(batch, scale=1.0, n=8):

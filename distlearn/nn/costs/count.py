@@ -1,16 +1,310 @@
-"""Counting operations: how much a computation really computes, and how long its longest chain of operations is.
-
-Strict arrays report every operation here, and store the length of the chain that produced them.
-"""
+"""Count operations, by arrays that refuse implicit conversion as CuPy's do."""
 
 from __future__ import annotations
 
 import math
+import types
 from collections import Counter
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+
+# -- strict ------------------------------------------------------------------------------------------------------------
+# A mock device array, which behaves like CuPy's without a GPU.
+#
+# CuPy refuses to mix its arrays with NumPy's, and so does `MockDeviceArray`: any implicit copy between host and device
+# raises a TypeError here too. Layers that run on strict arrays therefore run on a GPU. As every
+# operation passes through one place, operations can be counted there: `count_operations`.
+
+
+class MockDeviceArray:
+    """A NumPy array without implicit conversion to or from NumPy.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+    chain : list of int, optional
+        Of the array that this one is a view of: the longest chain of operations on it so far.
+
+    Examples
+    --------
+    >>> x = MockDeviceArray(np.ones(3))
+    >>> float((x + x).sum())
+    6.0
+    >>> np.asarray(x)
+    Traceback (most recent call last):
+        ...
+    TypeError: implicit conversion of a device array to NumPy; use .get()
+    """
+
+    __array_ufunc__ = None
+    __hash__ = None
+
+    def __init__(self, array, chain=None):
+        self._array = array
+        self._chain = [0] if chain is None else chain  # longest chain of operations so far; views share the list
+
+    def get(self):
+        """Copy to the host."""
+        return self._array.copy()
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("implicit conversion of a device array to NumPy; use .get()")
+
+    def __array_namespace__(self, **kwargs):
+        return strict
+
+    @property
+    def data(self):
+        """Where the values lie, as `data.ptr`."""
+        return types.SimpleNamespace(ptr=self._array.ctypes.data)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):  # protocols by which NumPy would convert implicitly
+            raise AttributeError(f"MockDeviceArray has no attribute {name!r}")
+        value = getattr(self._array, name)
+        if isinstance(value, np.ndarray):
+            return type(self)(value, self._chain)
+        if callable(value):
+            return _wrap(value, name, owner=self)
+        return value
+
+    def __getitem__(self, index):
+        part = self._array[_bare_index(index)]
+        shares = isinstance(part, np.ndarray) and np.may_share_memory(part, self._array)
+        return type(self)(np.asarray(part), self._chain if shares else list(self._chain))
+
+    def __setitem__(self, index, value):
+        self._array[_bare_index(index)] = _bare(value)
+        _lengthen(self, [value], 0)
+
+    def _operand(self, x):
+        """What an operator takes for x: here x itself."""
+        return x
+
+    def __len__(self):
+        return len(self._array)
+
+    def __float__(self):
+        return float(self._array)
+
+    def __int__(self):
+        return int(self._array)
+
+    def __index__(self):
+        return self._array.__index__()
+
+    def __bool__(self):
+        return bool(self._array)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._array!r})"
+
+
+def _bare_index(index):
+    """Unpack strict arrays in an index; NumPy's are refused."""
+    return tuple(_bare(i) for i in index) if isinstance(index, tuple) else _bare(index)
+
+
+def _bare(x):
+    """Return the NumPy array inside; refuse one that was never on the device."""
+    if isinstance(x, MockDeviceArray):
+        return x._array
+    if isinstance(x, np.ndarray) and x.ndim:
+        raise TypeError(f"a NumPy array of shape {x.shape} was mixed with a device array; copy it over explicitly")
+    if isinstance(x, (list, tuple)) and any(isinstance(v, (MockDeviceArray, np.ndarray)) for v in x):
+        return type(x)(_bare(v) for v in x)
+    return x
+
+
+def _lengthen(out, inputs, steps):
+    """The result's chain is one operation longer than the longest of its inputs'."""
+    longest = 0
+    for x in inputs:
+        if isinstance(x, (list, tuple)):
+            longest = max([longest, *(v._chain[0] for v in x if isinstance(v, MockDeviceArray))])
+        elif isinstance(x, MockDeviceArray):
+            longest = max(longest, x._chain[0])
+    out._chain[0] = max(out._chain[0], longest + steps)
+
+
+_EXPLICIT = {"asarray", "array"}  # explicit copies from the host
+
+
+def _wrap(function, name, owner=None):
+    """Wrap a NumPy function, or a method of `owner`, to take and return strict arrays."""
+
+    def call(*args, **kwargs):
+        bare = list if name in _EXPLICIT else _bare
+        arrays = args if name in _EXPLICIT else [bare(a) for a in args]
+        arrays = [a._array if isinstance(a, MockDeviceArray) else a for a in arrays]
+        result = function(*arrays, **{k: _bare(v) for k, v in kwargs.items()})
+        inputs = [*args, *([owner] if owner is not None else [])]
+        steps = record(name, [_as_array(a) for a in inputs], result, kwargs)
+        target = kwargs.get("out")
+        if target is not None:
+            _lengthen(target, inputs, steps)
+            return target
+        return _pack(result, inputs, steps)
+
+    for method in ("at", "reduce", "accumulate", "outer"):
+        if hasattr(function, method) and isinstance(function, np.ufunc):
+            setattr(call, method, _wrap(getattr(function, method), f"{name}.{method}"))
+    return call
+
+
+def _as_array(x):
+    return x._array if isinstance(x, MockDeviceArray) else x
+
+
+def _pack(result, inputs, steps):
+    """Wrap arrays in a result; a view shares its chain with what it views."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(_pack(r, inputs, steps) for r in result)
+    if isinstance(result, np.random.Generator):
+        return _Namespace(result)
+    if isinstance(result, np.generic):
+        result = np.asarray(result)
+    if not isinstance(result, np.ndarray):
+        return result
+    owners = [x for x in inputs if isinstance(x, MockDeviceArray)]
+    views = [x for x in owners if np.may_share_memory(x._array, result)]
+    parts = [v for x in inputs if isinstance(x, (list, tuple)) for v in x]
+    kind = CountedArray if any(isinstance(x, CountedArray) for x in owners + parts) else MockDeviceArray
+    packed = kind(result, views[0]._chain if views else None)
+    _lengthen(packed, inputs, steps)
+    return packed
+
+
+class _Namespace:
+    """NumPy's functions, for strict arrays."""
+
+    __name__ = "strict"
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        value = getattr(self._module, name)
+        if isinstance(value, types.ModuleType):
+            return _Namespace(value)
+        if isinstance(value, type) or not callable(value):
+            return value
+        return _wrap(value, name)
+
+
+strict = _Namespace(np)
+"""The array module of strict arrays: what `get_xp` returns for them."""
+
+
+def _operator(ufunc, name, reverse=False, inplace=False):
+    """Make a method of an arithmetic operator."""
+    call = _wrap(ufunc, name)
+
+    def method(self, *other):
+        other = map(self._operand, other)
+        args = (*other, self) if reverse else (self, *other)
+        return call(*args, out=self) if inplace else call(*args)
+
+    return method
+
+
+for _symbol, _ufunc in {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "truediv": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "matmul": np.matmul,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "rshift": np.right_shift,
+    "lshift": np.left_shift,
+}.items():
+    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+    setattr(MockDeviceArray, f"__r{_symbol}__", _operator(_ufunc, _ufunc.__name__, reverse=True))
+    setattr(MockDeviceArray, f"__i{_symbol}__", _operator(_ufunc, _ufunc.__name__, inplace=True))
+for _symbol, _ufunc in {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "divmod": np.divmod,
+    "neg": np.negative,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
+}.items():
+    setattr(MockDeviceArray, f"__{_symbol}__", _operator(_ufunc, _ufunc.__name__))
+
+
+class CountedArray(MockDeviceArray):
+    """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted.
+
+    NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
+    could be counted from there on.
+    """
+
+    def _operand(self, x):
+        return _counted(x)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        plain = method == "__call__"
+        function = _wrap(ufunc if plain else getattr(ufunc, method), ufunc.__name__ + f".{method}" * (not plain))
+        if out is not None:
+            kwargs["out"] = _counted(out[0])
+        return function(*map(_counted, inputs), **kwargs)
+
+    def __array_function__(self, function, types, args, kwargs):
+        _refuse_uncounted(function.__name__)
+        kwargs = {key: _counted(value) for key, value in kwargs.items()}
+        return _wrap(function, function.__name__)(*map(_counted, args), **kwargs)
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError(
+            "count_operations: a counted array was copied into a NumPy array, where nothing is counted; make the "
+            "target by np.zeros_like(x, shape=...), or put the parts together by np.stack or np.concatenate"
+        )
+
+    def __getattr__(self, name):
+        _refuse_uncounted(name)
+        return super().__getattr__(name)
+
+    def __getitem__(self, index):
+        return super().__getitem__(_counted(index))
+
+    def __setitem__(self, index, value):
+        super().__setitem__(_counted(index), _counted(value))
+
+
+_UNCOUNTED = {"einsum", "tensordot", "dot", "inner", "outer", "vdot", "kron", "convolve", "correlate"}
+
+
+def _refuse_uncounted(name):
+    if name in _UNCOUNTED:
+        raise TypeError(f"count_operations: what {name} computes is not counted; write products with @")
+
+
+def _counted(x):
+    """Wrap NumPy arrays, also those in a list or tuple."""
+    if isinstance(x, np.ndarray) and x.ndim:
+        return CountedArray(x)
+    return type(x)(map(_counted, x)) if type(x) in (list, tuple) else x
+
+
+# -- count -------------------------------------------------------------------------------------------------------------
+# Counting operations: how much a computation really computes, and how long its longest chain of operations is.
+#
+# Strict arrays report every operation here, and store the length of the chain that produced them.
 
 _counters: list[Counter] = []
 
@@ -142,8 +436,6 @@ def count_operations(function, *arrays) -> Counted:
     >>> count_operations(move(Linear(4, 3), MockDeviceArray).forward, np.ones((2, 4), "float32"))
     Counted(multiply_adds=24, transforms=0, others=6, depth=4)
     """
-    from .strict import CountedArray, MockDeviceArray  # which need this module
-
     with counting() as counter:
         result = function(*(CountedArray(np.array(a)) for a in arrays))
     first = result[0] if isinstance(result, tuple) else result

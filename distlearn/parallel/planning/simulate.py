@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...comm import Network
 from ...comm.network.formulas import sent_bytes
-from ...nn.costs.memory import Memory
+from ...nn.costs.summary import Memory
 from ...nn.layer import nbytes
 from ...optim import Momentum, Optimizer
 from ...sim import SimWorld

@@ -1,0 +1,339 @@
+"""Fewer bytes for a model: shared weights, 8-bit integers, activations computed again."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backend import get_xp, rounded, single, to_numpy
+from .container import Container
+from .conv import Conv2d, im2col
+from .fused import unfuse
+from .layer import Layer, check_shape, walk
+from .linear import Linear
+
+# -- clustering --------------------------------------------------------------------------------------------------------
+# Model compression: a network in a fraction of the bytes, for storing, sending and predicting.
+#
+# This module: weights that share a few values. 8-bit integers are in `quantization`.
+
+
+class Clustered(NamedTuple):
+    """An array whose values are drawn from a short list."""
+
+    codebook: np.ndarray
+    """(clusters,) values."""
+    codes: np.ndarray
+    """Index of every element's value, packed: bits bits each."""
+    shape: tuple[int, ...]
+    bits: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes and codebook."""
+        return self.codes.nbytes + self.codebook.nbytes
+
+    def restore(self) -> np.ndarray:
+        """Return the array with every element replaced by its cluster's value."""
+        return self.codebook[_unpack(self.codes, math.prod(self.shape), self.bits)].reshape(self.shape)
+
+
+def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
+    r"""Replace the elements of an array by `clusters` values that are chosen by k-means.
+
+    .. math:: \min_{c_1 \dots c_k} \sum_i \min_j (x_i - c_j)^2
+
+    Lloyd's algorithm from values that are evenly spread between the smallest and the largest, which keeps the few
+    large weights that matter most. In one dimension clusters are intervals, so a sorted array makes each round two
+    sums per cluster.
+
+    Parameters
+    ----------
+    x : array
+    clusters : int
+        From 2 to 256; 16 take 4 bits an element.
+    rounds : int
+        At most so many; fewer if the clusters no longer change.
+
+    References
+    ----------
+    S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3.
+
+    Examples
+    --------
+    >>> c = cluster(np.array([0.0, 0.1, 5.0, 5.2], "float32"), 2)
+    >>> c.restore()
+    array([0.05, 0.05, 5.1 , 5.1 ], dtype=float32)
+    """
+    if not isinstance(clusters, (int, np.integer)) or not 2 <= clusters <= 256:
+        raise ValueError(f"cluster: clusters is {clusters!r}, expected a whole number from 2 to 256")
+    x = to_numpy(x)
+    values = np.sort(x, axis=None).astype(np.float64)
+    if not len(values):
+        raise ValueError("cluster: the array is empty")
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    centres = np.linspace(values[0], values[-1], clusters)
+    for _ in range(rounds):
+        edges = np.concatenate([[0], np.searchsorted(values, (centres[1:] + centres[:-1]) / 2), [len(values)]])
+        counts = np.diff(edges)
+        moved = np.where(counts > 0, np.diff(sums[edges]) / np.maximum(counts, 1), centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    codes = np.searchsorted((centres[1:] + centres[:-1]) / 2, x.reshape(-1))
+    bits = next(b for b in (1, 2, 4, 8) if 2**b >= clusters)
+    return Clustered(centres.astype(x.dtype), _pack(codes.astype(np.uint8), bits), x.shape, bits)
+
+
+def _pack(codes, bits):
+    """Pack several codes of 1, 2, 4 or 8 bits into every byte, the first one lowest."""
+    per_byte = 8 // bits
+    padded = np.zeros(-(-len(codes) // per_byte) * per_byte, np.uint8)
+    padded[: len(codes)] = codes
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
+    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+
+
+def _unpack(packed, n, bits):
+    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+    return ((packed[:, None] >> shifts) & np.uint8(2**bits - 1)).reshape(-1)[:n]
+
+
+class Compressed(NamedTuple):
+    """A model with fewer bytes."""
+
+    model: Layer
+    """A copy; the original is unchanged."""
+    before: int
+    """Bytes of the parameters."""
+    after: int
+    """Bytes that the compressed parameters take when stored."""
+
+    @property
+    def ratio(self) -> float:
+        """Original bytes / compressed bytes."""
+        return self.before / self.after
+
+
+def share_weights(model: Layer, clusters: int = 16, *, rounds: int = 50) -> Compressed:
+    """Let the weights of every matrix and kernel share `clusters` values; biases are unchanged.
+
+    Parameters
+    ----------
+    clusters : int
+        16 values need 4 bits an index, an eighth of float32.
+    rounds : int
+        Of k-means.
+
+    Returns
+    -------
+    compressed : Compressed
+        The model computes with the shared values. Evaluate it to see the loss of accuracy.
+
+    References
+    ----------
+    S. Han, H. Mao, W. J. Dally (2016), Deep compression, ICLR, section 3.
+    """
+    smaller, after = copy.deepcopy(model), 0
+    for p in smaller.params:
+        if p.data.ndim < 2:
+            after += p.nbytes
+            continue
+        clustered = cluster(p.data, clusters, rounds=rounds)
+        p.data[...] = get_xp(p.data).asarray(clustered.restore())
+        after += clustered.nbytes
+    return Compressed(smaller, sum(p.nbytes for p in model.params), after)
+
+
+# -- quantization ------------------------------------------------------------------------------------------------------
+# 8-bit linear quantization: a trained network predicts with integers of one byte.
+#
+#     x = s_x q_x,  W = s_W q_W  with integers q from -127 to 127:   x W = s_x s_W (q_x q_W)
+#
+# Processors have integer units that are several times as fast as the floating-point ones; NumPy has no such product, so
+# integers are multiplied as floating-point numbers here, exactly: this shows the loss of accuracy, and the memory
+# saved, not the speed.
+
+LEVELS = 127
+"""Integers run from -127 to 127."""
+
+
+class _Quantized(Layer):
+    """Weights as 8-bit integers with a scale for every output channel; the input is quantized in every call."""
+
+    def __init__(self, layer):
+        self.layer, self.name = copy.copy(layer), layer.name
+        W = single(layer.W.data)
+        xp = get_xp(W)
+        largest = abs(W).max(axis=tuple(range(W.ndim - 1)))
+        self.scale = (xp.where(largest > 0, largest, 1) / LEVELS).astype(W.dtype)
+        self.codes = xp.rint(W / self.scale).astype(np.int8)
+        self.bias = None if layer.b is None else layer.b.data
+        self.layer.W = self.layer.b = None
+        self.layer.params = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes, scales and bias."""
+        return self.codes.nbytes + self.scale.nbytes + (0 if self.bias is None else self.bias.nbytes)
+
+    def forward(self, x):
+        self.output_shape(x.shape)
+        xp, dtype, x = get_xp(x), x.dtype, single(x)
+        scale = abs(x).max() / LEVELS if x.size else xp.ones((), x.dtype)
+        scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+        # sums of at most 2^24 are exact in single precision
+        exact = np.float32 if math.prod(self.codes.shape[:-1]) * LEVELS**2 <= 2**24 else np.float64
+        y = self._product(xp.rint(x / scale).astype(exact), self.codes.astype(exact))
+        y *= scale * self.scale
+        if self.bias is not None:
+            y += self.bias
+        return rounded(y, dtype), None
+
+    def backward(self, dy, saved):
+        raise TypeError(
+            f"{self!r}: a quantized layer predicts, it cannot be trained; train the original and quantize again"
+        )
+
+    def flops(self, shape):
+        return self.layer.flops(shape)
+
+    def bytes_moved(self, shape, itemsize=4):
+        return super().bytes_moved(shape, itemsize) + self.nbytes
+
+    def __repr__(self):
+        return f"Quantized({self.layer!r})"
+
+
+class QuantizedLinear(_Quantized):
+    """A `Linear` layer with 8-bit weights and inputs, for prediction."""
+
+    def _product(self, x, codes):
+        return x @ codes
+
+    def output_shape(self, shape):
+        check_shape(self, shape, "...", self.codes.shape[0])
+        return (*shape[:-1], self.codes.shape[1])
+
+
+class QuantizedConv2d(_Quantized):
+    """A `Conv2d` layer with 8-bit kernels and inputs, for prediction."""
+
+    def __init__(self, layer):
+        self._kernel = layer.W.data.shape
+        super().__init__(layer)
+
+    def _product(self, x, codes):
+        parts = zip(self.layer.split(x), self.layer.split(codes), strict=True)
+        return get_xp(x).concatenate([im2col.forward(a, b, self.layer.geometry)[0] for a, b in parts], axis=-1)
+
+    def output_shape(self, shape):
+        return self.layer.output_shape(shape)
+
+    def flops(self, shape):
+        return 2 * math.prod(self.output_shape(shape)) * math.prod(self._kernel[:3])
+
+
+_QUANTIZED = {Linear: QuantizedLinear, Conv2d: QuantizedConv2d}
+
+
+def quantize(model: Layer) -> Compressed:
+    """Make a copy of a trained model that predicts with 8-bit weights and inputs in its dense and convolutional layers.
+
+    Parameters
+    ----------
+    model : Layer
+        It is unchanged.
+
+    Returns
+    -------
+    compressed : Compressed
+        With the bytes before and after. Evaluate it to see the loss of accuracy.
+
+    Examples
+    --------
+    >>> from distlearn.nn import build
+    >>> round(quantize(build("lenet")).ratio, 1)
+    3.9
+    """
+    if not isinstance(model, Layer):
+        raise TypeError(f"quantize: expected a model, got {type(model).__name__}")
+    before = sum(p.nbytes for p in model.params)
+    smaller = _convert(copy.deepcopy(unfuse(model).eval()))
+    return Compressed(smaller, before, _stored(smaller))
+
+
+def _convert(layer):
+    """Replace the layers that can be quantized, inside containers too."""
+    if type(layer) in _QUANTIZED:
+        return _QUANTIZED[type(layer)](layer)
+    if isinstance(layer, Container):
+        layer.layers = [_convert(child) for child in layer.layers]
+        layer.params = [p for child in layer.layers for p in child.params]
+    return layer
+
+
+def _stored(layer) -> int:
+    """Bytes of a quantized model's parameters."""
+    if isinstance(layer, _Quantized):
+        return layer.nbytes
+    if layer.children:
+        return sum(_stored(child) for child in layer.children)
+    return sum(p.nbytes for p in layer.params)
+
+
+# -- recomputation -----------------------------------------------------------------------------------------------------
+# Recomputation: memory for time.
+
+
+class Recompute(Container):
+    """A layer that discards what it saved and recomputes it when backward needs it: less memory, more time.
+
+    Cut a deep network into about sqrt(depth) such blocks, and activation memory falls from the depth to its square
+    root, for one more forward pass.
+
+    Notes
+    -----
+    Shapes: those of the body. Backward costs the body's forward in addition. Saves the input, and the state of random
+    generators, so that `Dropout` drops the same values again.
+
+    References
+    ----------
+    T. Chen, B. Xu, C. Zhang, C. Guestrin (2016), Training deep nets with sublinear memory cost, arXiv:1604.06174.
+    """
+
+    def __init__(self, body: Layer):
+        super().__init__([body])
+
+    def forward(self, x):
+        states = [rng.bit_generator.state for rng in _generators(self)]
+        return self.layers[0].forward(x)[0], (x, states)
+
+    def backward(self, dy, saved):
+        x, states = saved
+        generators = _generators(self)
+        now = [rng.bit_generator.state for rng in generators]
+        _set_states(generators, states)
+        _, kept = self.layers[0].forward(x)
+        _set_states(generators, now)
+        return self.layers[0].backward(dy, kept)
+
+    def backward_flops(self, shape):
+        return self.layers[0].backward_flops(shape) + self.layers[0].flops(shape)
+
+    def output_shape(self, shape):
+        return self.layers[0].output_shape(shape)
+
+
+def _generators(layer):
+    """Random generators of a layer and of all layers inside it, each once."""
+    found = {id(part.rng): part.rng for part in walk(layer) if part.rng is not None}
+    return list(found.values())
+
+
+def _set_states(generators, states):
+    for rng, state in zip(generators, states, strict=True):
+        rng.bit_generator.state = state

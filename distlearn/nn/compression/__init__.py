@@ -1,1 +1,0 @@
-"""Fewer bytes: weights that share values, 8-bit integers, recomputed activations."""
