@@ -36,7 +36,7 @@ STRANGERS = {"comm": ("nn", "optim", "data"), "nn": ("comm",), "optim": ("comm",
 
 # package: the modules that may import it (with everything below them)
 HEAVY = {
-    "cupy": ("backend", "comm.nccl.stream", "cuda"),
+    "cupy": ("backend", "comm.nccl", "cuda"),
     "greenlet": ("sim.scheduler", "distcourse.judge.student"),  # ranks, and the calls that wait for them
     "ipyparallel": ("world",),
     "matplotlib": ("viz", "distcourse"),  # a lab shows figures
@@ -164,7 +164,7 @@ def test_root_loads_nothing():
         ("distlearn.nn.linear", "from ..comm import Network", "nn knows nothing of comm"),
         ("distlearn.nn.linear", "def f():\n    from distlearn.parallel import bucket", "up from floor 2 to 4"),
         ("distlearn.sim.world", "from .. import train", "up from floor 3 to 5"),
-        ("distlearn.comm.mpi.work", "import distlearn.sim", "up from floor 2 to 3"),
+        ("distlearn.comm.mpi.messages", "import distlearn.sim", "up from floor 2 to 3"),
         ("distlearn.parallel.data.data_parallel", "from ...sim.world import SimWorld", "not who implements it"),
         ("distlearn.parallel.data.data_parallel", "from ...sim import SimWorld", "not who implements it"),
         ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl.stream, cuda alone"),

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from distlearn.comm.delayed import DelayedComm
 from distlearn.comm.network import Network, cost
-from distlearn.comm.network.measure import all_reduce_sweep, fastest, ping_pong
+from distlearn.comm.network.fit import all_reduce_sweep, fastest, ping_pong
 from distlearn.comm.protocol import CommError, DoneWork
 from distlearn.sim import SimWorld, explore, replay
 from distlearn.tables import format_time, quantity

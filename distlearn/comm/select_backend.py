@@ -19,7 +19,7 @@ class Machine:
     @staticmethod
     def has_nccl() -> bool:
         """Return whether CuPy finds NCCL."""
-        from .nccl.stream import version
+        from .nccl import version
 
         return version() is not None
 

@@ -230,8 +230,7 @@ class SimWorld:
         scheduler = Scheduler(self.size, self.compute.measures)
         if not self.failures:
             return scheduler, Transport(self, scheduler), COMMUNICATORS[self.collectives]
-        from .failures.communicator import FaultyComm
-        from .failures.transport import FaultyTransport
+        from .failures import FaultyComm, FaultyTransport
 
         return scheduler, FaultyTransport(self, scheduler), FaultyComm
 

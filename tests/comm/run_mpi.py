@@ -3,7 +3,8 @@
 import sys
 import types
 
-from distlearn.comm.mpi import MPIComm, staging, world_comm
+from distlearn.comm.mpi import MPIComm, world_comm
+from distlearn.comm.mpi import messages as staging
 from distlearn.comm.select_backend import select_backend
 from distlearn.nn.costs.count import MockDeviceArray, strict
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from distlearn.comm import ALL_REDUCES, HierarchicalNetwork, Network, RankError
 from distlearn.comm.network import cost
-from distlearn.comm.network.fit import line
-from distlearn.comm.network.measure import all_reduce_sweep, ping_pong
-from distlearn.comm.network.presets import PRESETS
+from distlearn.comm.network.alpha_beta import PRESETS
+from distlearn.comm.network.fit import all_reduce_sweep, line, ping_pong
 from distlearn.sim import SimWorld
 
 

@@ -6,8 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
-from distlearn.comm.nccl import NCCLComm
-from distlearn.comm.nccl.stream import version
+from distlearn.comm.nccl import NCCLComm, version
 from distlearn.comm.protocol import CommError, CommTimeoutError
 from distlearn.nn.costs.count import MockDeviceArray
 from distlearn.sim import SimWorld

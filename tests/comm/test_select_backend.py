@@ -6,8 +6,8 @@ import types
 import pytest
 
 from distlearn import backend
-from distlearn.comm.mpi import staging
-from distlearn.comm.nccl import stream as nccl_stream
+from distlearn.comm import nccl as nccl_stream
+from distlearn.comm.mpi import messages as staging
 from distlearn.comm.select_backend import select_backend
 from distlearn.sim import SimWorld
 from distlearn.trace import Span, Trace

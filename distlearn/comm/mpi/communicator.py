@@ -24,10 +24,8 @@ from ...trace import Span
 from ..base import N_TAGS, BaseComm, Call, check_report
 from ..protocol import CommError, CommTimeoutError, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
-from .agreement import RETURN, Agreement
-from .collectives import Collectives
-from .messages import KINDS, Messages
-from .work import Activity
+from .collectives import RETURN, Agreement, Collectives
+from .messages import KINDS, Activity, Messages
 
 REDUCED_APART = (4, 8, 16)
 """Bytes of an element reduced on a separate communicator if the calls are compared: MPICH ends the process

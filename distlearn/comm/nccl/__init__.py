@@ -1,5 +1,0 @@
-"""Communication between GPUs, over NCCL."""
-
-from .communicator import NCCLComm
-
-__all__ = ["NCCLComm"]

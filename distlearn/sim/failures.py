@@ -1,0 +1,611 @@
+"""Failures as parameters of a simulated world, and the parts of the simulator that apply them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..comm.base import check_report
+from ..comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
+from ..trace import Span
+from .communicator import SimComm
+from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
+from .transport import Channel, CollectiveCall, Event, ObjectSendOp, RecvOp, SendOp, Transport
+
+# -- events ------------------------------------------------------------------------------------------------------------
+# What a simulated rank can wait for only in a world with failures.
+
+
+class Vanished(Exception):
+    """A message that will never be received."""
+
+
+class Listening(BlockReason):
+    """A `recv_obj` in progress."""
+
+    __slots__ = ("context", "key", "source", "when")
+
+    def __init__(self, text: str, key: tuple, source: int):
+        super().__init__(text)
+        self.key, self.context, self.source, self.when = key, key[0], source, None
+
+
+class Gathering:
+    """`agree` or `shrink` in progress: ends when all ranks not known to be lost have called it."""
+
+    def __init__(self, name: str, context: int, members: list[Fibre]):
+        self.name, self.context, self.members = name, context, members
+        self.came: dict[int, tuple[float, object]] = {}  # rank of the world -> (time of the call, its value)
+        self.when: float | None = None
+        self.result = None
+
+    def waiting(self, fibre) -> str:
+        """Say what a member waits for."""
+        return f"{self.name}() ({len(self.came)} of {len(self.members)} ranks are there)"
+
+
+def context_of(event) -> int:
+    """Return the number of the communicator that an event belongs to."""
+    return event.channel.context if isinstance(event, (SendOp, RecvOp)) else event.context
+
+
+def abandon(event) -> None:
+    """Withdraw a send or a receive that is no longer waited for: a later message must not end up in its buffer."""
+    if event.__class__ is RecvOp and event in event.channel.recvs:
+        event.channel.recvs.remove(event)
+    elif event.__class__ is SendOp and event in event.channel.sends:
+        event.channel.sends.remove(event)
+
+
+# -- schedule ----------------------------------------------------------------------------------------------------------
+# Failures as parameters of a simulated world: which rank fails when, how, and for how long.
+#
+# Four kinds: a rank is *killed* (its process ends), *hangs* (it runs no further, as under SIGSTOP), is *cut* off (it
+# runs, but no message reaches it or leaves it), or is *slow*. A failure shorter than the detection time is only a
+# delay, which no rank notices. A longer one makes the detector tell the others that the rank is lost; this is final,
+# even if the rank recovers: it would otherwise continue work that the others have abandoned.
+#
+# There is one detector for all ranks, like a cluster manager: it never errs, all ranks learn of a loss at the same
+# moment, and a rank that is cut off from the others is cut off from the detector too, and so knows that it is lost.
+#
+#     >>> from distlearn.sim import Failure, SimWorld
+#     >>> from distlearn.comm import PeerLostError
+#     >>> def survive(comm):
+#     ...     total = np.zeros(1)
+#     ...     try:
+#     ...         while True:
+#     ...             comm.clock.sleep(1.0)
+#     ...             comm.all_reduce(total)
+#     ...     except PeerLostError as error:
+#     ...         comm.revoke()
+#     ...         return error.ranks, comm.shrink().size, round(comm.clock.now(), 3)
+#     >>> SimWorld(3, failures=[Failure(rank=1, at=2.5)], detection=1.0).run(survive)
+#     [((1,), 2, 3.5), None, ((1,), 2, 3.5)]
+
+KINDS = ("kill", "hang", "cut", "slow")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failure of one rank of a simulated world.
+
+    Parameters
+    ----------
+    rank : int
+        Of the world.
+    at : float
+        When it begins [virtual s].
+    kind : {"kill", "hang", "cut", "slow"}
+    until : float
+        When it ends [s]; never, by default. A kill never ends.
+    factor : float
+        How much slower "slow" computes.
+
+    Examples
+    --------
+    >>> Failure(2, at=3.5, kind="hang", until=4.0)
+    Failure(rank=2, at=3.5, kind='hang', until=4.0, factor=10.0)
+    """
+
+    rank: int
+    at: float
+    kind: str = "kill"
+    until: float = math.inf
+    factor: float = 10.0
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"Failure: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        if not self.at >= 0 or not self.until > self.at:
+            raise ValueError(
+                f"Failure of rank {self.rank}: from {self.at!r} until {self.until!r}, expected 0 <= at < until"
+            )
+        if not self.factor > 0:
+            raise ValueError(f"Failure of rank {self.rank}: factor is {self.factor!r}, expected a number above 0")
+
+    def is_noticed(self, detection: float) -> bool:
+        """Return whether it lasts long enough for the rank to be declared lost, after `detection` seconds."""
+        return self.kind == "kill" or (self.kind != "slow" and self.until - self.at > detection)
+
+
+class Loss(NamedTuple):
+    """A rank that was declared lost: how it failed, when, and when the others were told [s]."""
+
+    rank: int
+    kind: str
+    at: float
+    noticed: float
+
+    def __str__(self) -> str:
+        done = {"kill": "was killed", "hang": "hung", "cut": "was cut off"}[self.kind]
+        return f"rank {self.rank} {done} at {self.at:.6g} s"
+
+
+@dataclass(frozen=True)
+class FailureSchedule:
+    r"""Failures at random times: every node fails on its own, on average once in `mtbf` seconds.
+
+    Parameters
+    ----------
+    mtbf : float
+        Mean time between the failures of *one* node [s]; n nodes together fail n times as often.
+    kinds : sequence of {"kill", "hang", "cut", "slow"}
+        Possible failures, all equally likely.
+    repair : float
+        How long a hang, a cut and a slowness last [s].
+    ranks_per_node : int
+        A node fails with all its ranks.
+    shape : float
+        Of the Weibull distribution: 1 is the exponential (a node does not age); production machines are nearer to 0.7:
+        their failures come in clusters.
+
+    References
+    ----------
+    B. Schroeder, G. A. Gibson (2006), A large-scale study of failures in high-performance computing systems, DSN,
+    section 5.
+
+    Examples
+    --------
+    >>> schedule = FailureSchedule(mtbf=100.0, seed=1)
+    >>> [f.rank for f in schedule.draw(4)] == [f.rank for f in schedule.draw(4)]
+    True
+    """
+
+    mtbf: float
+    seed: int = 0
+    kinds: tuple[str, ...] = ("kill",)
+    repair: float = math.inf
+    ranks_per_node: int = 1
+    shape: float = 1.0
+
+    def __post_init__(self):
+        for name in ("mtbf", "repair", "shape", "ranks_per_node"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"FailureSchedule: {name} is {getattr(self, name)!r}, expected a number above 0")
+        if not self.kinds or set(self.kinds) - set(KINDS):
+            raise ValueError(f"FailureSchedule: kinds are {self.kinds!r}, expected some of {', '.join(KINDS)}")
+
+    def draw(self, size: int, horizon: float | None = None) -> list[Failure]:
+        """Draw the failures of a world of `size` ranks, in the order of time.
+
+        Parameters
+        ----------
+        horizon : float, optional
+            All failures up to then [s]; by default the first one of every node.
+        """
+        found = []
+        for node in range(-(-size // self.ranks_per_node)):
+            ranks = range(node * self.ranks_per_node, min(size, (node + 1) * self.ranks_per_node))
+            found += self._of_node(np.random.default_rng([self.seed, node]), ranks, horizon)
+        return sorted(found, key=lambda f: (f.at, f.rank))
+
+    def _of_node(self, rng, ranks, horizon) -> list[Failure]:
+        """Draw one node's failures: until it is killed, past the horizon, or (without one) has failed once."""
+        found, now = [], 0.0
+        scale = self.mtbf / math.gamma(1 + 1 / self.shape)
+        while True:
+            now += scale * rng.weibull(self.shape)
+            kind = str(rng.choice(self.kinds))
+            if horizon is not None and now > horizon:
+                return found
+            until = math.inf if kind == "kill" else now + self.repair
+            found += [Failure(rank, now, kind, until) for rank in ranks]
+            if horizon is None or until == math.inf:
+                return found
+            now = until
+
+
+class FailureTimeline:
+    """The failure timeline of one rank: the times of everything that will go wrong on it."""
+
+    def __init__(self, rank: int, failures: Iterable[Failure] = (), detection: float = 1.0):
+        mine = sorted((f for f in failures if f.rank == rank), key=lambda f: f.at)
+        noticed = [f for f in mine if f.is_noticed(detection)]
+        self.rank = rank
+        self.loss = Loss(rank, noticed[0].kind, noticed[0].at, noticed[0].at + detection) if noticed else None
+        self.lost_at = self.loss.at if self.loss else math.inf
+        self.noticed_at = self.loss.noticed if self.loss else math.inf
+        gone = [f.at for f in mine if f.kind == "kill" or (f.kind == "hang" and f.until == math.inf)]
+        self.ends_at = min(gone, default=math.inf)
+        self.pauses = [(f.at, f.until) for f in mine if f.kind == "hang" and f.until < math.inf]
+        self.cuts = [(f.at, f.until) for f in mine if f.kind == "cut"]
+        slow = [(f.at, f.until, 1 / f.factor) for f in mine if f.kind == "slow"]
+        self._windows = sorted(slow + [(start, end, 0.0) for start, end in self.pauses])  # with their speeds
+
+    def apply(self, fibre: Fibre) -> None:
+        """End the rank's fibre if the rank has been killed by now; move its clock on to the end of a hang."""
+        if fibre.now >= self.ends_at:
+            fibre.now = self.ends_at
+            raise GreenletExit
+        for start, end in self.pauses:
+            if start <= fibre.now < end:
+                fibre.now = end
+
+    def finish(self, start: float, seconds: float) -> float:
+        """Return when work of this many seconds that begins at `start` is done, or when the rank ends."""
+        now, left = start, seconds
+        for begin, end, rate in self._windows:
+            if end <= now:
+                continue
+            if now < begin:
+                if now + left <= begin:
+                    break
+                left -= begin - now
+                now = begin
+            if rate and now + left / rate <= end:
+                return min(now + left / rate, self.ends_at)
+            left -= (end - now) * rate
+            now = end
+        return min(now + left, self.ends_at)
+
+
+# -- transport ---------------------------------------------------------------------------------------------------------
+# The simulator's transport in a world where ranks fail: what gets through, who notices, and what survivors agree on.
+#
+# Everything follows from the ranks' failure timelines, which are known from the start. A message that its sender can
+# no longer send, or that would arrive after its receiver was lost, vanishes. A rank that waits for a lost one is
+# woken when the failure detector reports the loss, and raises `PeerLostError`. A collective during which a rank is
+# lost succeeds on some of the others and fails on the rest (drawn from the seed), as on real networks: recovery must
+# not rely on anything better.
+
+
+class FaultyTransport(Transport):
+    """What simulated ranks share in a world with failures."""
+
+    def __init__(self, world, scheduler: Scheduler):
+        super().__init__(world, scheduler)
+        self.timelines = [FailureTimeline(r, world.failures, world.detection) for r in range(world.size)]
+        for fibre, timeline in zip(scheduler.fibres, self.timelines, strict=True):
+            fibre.failures = timeline
+        scheduler.monitor = self._watch
+        self.plain = False  # the network must be asked for every message
+        self.members = {0: scheduler.fibres}  # context -> fibres by rank of the communicator
+        self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
+        self.revoked: dict[int, float] = {}  # context -> when all ranks know
+        self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has told of
+        self.gatherings: dict[tuple, Gathering] = {}
+        self._n_partial = 0
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Ranks that were lost before the run ended, in the order of time."""
+        end = max(fibre.now for fibre in self.scheduler.fibres)
+        return sorted((f.loss for f in self.timelines if f.lost_at <= end), key=lambda loss: (loss.at, loss.rank))
+
+    def check_empty(self) -> None:
+        """Raise for messages that were never received, but only if no rank was lost."""
+        ranks = zip(self.timelines, self.scheduler.fibres, strict=True)
+        if not self.revoked and not any(timeline.lost_at <= fibre.now for timeline, fibre in ranks):
+            super().check_empty()
+
+    # -- what gets through ---------------------------------------------------------------------------------------------
+    def _travel(self, fibre: Fibre, channel: Channel, nbytes: int) -> float:
+        """Route a message through the network; return when it arrives."""
+        arrival = super()._travel(fibre, channel, nbytes)
+        timelines = self.timelines[channel.sender], self.timelines[channel.receiver]
+        for start, end in timelines[0].cuts + timelines[1].cuts:
+            if start <= arrival and fibre.now < end < math.inf:  # retransmitted until the link is back
+                arrival = max(arrival, end + arrival - fibre.now)
+        if arrival >= timelines[1].lost_at or fibre.now >= timelines[0].lost_at:
+            raise Vanished
+        return arrival
+
+    def send(self, fibre: Fibre, channel: Channel, x):
+        """Send `x`, as in a world without failures if it gets through."""
+        self.enter(fibre, channel.context)
+        try:
+            return super().send(fibre, channel, x)
+        except Vanished:
+            return fibre.now if x.nbytes <= self.eager_limit else SendOp(fibre, channel, x, math.inf)
+
+    def receive(self, fibre: Fibre, channel: Channel, out):
+        """Receive into `out`; what a lost rank sent before may still arrive."""
+        self.enter(fibre, channel.context)
+        return super().receive(fibre, channel, out)
+
+    def complete(self, event, when: float, fibre: Fibre) -> None:
+        """Set the time of `event` for `fibre`, unless it is a collective that failed for it."""
+        if event.__class__ is CollectiveCall:
+            if event.failed_ranks is None:
+                event.failed_ranks = self._failed_ranks(event, when)
+            if fibre.rank in event.failed_ranks:
+                event.when = when
+                return
+        super().complete(event, when, fibre)
+
+    def _failed_ranks(self, call: CollectiveCall, when: float) -> set[int]:
+        """Return the ranks on which a collective that would end at `when` fails."""
+        lost = {member.rank for member in call.members if self.timelines[member.rank].lost_at < when}
+        if not lost:
+            return lost
+        self._n_partial += 1
+        coins = np.random.default_rng([self.world.seed, self._n_partial]).integers(2, size=len(call.members))
+        return lost | {member.rank for member, coin in zip(call.members, coins, strict=True) if coin}
+
+    # -- who notices ---------------------------------------------------------------------------------------------------
+    def enter(self, fibre: Fibre, context: int) -> None:
+        """Begin an operation; raise if the rank is dead or cut off, or the communicator revoked."""
+        self._reach(fibre)
+        problem = self._revoked(fibre, context)
+        if problem is not None:
+            raise problem
+
+    def _reach(self, fibre: Fibre) -> None:
+        """Raise if the rank is cut off: its messages are lost at once, but it knows only after the detection time."""
+        fibre.failures.apply(fibre)
+        timeline = self.timelines[fibre.rank]
+        if timeline.lost_at <= fibre.now < timeline.noticed_at:
+            self.scheduler.yield_until(fibre, timeline.noticed_at)
+        problem = self._cut_off(fibre)
+        if problem is not None:
+            raise problem
+
+    def refuse_lost(self, fibre: Fibre, context: int) -> None:
+        """Raise if a member of the communicator is known to be lost: a collective could never end."""
+        problem = self._peer_lost(fibre, context, self.members[context])
+        if problem is not None:
+            raise problem
+
+    def wait_for(self, fibre: Fibre, event) -> None:
+        """Block the fibre until `event` has happened."""
+        if isinstance(event, Event):
+            while self._is_pending(fibre, event):
+                problem = self.problem(fibre, event)
+                if problem is not None:
+                    abandon(event)
+                    raise problem
+                self._block(fibre, event)
+            if event.when > fibre.now:
+                fibre.now = event.when
+            fibre.failures.apply(fibre)
+        super().wait_for(fibre, event)
+
+    def listen(self, fibre: Fibre, key: tuple, source: int, what: BlockReason) -> None:
+        """Block until an object has arrived; raise once for every lost rank that might have sent it."""
+        self.enter(fibre, key[0])
+        event = Listening(what.waiting(fibre), key, source)
+        box = self.objects[key]
+        while True:
+            coming = [q.arrival for q in box if source in (ANY, q.channel.source)]
+            if not coming or min(coming) > fibre.now:
+                problem = self.problem(fibre, event)
+                if problem is not None:
+                    if isinstance(problem, PeerLostError) and source == ANY:
+                        self.known.setdefault((key[0], fibre.rank), set()).update(problem.ranks)
+                    raise problem
+            if coming:
+                self.scheduler.wake(fibre, max(fibre.now, min(coming)))
+            self.listeners[key] = (fibre, source)
+            self._block(fibre, event)
+            del self.listeners[key]
+            if any(source in (ANY, q.channel.source) and q.arrival <= fibre.now for q in box):
+                return
+
+    def _block(self, fibre: Fibre, event) -> None:
+        """Block, and register the event for `revoke` and the monitor."""
+        if (known := self.revoked.get(context_of(event), -1.0)) > fibre.now:
+            self.scheduler.wake(fibre, known)
+        self.blocked[fibre.rank] = (fibre, event)
+        try:
+            self.scheduler.block(fibre, event)
+        finally:
+            self.blocked.pop(fibre.rank, None)
+
+    def _is_pending(self, fibre: Fibre, event) -> bool:
+        """Return whether the fibre must continue to wait."""
+        return event.when is None or (event.__class__ is CollectiveCall and fibre.rank in event.failed_ranks)
+
+    def problem(self, fibre: Fibre, event) -> Exception | None:
+        """Return why the event will never happen for this fibre, as far as that is known by now."""
+        return (
+            self._cut_off(fibre)
+            or self._peer_lost(fibre, context_of(event), self._needed(event), self._told_of(fibre, event))
+            or self._revoked(fibre, context_of(event))
+        )
+
+    def _needed(self, event) -> list[Fibre]:
+        """Return the fibres without which an event cannot happen."""
+        members = self.members[context_of(event)]
+        if event.__class__ is CollectiveCall:
+            return members
+        if event.__class__ is Listening:
+            return members if event.source == ANY else [members[event.source]]
+        channel = event.channel
+        return [members[channel.source if event.__class__ is RecvOp else channel.dest]]
+
+    def _told_of(self, fibre: Fibre, event) -> set[int]:
+        """Return the lost ranks that a fibre has been told of and no longer waits for."""
+        if event.__class__ is Listening and event.source == ANY:
+            return self.known.get((event.context, fibre.rank), set())
+        return set()
+
+    def _cut_off(self, fibre: Fibre) -> CutOffError | None:
+        timeline = self.timelines[fibre.rank]
+        if fibre.now < timeline.noticed_at:
+            return None
+        return CutOffError(f"{timeline.loss}: the others have gone on without it since {timeline.noticed_at:.6g} s")
+
+    def _revoked(self, fibre: Fibre, context: int) -> RevokedError | None:
+        if fibre.now < self.revoked.get(context, math.inf):
+            return None
+        return RevokedError(
+            f"rank {self._rank(fibre, context)}: the communicator was revoked; all ranks left must shrink it"
+        )
+
+    def _peer_lost(self, fibre: Fibre, context: int, needed, told_of=frozenset()) -> PeerLostError | None:
+        members = self.members[context]
+        lost = [r for r, m in enumerate(members) if self.timelines[m.rank].noticed_at <= fibre.now and r not in told_of]
+        if not any(members[r] in needed for r in lost):
+            return None
+        stories = "; ".join(str(self.timelines[members[r].rank].loss) for r in lost)
+        return PeerLostError(lost, f"rank {self._rank(fibre, context)} has lost its peers: {stories}")
+
+    def _rank(self, fibre: Fibre, context: int) -> int:
+        return self.members[context].index(fibre)
+
+    def _watch(self, monitor: Fibre) -> None:
+        """Wake each rank at the time at which it ends, and all ranks when a loss is noticed."""
+        fibres = self.scheduler.fibres
+        moments = {t for timeline in self.timelines for t in (timeline.ends_at, timeline.noticed_at) if t < math.inf}
+        for when in sorted(moments):
+            self.scheduler.yield_until(monitor, when)
+            if all(fibre.greenlet.dead for fibre in fibres):
+                return
+            for fibre, timeline in zip(fibres, self.timelines, strict=True):
+                if timeline.ends_at <= when and fibre.waits is not None:
+                    self.wake(fibre, when)
+            self._notify(when)
+
+    def _notify(self, when: float) -> None:
+        """Wake the fibres that wait for something that a loss, noticed at `when`, has made impossible."""
+        for timeline in self.timelines:
+            if timeline.noticed_at == when:
+                self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
+        for fibre, event in list(self.blocked.values()):
+            if event.__class__ is Gathering:
+                self._close(event, when)
+                if self.timelines[fibre.rank].noticed_at == when:  # the lost rank itself must learn of its loss
+                    self.scheduler.wake(fibre, max(fibre.now, when))
+            elif self._is_pending(fibre, event):
+                now, fibre.now = fibre.now, max(fibre.now, when)
+                hopeless = self.problem(fibre, event) is not None
+                fibre.now = now
+                if hopeless:
+                    self.scheduler.wake(fibre, max(now, when))
+
+    # -- what survivors agree on ---------------------------------------------------------------------------------------
+    def revoke(self, fibre: Fibre, context: int) -> None:
+        """Notify all ranks of a communicator, one latency from now."""
+        if context in self.revoked:
+            return
+        self.revoked[context] = known = fibre.now + self.network.message(0)
+        for other, event in list(self.blocked.values()):
+            if event.__class__ is not Gathering and context_of(event) == context and self._is_pending(other, event):
+                self.scheduler.wake(other, max(other.now, known))
+
+    def gather_survivors(self, fibre: Fibre, name: str, context: int, number: int, value) -> object:
+        """Wait for all survivors; return the same on each: (their fibres, their values, a new context)."""
+        self._reach(fibre)
+        key = (name, context, number)
+        gathering = self.gatherings.setdefault(key, Gathering(name, context, self.members[context]))
+        gathering.came[fibre.rank] = (fibre.now, value)
+        self._close(gathering, fibre.now)
+        while gathering.when is None or fibre not in gathering.result[0]:  # this rank called, but was declared lost
+            self._block(fibre, gathering)
+            problem = self._cut_off(fibre)
+            if problem is not None:
+                raise problem
+        fibre.now = max(fibre.now, gathering.when)
+        fibre.failures.apply(fibre)
+        return gathering.result
+
+    def _close(self, gathering: Gathering, now: float) -> None:
+        """End a gathering if all ranks that are not known to be lost have called."""
+        now = max(now, *(t for t, _ in gathering.came.values()))
+        left = [m for m in gathering.members if self.timelines[m.rank].noticed_at > now]
+        if gathering.when is not None or any(m.rank not in gathering.came for m in left):
+            return
+        ranks = [m.rank for m in left]
+        gathering.when = now + 2 * self.network.collective("barrier", 0, ranks)  # gather and broadcast
+        context = self.new_context() if gathering.name == "shrink" else gathering.context
+        self.members.setdefault(context, left)
+        gathering.result = (left, [gathering.came[r][1] for r in ranks], context)
+        for member in left:
+            self.scheduler.wake(member, max(member.now, gathering.when))
+
+
+# -- communicator ------------------------------------------------------------------------------------------------------
+# A simulated rank's communicator in a world where ranks fail: adds `revoke`, `agree` and `shrink`.
+
+
+class FaultyComm(SimComm):
+    """A simulated rank's `Communicator` that is also `FaultTolerant`."""
+
+    def __init__(self, transport, fibre, rank, members, context=0, clock=None):
+        super().__init__(transport, fibre, rank, members, context, clock)
+        transport.members.setdefault(context, members)
+        self._gatherings = {"agree": 0, "shrink": 0}
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """Ranks of this communicator that are known to be lost."""
+        now, timelines = self._fibre.now, self._transport.timelines
+        return tuple(r for r, member in enumerate(self._members) if timelines[member.rank].noticed_at <= now)
+
+    def report(self, step, total, **values):
+        """Pass on the progress of the lowest surviving rank."""
+        check_report(self.rank, step, total)
+        transport, fibre = self._transport, self._fibre
+        first = next(r for r, timeline in enumerate(transport.timelines) if timeline.noticed_at > fibre.now)
+        if fibre.rank == first and transport.world.report:
+            transport.world.report(step, total, **values)
+
+    def _meet(self, call, payload, nbytes, finish):
+        """Join the next collective, unless it can no longer succeed."""
+        self._transport.enter(self._fibre, self._context)
+        self._transport.refuse_lost(self._fibre, self._context)
+        return super()._meet(call, payload, nbytes, finish)
+
+    def _send_obj(self, obj, dest, tag):
+        """Send a pickled object."""
+        transport, fibre = self._transport, self._fibre
+        transport.enter(fibre, self._context)
+        try:
+            super()._send_obj(obj, dest, tag)
+        except Vanished:
+            data = pickle.dumps(obj, protocol=5)
+            if len(data) > transport.eager_limit:
+                channel = transport.channel(self._context, self._members, self.rank, dest, tag)
+                transport.wait_for(fibre, ObjectSendOp(fibre, channel, data, math.inf))
+
+    def _poll(self, event) -> None:
+        """Let the time of one poll pass; raise if the event will never happen."""
+        super()._poll(event)
+        problem = self._transport.problem(self._fibre, event) if event.when is None else None
+        if problem is not None:
+            raise problem
+
+    # -- surviving -----------------------------------------------------------------------------------------------------
+    def revoke(self) -> None:
+        """Make all ranks' operations on this communicator raise."""
+        self._fibre.failures.apply(self._fibre)
+        self._transport.revoke(self._fibre, self._context)
+
+    def _gather_survivors(self, name, value):
+        number = self._gatherings[name]
+        self._gatherings[name] += 1
+        return self._transport.gather_survivors(self._fibre, name, self._context, number, value)
+
+    def agree(self, flag: bool) -> bool:
+        """Return whether all survivors passed True."""
+        return all(self._gather_survivors("agree", bool(flag))[1])
+
+    def shrink(self) -> FaultyComm:
+        """Return a communicator of the survivors."""
+        members, _, context = self._gather_survivors("shrink", None)
+        return FaultyComm(self._transport, self._fibre, members.index(self._fibre), members, context, self.clock)
