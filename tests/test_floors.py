@@ -167,7 +167,7 @@ def test_root_loads_nothing():
         ("distlearn.comm.mpi.messages", "import distlearn.sim", "up from floor 2 to 3"),
         ("distlearn.parallel.data.data_parallel", "from ...sim.world import SimWorld", "not who implements it"),
         ("distlearn.parallel.data.data_parallel", "from ...sim import SimWorld", "not who implements it"),
-        ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl.stream, cuda alone"),
+        ("distlearn.optim", "def f():\n    import cupy as cp", "cupy belongs to backend, comm.nccl, cuda alone"),
         ("distlearn.cli.train", "import matplotlib.pyplot as plt", "matplotlib belongs to viz"),
         ("distlearn.comm.local", "from mpi4py import MPI", "mpi4py belongs to comm.mpi, world.mpi alone"),
         ("distlearn.cli.bench", "import importlib\nimportlib.import_module('torch')", "the benchmarks alone"),
