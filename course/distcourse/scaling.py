@@ -22,7 +22,7 @@ from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel.data.codecs import FP16, Codec, Int8, OneBit, TopK
 from distlearn.parallel.data.data_parallel import DataParallel
 from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
-from distlearn.parallel.planning.named import compute_of, model_and_sample, name_of
+from distlearn.parallel.planning import compute_of, model_and_sample, name_of
 from distlearn.sim import SimWorld
 from distlearn.tables import Table, Tabular, format_time, quantity, table, time_unit
 from distlearn.trace import union

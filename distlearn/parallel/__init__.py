@@ -33,8 +33,7 @@ from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy, params_on_root
 from .tensor import TensorParallel, parallelize
 from .tensor.one_weird_trick import OneWeirdTrick
-from .zero.memory import ZeROMemory, model_state_bytes
-from .zero.strategy import ZeRO
+from .zero import ZeRO, ZeROMemory, model_state_bytes
 
 __all__ = [
     "FP16",

@@ -31,7 +31,7 @@ from ...nn import (
     Tanh,
 )
 from ...nn.layer import Layer, check_shape, describe, walk
-from ..sequence.order import cut, positions, put_together
+from ..sequence import cut, positions, put_together
 from .attention import HeadParallelAttention
 from .column_parallel import ColumnParallelLinear
 from .layer import TensorLayer, TensorSequential

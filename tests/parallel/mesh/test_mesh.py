@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from distlearn.comm import RankError
 from distlearn.comm.network import Network
-from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard
-from distlearn.parallel.mesh.array import to_whole
+from distlearn.parallel.mesh import LayoutError, Mesh, Partial, Replicate, Shard, to_whole
 from distlearn.sim import SimWorld
 
 MESHES = [(1,), (2,), (3,), (4,), (2, 2), (2, 3), (3, 1, 2)]

@@ -12,8 +12,7 @@ from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequent
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import DataParallel, SequenceParallel, Serial
 from distlearn.parallel.checkpoint.state import capture, restore
-from distlearn.parallel.sequence import RingAttention, UlyssesAttention, cut, positions
-from distlearn.parallel.sequence.order import put_together
+from distlearn.parallel.sequence import RingAttention, UlyssesAttention, cut, positions, put_together
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 

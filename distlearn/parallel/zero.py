@@ -16,19 +16,242 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from ...backend import get_xp
-from ...nn.container import Sequential
-from ...nn.layer import nbytes
-from ...optim.optimizer import state_arrays
-from ..checkpoint.state import named_arrays
-from ..data.bucket import group_params
-from ..sharding import Sharded, load_into, replicated
-from ..strategy import Strategy, adopt, check_global_rows, require_scope, share_params, summed_norm, update
-from .group import ShardGroup
-from .memory import Ledger, ZeROMemory
+from ..backend import get_xp
+from ..comm.protocol import Work
+from ..nn.container import Sequential
+from ..nn.layer import Param, nbytes
+from ..optim.optimizer import state_arrays
+from .checkpoint.state import named_arrays
+from .data.bucket import Bucket, group_params
+from .sharding import Sharded, flat_shard, load_into, replicated
+from .strategy import Strategy, adopt, check_global_rows, require_scope, share_params, summed_norm, update
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+# How much memory training takes besides activations, and how much of it is left on a rank with ZeRO.
+
+
+@dataclass(frozen=True)
+class ZeROMemory:
+    """Bytes that one rank keeps for the model, activations left out."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    """The optimizer's state, such as momentum."""
+    peak: float
+    """Most at any moment of a step, with whatever is gathered for a while."""
+
+    @property
+    def total(self) -> float:
+        """Bytes between two steps, gradients included."""
+        return self.parameters + self.gradients + self.optimizer
+
+
+def model_state_bytes(
+    n_params: float, size: int, stage: int, *, parameter: float = 4, gradient: float = 4, optimizer: float = 8
+) -> ZeROMemory:
+    r"""Return the bytes that a rank keeps at a stage of ZeRO, by the paper's formulas.
+
+    ======  =============================================  =========================
+    stage   bytes on each of p ranks                       bytes on the wire, a rank
+    ======  =============================================  =========================
+    0       :math:`(a + g + k) \Psi`                       :math:`2 \Psi`
+    1       :math:`(a + g) \Psi + k \Psi / p`              :math:`2 \Psi`
+    2       :math:`a \Psi + (g + k) \Psi / p`              :math:`2 \Psi`
+    3       :math:`(a + g + k) \Psi / p`                   :math:`3 \Psi`
+    ======  =============================================  =========================
+
+    Psi is the number of parameters; a, g and k are the bytes of one parameter, of its gradient and of what the
+    optimizer keeps for it. Wire bytes count values, times (p - 1) / p.
+
+    Parameters
+    ----------
+    n_params : float
+        Psi.
+    size : int
+        p.
+    stage : {0, 1, 2, 3}
+        0 is plain data parallelism.
+    parameter, gradient, optimizer : float
+        a, g and k [bytes]. The defaults are Adam in float32; the paper's are 2, 2 and 12: half precision with float32
+        masters.
+
+    Returns
+    -------
+    memory : ZeROMemory
+        `peak` is the sum: what is gathered temporarily depends on buckets and layers.
+
+    References
+    ----------
+    S. Rajbhandari, J. Rasley, O. Ruwase, Y. He (2020), ZeRO: memory optimizations toward training trillion parameter
+    models, SC20, section 3.1 and figure 1.
+
+    Examples
+    --------
+    The paper's figure 1, in GB:
+
+    >>> of = dict(parameter=2, gradient=2, optimizer=12)
+    >>> [round(model_state_bytes(7.5e9, 64, stage, **of).total / 1e9, 1) for stage in range(4)]
+    [120.0, 31.4, 16.6, 1.9]
+    """
+    if stage not in (0, 1, 2, 3):
+        raise ValueError(f"model_state_bytes: stage is {stage!r}, expected 0, 1, 2 or 3")
+    parts = [
+        each * n_params / (size if stage >= first else 1)
+        for each, first in ((parameter, 3), (gradient, 2), (optimizer, 1))
+    ]
+    return ZeROMemory(*parts, peak=sum(parts))
+
+
+class Ledger:
+    """Counts bytes in and out, and remembers the most there have been."""
+
+    def __init__(self):
+        self.now = self.peak = 0
+
+    def take(self, nbytes: int) -> None:
+        """Count bytes as allocated."""
+        self.now += nbytes
+        self.peak = max(self.peak, self.now)
+
+    def drop(self, nbytes: int) -> None:
+        """Count bytes as freed."""
+        self.now -= nbytes
+
+
+# -- group -------------------------------------------------------------------------------------------------------------
+# What ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part.
+#
+# full [ W ............ | b .. | padding ] p.data and p.grad of the group's parameters are views of it own [ rank 0 |
+# rank 1 | rank 2 | rank 3 ] what a rank keeps, and updates
+
+
+class ShardGroup:
+    """Some parameters of one dtype, their gradients, and this rank's part of both."""
+
+    def __init__(self, comm, params: list[Param], stage: int, ledger: Ledger):
+        self.comm, self.params, self.stage, self.ledger = comm, params, stage, ledger
+        self.users = self.pending = 0
+        n = sum(p.size for p in params)
+        each = -(-n // comm.size)
+        self.padding = each * comm.size - n
+        self.mine = slice(comm.rank * each, (comm.rank + 1) * each)
+        self.bucket: Bucket | None = None
+        self._work: Work | None = None
+        self.full = get_xp(params[0].data).zeros(n + self.padding, params[0].data.dtype)
+        self._full_bytes = self.full.nbytes
+        ledger.take(self._full_bytes)
+        for p, view in zip(params, self._views(), strict=True):
+            view[...] = p.data
+            p.data, p.grad = view, None
+        self._held = [(p, p.data) for p in params if stage < 3]  # at stage 3 this would keep `full` alive
+        own = self.full[self.mine]
+        if stage == 1:
+            self.open()
+        if stage == 3:
+            own = own.copy()
+            ledger.take(own.nbytes)
+            self.release()
+        if stage >= 2:
+            ledger.take(own.nbytes)  # its gradient
+        grad = self.bucket.flat[self.mine] if self.bucket else get_xp(own).zeros_like(own)
+        self.own = Param(own, f"[{params[0].name} ... {params[-1].name}]", grad=grad)
+
+    def _views(self):
+        """Yield each parameter's place in `full`, in its shape."""
+        offset = 0
+        for p in self.params:
+            yield self.full[offset : offset + p.size].reshape(p.data.shape)
+            offset += p.size
+
+    # -- parameters --------------------------------------------------------------------------------------------------
+    def gather(self) -> None:
+        """Gather the full parameters (stage 3): one all-gather."""
+        if self.full is None:
+            self.full = self.comm.all_gather(self.own.data).reshape(-1)
+            self.ledger.take(self._full_bytes)
+            for p, view in zip(self.params, self._views(), strict=True):
+                p.data = view
+
+    def check_held(self) -> None:
+        """Raise if a parameter no longer lies in `full`, and so would not be updated."""
+        for p, held in self._held:
+            if p.data is not held:
+                raise ValueError(
+                    f"ZeRO: the data of parameter {p.name!r} was replaced after the strategy was made, as another ZeRO "
+                    "of the same model does; write into it (p.data[...] = values), or make another model"
+                )
+
+    def release(self) -> None:
+        """Free the full parameters (stage 3); reading one by mistake then gives NaN."""
+        if self.stage == 3:
+            xp = get_xp(self.full)
+            for p in self.params:
+                p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
+            self.full = None
+            self.ledger.drop(self._full_bytes)
+
+    def publish(self) -> None:
+        """Gather the updated parts on every rank (stages 1 and 2): one all-gather."""
+        everything = self.comm.all_gather(self.own.data)
+        self.ledger.take(everything.nbytes)
+        self.full[...] = everything.reshape(-1)
+        self.ledger.drop(everything.nbytes)
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+    def open(self) -> None:
+        """Allocate the full gradients, and clear them."""
+        if self.bucket is None:
+            self.bucket = Bucket(self.params, extra=self.padding)
+            self.ledger.take(self.bucket.flat.nbytes)
+        self.bucket.clear()
+
+    def start_reduce(self) -> None:
+        """Begin to sum the gradients over ranks: one reduce-scatter."""
+        self.bucket.settle()
+        self.ledger.take(self.own.grad.nbytes)  # bytes of the part that is received
+        self._work = self.comm.ireduce_scatter(self.bucket.flat)
+
+    def finish_reduce(self) -> None:
+        """Wait for the sum; keep this rank's part of it, and from stage 2 on free the rest."""
+        part, self._work = self._work.wait(), None
+        if self.stage == 1:
+            self.own.grad[...] = part
+            self.ledger.drop(part.nbytes)
+            return
+        self.ledger.drop(self.own.grad.nbytes)
+        self.own.grad = part
+        for p in self.params:
+            p.grad = None
+        self.ledger.drop(self.bucket.flat.nbytes)
+        self.bucket = None
+
+    def shards(self):
+        """Yield (parameter, part of `own`, spec) for all parameters of which this rank owns a part."""
+        offset = 0
+        for p in self.params:
+            found = flat_shard(offset, p.data.shape, self.mine)
+            offset += p.size
+            if found is not None:
+                yield p, *found
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+    @property
+    def parameter_bytes(self) -> int:
+        """Bytes of parameters held now."""
+        return (0 if self.full is None else self.full.nbytes) + (self.own.nbytes if self.stage == 3 else 0)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of gradients held now."""
+        return (0 if self.bucket is None else self.bucket.flat.nbytes) + (self.own.nbytes if self.stage >= 2 else 0)
+
+
+# -- strategy ----------------------------------------------------------------------------------------------------------
 
 
 class ZeRO(Strategy):

@@ -1,34 +1,133 @@
-"""An array that is laid out on a mesh, and the rules of what may be computed with it.
+"""Arrays that know their layout on a mesh of ranks: what a product gives, and which collective is missing, by type.
 
-============== ============== ============== ===============================================================
-x (n, k)       W (k, m)       x @ W          because
-============== ============== ============== ===============================================================
-Replicate      Replicate      Replicate      every rank computes the same
-Shard(0)       Replicate      Shard(0)       rows of x give rows of the product
-Replicate      Shard(1)       Shard(1)       columns of W give columns of the product
-Shard(1)       Shard(0)       Partial        each rank has some of the terms of every sum
-Partial        Replicate      Partial        the product is linear in x
-Replicate      Partial        Partial        ... and in W
-others                        LayoutError
-============== ============== ============== ===============================================================
-
-A function that is not linear may be applied to shards, element by element, but never to a Partial: f(a) + f(b) is not
-f(a + b). Only a Partial is ever summed over ranks: a gradient that has been reduced is Replicate, and a second
-all-reduce is an error, not a factor of p.
-
-The placements are those of PyTorch's DTensor and of JAX's sharding types (J. Austin et al., 2025, How to scale your
-model, chapter 3).
+>>> from distlearn.sim import SimWorld
+>>> import numpy as np
+>>> def program(comm):
+...     mesh = Mesh(comm)
+...     x = mesh.distribute(np.ones((2, 6)), Shard(1))  # every rank has some columns of x
+...     W = mesh.distribute(np.ones((6, 3)), Shard(0))  # ... and the rows of W that go with them
+...     y = x @ W
+...     return y.placements, y.redistribute(Replicate()).whole()[0, 0]
+>>> SimWorld(2).run(program)[0]
+((Partial(),), np.float64(6.0))
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
-from ...backend import get_xp, to_numpy
-from ...shares import share, shares
-from ..sharding import Partial, Replicate, Shard
+from ..backend import get_xp, to_numpy
+from ..shares import share, shares
+from .sharding import Partial, Replicate, Shard
+
+# -- mesh --------------------------------------------------------------------------------------------------------------
+# A mesh: ranks in one or several dimensions, with a communicator along each.
+
+
+class Mesh:
+    """Ranks as a grid.
+
+    Parameters
+    ----------
+    shape : tuple of int, optional
+        Ranks along each dimension; by default one dimension of all of them. The last one counts fastest.
+
+    Attributes
+    ----------
+    comms : list of Communicator
+        Along each dimension, of the ranks that differ from this one in that coordinate alone.
+
+    Notes
+    -----
+    One `split` for each dimension, if there are several.
+    """
+
+    def __init__(self, comm, shape: tuple[int, ...] | None = None):
+        self.comm, self.shape = comm, (comm.size,) if shape is None else tuple(shape)
+        if math.prod(self.shape) != comm.size:
+            raise ValueError(f"Mesh: shape is {self.shape}, expected a product of {comm.size}, the number of ranks")
+        self.comms = [comm]
+        if len(self.shape) > 1:
+            place = np.arange(comm.size).reshape(self.shape)
+            here = np.argwhere(place == comm.rank)[0]
+            self.comms = []
+            for dim in range(len(self.shape)):
+                line = place[tuple(slice(None) if i == dim else here[i] for i in range(len(self.shape)))]
+                self.comms.append(comm.split(int(line[0]), comm.rank))
+
+    def distribute(self, whole, *placements) -> MeshArray:
+        """Make an array of which every rank has the whole; nothing is sent.
+
+        Parameters
+        ----------
+        whole : array
+            The same on every rank.
+        *placements : Shard, Replicate or Partial
+            One for each dimension of the mesh. `Partial`: rank 0 of the dimension keeps the values, others have zeros.
+        """
+        made = MeshArray(whole, self, tuple(Replicate() for _ in self.shape), tuple(whole.shape))
+        return made.redistribute(*placements)
+
+    def from_local(self, local, *placements) -> MeshArray:
+        """Make an array of what this rank has of it; ranks must agree, which is not checked.
+
+        Parameters
+        ----------
+        local : array
+        *placements : Shard, Replicate or Partial
+            One for each dimension. Along a sharded axis the lengths of the ranks add up to that of the whole, which are
+            `shares` of it.
+        """
+        check_placements(self, placements, local.ndim)
+        shape = list(local.shape)
+        for comm, placement in zip(self.comms, placements, strict=True):
+            if isinstance(placement, Shard):
+                n = int(comm.all_reduce(np.array([float(shape[placement.axis])]))[0])
+                mine = share(n, comm.rank, comm.size)
+                if mine.stop - mine.start != shape[placement.axis]:
+                    raise LayoutError(
+                        f"from_local: rank {comm.rank} has {shape[placement.axis]} of {n} along axis {placement.axis}, "
+                        f"expected {mine.stop - mine.start}"
+                    )
+                shape[placement.axis] = n
+        return MeshArray(local, self, tuple(placements), tuple(shape))
+
+    def __repr__(self) -> str:
+        return f"Mesh{self.shape}"
+
+
+def check_placements(mesh: Mesh, placements, ndim: int) -> None:
+    """Raise unless there is a placement for each dimension, and no axis is sharded twice."""
+    kinds = (Shard, Replicate, Partial)
+    if len(placements) != len(mesh.shape) or not all(isinstance(p, kinds) for p in placements):
+        raise LayoutError(
+            f"{mesh}: placements are {placements}, expected {len(mesh.shape)} of Shard(axis), Replicate(), Partial()"
+        )
+    axes = [p.axis for p in placements if isinstance(p, Shard)]
+    if not all(hasattr(axis, "__index__") and 0 <= axis < ndim for axis in axes) or len(set(axes)) < len(axes):
+        raise LayoutError(f"{mesh}: placements are {placements}, expected different axes from 0 to {ndim - 1}")
+
+
+# -- array -------------------------------------------------------------------------------------------------------------
+# An array that is laid out on a mesh, and the rules of what may be computed with it.
+#
+# ============== ============== ============== =============================================================== x (n,
+# k) W (k, m) x @ W because ============== ============== ==============
+# =============================================================== Replicate Replicate Replicate every rank computes
+# the same Shard(0) Replicate Shard(0) rows of x give rows of the product Replicate Shard(1) Shard(1) columns of W
+# give columns of the product Shard(1) Shard(0) Partial each rank has some of the terms of every sum Partial Replicate
+# Partial the product is linear in x Replicate Partial Partial ... and in W others LayoutError ==============
+# ============== ============== ===============================================================
+#
+# A function that is not linear may be applied to shards, element by element, but never to a Partial: f(a) + f(b) is
+# not f(a + b). Only a Partial is ever summed over ranks: a gradient that has been reduced is Replicate, and a second
+# all-reduce is an error, not a factor of p.
+#
+# The placements are those of PyTorch's DTensor and of JAX's sharding types (J. Austin et al., 2025, How to scale your
+# model, chapter 3).
 
 
 class LayoutError(ValueError):
@@ -95,8 +194,6 @@ class MeshArray:
 
     def _steps(self, placements) -> list[tuple]:
         """Return (dimension, from, to), in an order in which no axis is ever sharded twice."""
-        from .mesh import check_placements
-
         check_placements(self.mesh, placements, self.ndim)
         now, steps = list(self.placements), []
 

@@ -1,0 +1,598 @@
+"""Which layout trains a model fastest on n ranks: every layout simulated, ranked, one recommended with reasons.
+
+- `layout`: the ways to split n ranks into data, tensor and pipeline parallel ones
+- `simulate`: the cost of a layout, by a step of the strategies' own code on meta arrays
+- `plan`: the answer
+- `account`: what each layer of a tensor-parallel model sends
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..comm import Network
+from ..comm.network.formulas import ALGORITHMS, sent_bytes
+from ..nn.container import Sequential
+from ..nn.costs.summary import Memory
+from ..nn.fused import unfuse
+from ..nn.layer import Layer, nbytes
+from ..nn.models import model_named
+from ..optim import Momentum, Optimizer
+from ..optim.optimizer import check_rule
+from ..sim import MetaArray, Roofline, SimWorld
+from ..tables import Table, Tabular, format_time, quantity
+from ..trace import Trace
+from .data.data_parallel import DataParallel
+from .hybrid import Hybrid
+from .meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
+from .pipeline.stages import inseparable
+from .pipeline.strategy import Pipeline
+from .tensor import TensorParallel, parallelize
+from .tensor.one_weird_trick import OneWeirdTrick, boundary
+
+# -- layout ------------------------------------------------------------------------------------------------------------
+# Layouts: over how many ranks the batch, the parameters of each layer, and the layers are split.
+
+
+class Layout(NamedTuple):
+    """A way to arrange n = dp tp pp ranks; tp changes fastest, so that its ranks are neighbours.
+
+    Examples
+    --------
+    >>> str(Layout(2, 4)), str(Layout(pp=3)), str(Layout(8, trick=True)), str(Layout())
+    ('data 2 x tensor 4', 'pipeline 3', 'one weird trick 8', 'serial')
+    """
+
+    dp: int = 1
+    """Replicas that share out the batch."""
+    tp: int = 1
+    """Ranks that share out neurons and filters."""
+    pp: int = 1
+    """Stages of consecutive layers."""
+    trick: bool = False
+    """All dp ranks share out the batch up to the first dense layer, and neurons from there on."""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.dp * self.tp * self.pp
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The ways of parallelism that it uses, of "data", "tensor", "pipeline"."""
+        named = {"data": self.dp > 1, "tensor": self.tp > 1 or (self.trick and self.dp > 1), "pipeline": self.pp > 1}
+        return tuple(name for name, used in named.items() if used)
+
+    def ranks(self, axis: str) -> list[int]:
+        """Return the ranks of the world that are together with rank 0 along "dp", "tp" or "pp"."""
+        stride = {"tp": 1, "pp": self.tp, "dp": self.tp * self.pp}[axis]
+        return [i * stride for i in range(getattr(self, axis))]
+
+    def __str__(self) -> str:
+        if self.trick:
+            return f"one weird trick {self.dp}"
+        parts = (("data", self.dp), ("tensor", self.tp), ("pipeline", self.pp))
+        return " x ".join(f"{name} {k}" for name, k in parts if k > 1) or "serial"
+
+
+def layouts(n: int, *, batch_size: int, n_layers: int, trick: bool = False) -> list[Layout]:
+    """List the layouts of n ranks in which every rank has something to do.
+
+    Parameters
+    ----------
+    batch_size : int
+        Limits dp.
+    n_layers : int
+        Limits pp.
+    trick : bool
+        Whether the model has convolutions before dense layers.
+
+    Examples
+    --------
+    >>> [str(layout) for layout in layouts(4, batch_size=2, n_layers=3)]
+    ['data 2 x tensor 2', 'data 2 x pipeline 2', 'tensor 4', 'tensor 2 x pipeline 2']
+    """
+    if not hasattr(n, "__index__") or n < 1:
+        raise ValueError(f"layouts: n is {n!r}, expected a number of ranks, 1 or more")
+    divisors = [k for k in range(n, 0, -1) if n % k == 0]
+    found = [
+        Layout(dp, tp, n // dp // tp)
+        for dp in divisors
+        for tp in divisors
+        if n % (dp * tp) == 0 and dp <= batch_size and n // dp // tp <= n_layers
+    ]
+    return found + ([Layout(n, trick=True)] if trick and 1 < n <= batch_size else [])
+
+
+# -- named -------------------------------------------------------------------------------------------------------------
+# Models and graphics cards by name.
+
+
+def model_and_sample(model, sample=None):
+    """Return a model, built without numbers if it is a name, and the shape of a sample of its input."""
+    if isinstance(model, str):
+        known = model_named(model)
+        return known.build(seed=None), known.sample if sample is None else tuple(sample)
+    if not isinstance(model, Layer):
+        raise TypeError(f"the model is {model!r}, expected a model or the name of one")
+    if not isinstance(model, Sequential) or not model.params:
+        raise TypeError(f"the model is {model!r}, expected a Sequential of layers that learn")
+    if sample is None:
+        raise ValueError(f"the shape of a sample is None, expected that of the input of this {type(model).__name__}")
+    return unfuse(model), tuple(sample)
+
+
+def name_of(model) -> str:
+    """Name of a model, for titles."""
+    return model if isinstance(model, str) else type(model).__name__
+
+
+def compute_of(compute):
+    """Return a compute model: the roofline, if it is a card or the name of one."""
+    return compute if hasattr(compute, "seconds") else Roofline.of(compute)
+
+
+# -- simulate ----------------------------------------------------------------------------------------------------------
+# The cost of one training step in a layout: the strategy's own code runs on meta arrays, in a `SimWorld`.
+
+CAP_BYTES = 25 << 20
+"""Size of a bucket of gradients: PyTorch's default."""
+
+MOST_RANKS = 64
+"""Of a larger layout some replicas are simulated; sums over all of them take the seconds of the network's formula."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a training step in one layout.
+
+    Attributes
+    ----------
+    seconds : float
+        The sum of the next three.
+    computing : float
+        On the busiest rank [s].
+    communicating : float
+        What sending adds to the step [s]: what is hidden behind computing is not in it.
+    bubble : float
+        What the slowest rank would wait on a network that costs nothing [s].
+    nbytes : float
+        That the rank which sends the most sends in a step.
+    memory : Memory
+        Of the rank that holds the most.
+    trace : Trace
+        Of the step.
+    """
+
+    layout: Layout
+    seconds: float
+    computing: float
+    communicating: float
+    bubble: float
+    nbytes: float
+    memory: Memory
+    trace: Trace = field(repr=False)
+
+
+class ReplicatedNetwork:
+    """A network on which collectives of replicas take as long as with more replicas than are simulated.
+
+    It also counts what each rank sends in collectives: `sent`, by rank.
+    """
+
+    def __init__(self, network, layout: Layout, replicas: int):
+        self.network, self.sent = network, Counter()
+        self._stride, self._times = layout.tp * layout.pp, layout.dp // replicas
+
+    def __getattr__(self, name):
+        return getattr(self.network, name)
+
+    def collective(self, name, nbytes, ranks):
+        """Return the seconds among the ranks that the simulated ones stand for."""
+        if self._times > 1 and ranks[1] - ranks[0] == self._stride:  # ranks of one replica are closer together
+            ranks = range(ranks[0], ranks[0] + self._stride * len(ranks) * self._times, self._stride)
+        for rank in ranks:
+            self.sent[rank] += sent_bytes(name, nbytes, len(ranks))
+        return self.network.collective(name, nbytes, ranks)
+
+
+def simulate_layout(
+    model,
+    layout: Layout,
+    network,
+    *,
+    batch_size: int,
+    input_shape: tuple[int, ...] | None = None,
+    compute="V100",
+    rule=None,
+    cap_bytes: float = CAP_BYTES,
+    n_microbatches: int | None = None,
+) -> Cost:
+    """Simulate one training step in a layout; the parameters are those of `plan`.
+
+    `DataParallel`, `TensorParallel`, `Pipeline` (1F1B), `OneWeirdTrick` or `Hybrid` runs, on meta arrays.
+    """
+    model, sample = model_and_sample(model, input_shape)
+    outline, rule = meta_copy(model), Momentum() if rule is None else rule
+    replicas = layout.dp
+    if layout.size > MOST_RANKS and not layout.trick and layout.dp > 2:
+        replicas = next(k for k in range(2, layout.dp + 1) if layout.dp % k == 0)  # each stands for equally many
+    small, rows = layout._replace(dp=replicas), -(-batch_size // layout.dp) * replicas
+
+    def program(comm):
+        own = meta_copy(outline)
+        optimizer = Optimizer(own.params, rule, 0.01)
+        shape = (-(-rows // replicas), *sample)
+        strategy, parts = _strategy(comm, small, own, optimizer, shape, cap_bytes, n_microbatches)
+        saved = [_saved_bytes(part) for part in parts]
+        batch = meta_batch(rows, sample, strategy.rank, strategy.size)
+        comm.barrier()
+        network.sent.clear()
+        began = comm.clock.now()
+        strategy.step(batch)
+        ended = comm.clock.now()
+        params = list({id(p): p for part in parts for p in part.params}.values())
+        weights = sum(p.nbytes for p in params)
+        learned = sum(p.nbytes for p in params if not p.frozen)
+        in_flight = getattr(strategy, "pipeline", strategy).peak_in_flight if layout.pp > 1 else 1
+        kept = in_flight * sum(max(of, default=0) for of in saved)
+        return began, ended, Memory(weights, learned, nbytes(list(strategy.optimizer.states)), kept)
+
+    def run(network):
+        world = SimWorld(small.size, network, compute_of(compute), collectives="formula")
+        results = world.run(program)
+        step = world.trace.window(results[0][0])
+        return max(ended for _, ended, _ in results) - results[0][0], step, max((m for *_, m in results), key=sum)
+
+    network = ReplicatedNetwork(Network.of(network), layout, replicas)
+    seconds, step, memory = run(network)
+    for message in step.messages:
+        network.sent[message.source] += message.nbytes
+    sent, busy = max(network.sent.values(), default=0), Counter()
+    for span in step.select(lane="compute"):
+        busy[span.rank] += span.seconds
+    computing, idle = max(busy.values()), 0.0
+    if layout.pp > 1:
+        network = ReplicatedNetwork(Network(), layout, replicas)
+        idle = max(0.0, run(network)[0] - computing)
+    communicating = max(0.0, seconds - computing - idle)
+    return Cost(layout, seconds, computing, communicating, idle, sent, memory, step)
+
+
+def _strategy(comm, layout: Layout, model, optimizer, shape, cap_bytes, m):
+    """Make the strategy of a layout; return it, and its models that compute, without their arithmetic."""
+    if layout.trick:
+        strategy = OneWeirdTrick(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes)
+        parts = [strategy.split.features, strategy.split.dense]
+    elif layout.size == layout.dp:
+        strategy, parts = DataParallel(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes), [model]
+    elif layout.size == layout.tp:
+        strategy = TensorParallel(comm, model, meta_loss, optimizer)
+        parts = [strategy.model]
+    else:
+        options = {"n_microbatches": m if layout.pp > 1 else 1, "shape": shape}
+        if layout.size == layout.pp:
+            strategy = pipeline = Pipeline(comm, model, meta_loss, optimizer, **options)
+        else:
+            axes = {"dp": layout.dp, "pp": layout.pp, "tp": layout.tp}
+            strategy = Hybrid(comm, model, meta_loss, optimizer, cap_bytes=cap_bytes, **axes, **options)
+            pipeline = strategy.pipeline
+        parts = list(pipeline.stages.values())
+    for part in parts:
+        drop_arithmetic(part)
+    return strategy, parts
+
+
+def _saved_bytes(part) -> list[int]:
+    """Return a list to which every forward pass of a model appends the bytes that it saved."""
+    found, forward = [], part.forward
+
+    def measured(x, *args, **kwargs):
+        y, saved = forward(x, *args, **kwargs)
+        found.append(nbytes(saved))
+        return y, saved
+
+    part.forward = measured
+    return found
+
+
+# -- plan --------------------------------------------------------------------------------------------------------------
+# `plan`: which layout trains a model fastest on n ranks, and why.
+
+
+class Plan(Tabular):
+    """All layouts of a model on n ranks with their costs; prints as a table, the fastest that fits first.
+
+    Attributes
+    ----------
+    costs : list of Cost
+        The fastest first; those that do not fit come last.
+    memory : float or None
+        Bytes that a rank has.
+    weights : int
+        Bytes of the model's learned values.
+    """
+
+    def __init__(self, costs: list[Cost], n: int, *, name: str, memory: float | None, weights: int):
+        self.n, self.name, self.memory, self.weights = n, name, memory, weights
+        self.costs = sorted(costs, key=lambda c: (not self.fits(c), c.seconds, c.layout.tp, c.layout.pp))
+
+    def __getitem__(self, layout) -> Cost:
+        """Return the cost of a layout, given as one or as its text."""
+        for c in self.costs:
+            if layout in (c.layout, str(c.layout)):
+                return c
+        raise KeyError(f"no layout {layout}, there are {', '.join(str(c.layout) for c in self.costs)}")
+
+    def fits(self, cost: Cost) -> bool:
+        """Say whether the ranks' memory holds what a layout needs."""
+        return self.memory is None or cost.memory.total <= self.memory
+
+    @property
+    def best(self) -> Cost | None:
+        """The recommended layout: the fastest one that fits; None if none does."""
+        return self.costs[0] if self.costs and self.fits(self.costs[0]) else None
+
+    def why(self) -> str:
+        """Return the reasons for the recommendation, in numbers."""
+        best = self.best
+        if best is None:
+            least = min(self.costs, key=lambda c: c.memory.total)
+            return (
+                f"Nothing fits into {quantity(self.memory, 'B')} a rank; {least.layout} needs the least, "
+                f"{quantity(least.memory.total, 'B')}: take more ranks, or smaller micro-batches."
+            )
+        text = f"{best.layout}: {format_time(best.seconds)} a step"
+        others = [c for c in self.costs if c is not best and self.fits(c)]
+        if others and others[0].seconds < 1.05 * best.seconds:
+            text += f", level with {others[0].layout} (within 5 %)"
+        elif others:
+            text += f", {others[0].seconds / best.seconds:.2g} times as fast as {others[0].layout}"
+        return f"{text}. {self._reason(best)}{self._not_fitting()}"
+
+    def _reason(self, best: Cost) -> str:
+        """Why the layout is best: what sending the gradients would cost, and what it sends instead."""
+        if not best.layout.kinds:
+            return "There is one rank."
+        gradients = sent_bytes("all_reduce", self.weights, self.n)
+        weights, each = quantity(self.weights, "B"), quantity(gradients, "B")
+        sums = f"summing its {weights} of gradients sends {each} a rank"
+        against = "Against the activations of this batch its weights are"
+        if best.layout.kinds != ("data",):
+            mine = quantity(best.nbytes, "B")
+            if best.nbytes < gradients:
+                return f"{against} large: {sums}; this layout sends {mine}."
+            return f"{sums[0].upper()}{sums[1:]}; this layout sends {mine}, but waits for less of it."
+        sharding = min((c.nbytes for c in self.costs if "data" not in c.layout.kinds), default=math.inf)
+        if gradients < sharding < math.inf:
+            other = quantity(sharding, "B")
+            return f"{against} small: {sums}, sharding its layers {other}."
+        return f"{sums[0].upper()}{sums[1:]}, and computing hides most of it."
+
+    def _not_fitting(self) -> str:
+        """Name a faster layout that the memory rules out."""
+        best = self.best
+        faster = [c for c in self.costs if not self.fits(c) and c.seconds < best.seconds]
+        if not faster:
+            return ""
+        first = min(faster, key=lambda c: c.seconds)
+        need = quantity(first.memory.total, "B")
+        return f" {first.layout} would be faster, but needs {need} of {quantity(self.memory, 'B')}."
+
+    def table(self) -> Table:
+        """Return all layouts as a table."""
+        header = ["layout", "step", "computing", "communication", "bubble", "sent by a rank", "memory of a rank", ""]
+        rows = [
+            [
+                str(c.layout),
+                *(format_time(t) if t else "-" for t in (c.seconds, c.computing, c.communicating, c.bubble)),
+                quantity(c.nbytes, "B") if c.nbytes else "-",
+                quantity(c.memory.total, "B"),
+                "<-" if c is self.best else "" if self.fits(c) else "does not fit",
+            ]
+            for c in self.costs
+        ]
+        return Table(header, rows, f"{self.name} on {self.n} ranks. {self.why()}")
+
+
+def plan(
+    model,
+    network,
+    n: int,
+    *,
+    batch_size: int,
+    input_shape: tuple[int, ...] | None = None,
+    compute="V100",
+    memory: float | None = None,
+    rule=None,
+    cap_bytes: float = CAP_BYTES,
+    n_microbatches: int | None = None,
+    progress=None,
+) -> Plan:
+    """Simulate a training step in all layouts of n ranks, and recommend one.
+
+    Each layout's strategy runs its own code on meta arrays: about a second for 4 ranks, three for 8. Small networks
+    come out data-parallel, large ones model-parallel.
+
+    Parameters
+    ----------
+    model : str or Sequential
+        A name such as "alexnet", or any model; it is not changed.
+    network : Network or str
+        A name is that of a preset.
+    n : int
+        Number of ranks. Beyond 64, some replicas of a layout are simulated, and sums over all its replicas take
+        the seconds of the network's formula.
+    batch_size : int
+        Samples of all ranks together.
+    input_shape : tuple of int, optional
+        Of one sample; known for models by name.
+    compute : str, Card or ComputeModel
+        A name is that of a graphics card, at its roofline.
+    memory : float, optional
+        Bytes that a rank has; unlimited by default.
+    rule : Rule, optional
+        Of the optimizer; SGD with momentum by default.
+    cap_bytes : float
+        Size of a bucket of gradients; what you give to the strategy, too (whose default is 1 MiB, for small networks).
+    n_microbatches : int, optional
+        Of pipelines; four for every stage by default.
+    progress : callable, optional
+        `progress(step, total, **values)` after every layout; `distlearn.world.progress.Bar()` shows a bar.
+
+    Notes
+    -----
+    The layouts are data x tensor x pipeline with dp tp pp = n, and for models with convolutions before dense layers
+    "one weird trick". What the simulation leaves out: that communication slows computing down, and time outside layers.
+
+    References
+    ----------
+    A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997.
+    Z. Jia, M. Zaharia, A. Aiken (2019), Beyond data and model parallelism for deep neural networks, MLSys (layouts
+    compared by simulation). L. Zheng et al. (2022), Alpa, OSDI.
+
+    Examples
+    --------
+    >>> str(plan("lenet", "ethernet-10g", 4, batch_size=512).best.layout)
+    'data 4'
+    >>> str(plan("alexnet", "ethernet-10g", 4, batch_size=128).best.layout)
+    'one weird trick 4'
+    """
+    name = name_of(model)
+    model, input_shape = model_and_sample(model, input_shape)
+    _check_numbers(batch_size, memory, n_microbatches)
+    if rule is not None:
+        check_rule("plan", rule)
+    n_layers = len(model.layers) - inseparable(model) + 1
+    possible = layouts(n, batch_size=batch_size, n_layers=n_layers, trick=boundary(model) is not None)
+    weights = sum(p.nbytes for p in model.params if not p.frozen)
+    options = {"compute": compute, "rule": rule, "cap_bytes": cap_bytes, "n_microbatches": n_microbatches}
+    costs = []
+    for layout in possible:
+        costs.append(simulate_layout(model, layout, network, batch_size=batch_size, input_shape=input_shape, **options))
+        if progress is not None:
+            progress(len(costs), len(possible), layout=str(layout), seconds=costs[-1].seconds)
+    return Plan(costs, n, name=name, memory=memory, weights=weights)
+
+
+def _check_numbers(batch_size, memory, n_microbatches) -> None:
+    """Raise unless the numbers make sense."""
+    for name, value in (
+        ("batch_size", batch_size),
+        ("n_microbatches", 1 if n_microbatches is None else n_microbatches),
+    ):
+        if not hasattr(value, "__index__") or value < 1:
+            raise ValueError(f"plan: {name} is {value!r}, expected a whole number, 1 or more")
+    if memory is not None and (isinstance(memory, str) or not memory > 0):
+        raise ValueError(f"plan: memory is {memory!r}, expected a number of bytes, such as 16e9")
+
+
+# -- account -----------------------------------------------------------------------------------------------------------
+# What `parallelize` does to a model, and what that sends: the tensor-parallel counterpart of `nn.summary`.
+
+
+class Sent(NamedTuple):
+    """One collective, as a trace counts its bytes, or one message ("send")."""
+
+    name: str
+    nbytes: int
+
+
+class AccountRow(NamedTuple):
+    """One layer of a model that is sharded over ranks."""
+
+    name: str
+    layer: str
+    how: str
+    nbytes: int
+    """Bytes of its parameters on this rank."""
+    forward: list[Sent]
+    backward: list[Sent]
+
+
+class Account(Tabular):
+    """How every layer was sharded, and what rank 0 sends for one batch; prints as a table."""
+
+    def __init__(self, rows: list[AccountRow], batch: int, title: str):
+        self.rows, self._batch, self._title = rows, batch, title
+        self.forward = [t for row in rows for t in row.forward]
+        self.backward = [t for row in rows for t in row.backward]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all collectives and messages of one step."""
+        return sum(t.nbytes for t in self.forward + self.backward)
+
+    def table(self) -> Table:
+        """Return the rows and their sum as a table; bytes are for one sample of the batch."""
+
+        def per_sample(sent):
+            return quantity(sum(t.nbytes for t in sent) / self._batch, "B") if sent else "-"
+
+        rows = [
+            [f"{r.name}  {r.layer}", r.how, quantity(r.nbytes, "B"), per_sample(r.forward), per_sample(r.backward)]
+            for r in self.rows
+        ]
+        weights = quantity(sum(r.nbytes for r in self.rows), "B")
+        rows.append(["sum", "", weights, per_sample(self.forward), per_sample(self.backward)])
+        return Table(["layer", "how", "weights", "forward", "backward"], rows, self._title)
+
+
+def account(model: Layer, input_shape: tuple[int, ...], size: int) -> Account:
+    """Shard a model over simulated ranks, and list what each layer sends in one step (per sample, in the table).
+
+    One forward and one backward pass run on meta arrays, so a model built with `seed=None` takes no memory. Bytes are
+    those of the trace: the input of one rank to an all-reduce, those of all ranks to an all-gather or a
+    reduce-scatter.
+
+    Parameters
+    ----------
+    model : Sequential
+        The serial model; it is not changed.
+    input_shape : tuple of int
+        With the batch.
+    size : int
+        Number of ranks.
+
+    Examples
+    --------
+    >>> from distlearn.nn import MLP
+    >>> account(MLP((784, 256, 10)), (128, 784), 4).forward
+    [Sent(name='all_reduce', nbytes=5120)]
+    """
+    outline, world = meta_copy(model), SimWorld(size, collectives="formula")
+
+    def program(comm):
+        sharded = parallelize(meta_copy(outline), comm)
+        drop_arithmetic(sharded)
+        seen = [0, 0]
+
+        def sent():
+            """What this rank has sent since the last call."""
+            spans, messages = world.trace.spans[seen[0] :], world.trace.messages[seen[1] :]
+            seen[:] = seen[0] + len(spans), seen[1] + len(messages)
+            calls = [Sent(s.name, s.nbytes) for s in spans if s.rank == comm.rank and s.name in ALGORITHMS]
+            return calls + [Sent("send", m.nbytes) for m in messages if m.source == comm.rank]
+
+        sent()
+        x = MetaArray(input_shape, next((p.data.dtype for p in sharded.params), "float32"))
+        passes, ways = [], []
+        for layer in sharded.layers:
+            x, saved = layer.forward(x)
+            passes.append(saved)
+            ways.append(sent())
+        dy, rows, known = x, [], set()
+        for layer, saved, how, forward in reversed(list(zip(sharded.layers, passes, sharded.hows, ways, strict=True))):
+            dy = dy if dy is None else layer.backward(dy, saved)
+            new = {id(p): p.nbytes for p in layer.params if id(p) not in known}
+            known |= set(new)
+            name = layer.name.partition(".")[0] if "." in layer.name else layer.name
+            text = type(layer).__name__ if layer.children else repr(layer)
+            rows.insert(0, AccountRow(name, text, how, sum(new.values()), forward, sent()))
+        return rows
+
+    title = f"{size} ranks, input {tuple(input_shape)}, bytes per sample"
+    return Account(world.run(program)[0], input_shape[0], title)

@@ -1,1 +1,0 @@
-"""ZeRO: optimizer state, gradients and parameters sharded over the ranks of data parallelism."""
