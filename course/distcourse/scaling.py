@@ -19,7 +19,7 @@ from distlearn.nn.models import model_named
 from distlearn.nn.pool import GlobalAvgPool
 from distlearn.nn.shape import Flatten
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel.data.codecs import FP16, Codec, Int8, OneBit, TopK
+from distlearn.parallel.data.compression import FP16, Codec, Int8, OneBit, TopK
 from distlearn.parallel.data.data_parallel import DataParallel
 from distlearn.parallel.meta import MetaCodec, meta_batch, meta_loss, meta_model
 from distlearn.parallel.planning import compute_of, model_and_sample, name_of

@@ -1,16 +1,20 @@
 """Ways to train on many ranks: plain SPMD code on a communicator, each equal to serial training."""
 
 from .asynchronous.param_server import ParameterServer, asp, backup, bsp, softsync, ssp
-from .checkpoint.file import Checkpoint, CheckpointError
-from .checkpoint.interval import daly_interval, expected_time, system_mtbf, young_interval
-from .checkpoint.interval_study import IntervalStudy, simulate_run, study_intervals
-from .checkpoint.store import CheckpointStore, CheckpointWarning
+from .checkpoint.interval import (
+    IntervalStudy,
+    daly_interval,
+    expected_time,
+    simulate_run,
+    study_intervals,
+    system_mtbf,
+    young_interval,
+)
+from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets
-from .data.codecs import FP16, Codec, Int8, OneBit, TopK
-from .data.compression import CompressedAllReduce
+from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
 from .data.data_parallel import DataParallel, micro_batches
-from .data.diloco import DiLoCo
-from .data.local_sgd import LocalSGD
+from .data.local_sgd import DiLoCo, LocalSGD
 from .data.naive import NaiveDataParallel
 from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery

@@ -20,7 +20,7 @@ from ..nn import Sequential, fuse
 from ..nn.fused import is_fused
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
-from .data.codecs import Codec
+from .data.compression import Codec
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec

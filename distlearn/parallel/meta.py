@@ -23,7 +23,7 @@ from ..nn.container import Sequential
 from ..nn.layer import Layer, Param, move, walk
 from ..shares import share
 from ..sim import MetaArray
-from .data.codecs import Codec
+from .data.compression import Codec
 from .tensor import TensorLayer
 
 

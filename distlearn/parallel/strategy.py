@@ -20,8 +20,7 @@ from ..optim.clipping import global_norm
 from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole
 from ..sim import MetaArray
 from ..trace import Clock
-from .checkpoint.fingerprint import differences, run_fingerprint
-from .checkpoint.state import StateLayout, named_arrays, serial_part
+from .checkpoint.state import StateLayout, differences, named_arrays, run_fingerprint, serial_part
 from .data.replicas import checksum
 from .sharding import Sharded, load_into, replicated, unshard
 

@@ -10,7 +10,7 @@ from .. import data as datasets
 from ..backend import get_xp, to_numpy
 from ..data.checks import check_arrays
 from ..nn.metrics import make_metric
-from ..parallel.checkpoint.fingerprint import data_fingerprint
+from ..parallel.checkpoint.state import data_fingerprint
 from .history import History, Progress
 from .saving import Saving
 

@@ -7,10 +7,8 @@ import warnings
 
 import numpy as np
 
-from ..parallel.checkpoint.file import Checkpoint
-from ..parallel.checkpoint.fingerprint import differences
-from ..parallel.checkpoint.state import capture, check_checkpointable, restore
-from ..parallel.checkpoint.store import CheckpointStore, CheckpointWarning
+from ..parallel.checkpoint.state import capture, check_checkpointable, differences, restore
+from ..parallel.checkpoint.store import Checkpoint, CheckpointStore, CheckpointWarning
 from .history import Progress
 
 _LOSSES = "history/losses"

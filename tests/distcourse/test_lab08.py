@@ -11,7 +11,7 @@ from distcourse.check import Check, CheckFailed
 from distcourse.scaling import facts
 
 import distlearn as dl
-from distlearn.parallel.data.codecs import OneBit, TopK
+from distlearn.parallel.data.compression import OneBit, TopK
 from distlearn.train.fit import DivergedError
 
 SHORT = {"samples": 640}

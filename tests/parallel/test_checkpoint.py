@@ -33,7 +33,7 @@ from distlearn.parallel import (
     ElasticDataParallel,
     Serial,
 )
-from distlearn.parallel.checkpoint import file
+from distlearn.parallel.checkpoint import store as file
 from distlearn.parallel.checkpoint.state import capture, restore
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params

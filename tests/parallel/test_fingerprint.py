@@ -11,7 +11,7 @@ from distlearn.data import load
 from distlearn.nn import MLP, MeanLoss, SoftmaxCrossEntropy
 from distlearn.optim import Cosine, Momentum, Nesterov, Optimizer, WarmUp
 from distlearn.parallel import CheckpointStore, DataParallel, LocalSGD, Pipeline, Serial, TensorParallel, ZeRO
-from distlearn.parallel.checkpoint.fingerprint import data_fingerprint, differences, run_fingerprint
+from distlearn.parallel.checkpoint.state import data_fingerprint, differences, run_fingerprint
 from distlearn.sim import SimWorld
 from distlearn.train import fit
 

@@ -19,9 +19,7 @@ from ...backend import get_xp
 from ...nn.layer import Param
 from ...optim.clipping import global_norm
 from ..strategy import check_global_rows
-from .codecs import Codec
-from .compression import CompressedAllReduce
-from .residual import Residuals
+from .compression import Codec, CompressedAllReduce, Residuals
 
 
 class Bucket:

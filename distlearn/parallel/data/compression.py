@@ -1,12 +1,328 @@
-"""Sums of gradients over ranks that send only codes: the bytes in a trace are those that were sent."""
+"""Gradient compression: codecs, error feedback, and the all-reduce that sends nothing but codes."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from ...backend import get_xp
 from ...shares import shares
-from .codecs import Codec
+from ..checkpoint.state import RESIDUAL, part_of_rank
+from ..sharding import Partial, Sharded, ShardSpec
+
+# -- codecs ------------------------------------------------------------------------------------------------------------
+# Gradient compression: fewer bytes on the wire, and how training stays correct.
+#
+# A `Codec` turns an array into bytes and back; `compress.CompressedAllReduce` sums arrays over ranks by sending
+# nothing but such bytes. Error feedback makes up for what rounding loses: each rank adds the error of its last
+# message to its next one.
+#
+# ========= ======================= ================================== ========================================= codec
+# bytes for n values what arrives all-reduce ========= ======================= ==================================
+# ========================================= `FP16` 2 n half precision two phases, 2 (p - 1) / p of the bytes `Int8` 4
+# + n one of 255 levels, at random two phases `OneBit` 8 + n / 8 the mean of its sign two phases `TopK` k (4 + size of
+# a value) the k largest, zero for the others all to all, (p - 1) times ========= =======================
+# ================================== =========================================
+
+
+class Codec(Protocol):
+    """Turns an array into bytes and back."""
+
+    sparse: bool
+    """Whether sums of codes are no longer small: then every rank sends to all others."""
+    error_feedback: bool
+
+    def nbytes(self, n: int, dtype) -> int:
+        """Bytes for n values of a dtype."""
+
+    def encode(self, x, rng):
+        """Return the (nbytes,) bytes of the flat array `x`."""
+
+    def decode(self, code, out) -> None:
+        """Decode `code` into the flat array `out`."""
+
+
+@dataclass(frozen=True)
+class FP16:
+    """Half precision: half of float32's bytes, 11 bits of accuracy, nothing beyond 65,504.
+
+    Parameters
+    ----------
+    error_feedback : bool
+        Add the error of a message to the next one.
+
+    References
+    ----------
+    P. Micikevicius et al. (2018), Mixed precision training, ICLR 2018, section 3.
+    """
+
+    error_feedback: bool = False
+    sparse = False
+
+    def nbytes(self, n, dtype):
+        """2 n."""
+        return 2 * n
+
+    def encode(self, x, rng):
+        """Round; values that are too large become the largest."""
+        xp = get_xp(x)
+        return xp.clip(x, -65504.0, 65504.0).astype(np.float16).view(np.uint8)
+
+    def decode(self, code, out):
+        """Widen."""
+        out[...] = code.view(np.float16)
+
+
+@dataclass(frozen=True)
+class Int8:
+    r"""255 levels from -max to max, with stochastic rounding: a quarter of float32's bytes, right on average.
+
+    .. math:: q = \left\lfloor \frac{127 x}{\max |x|} + u \right\rfloor, \quad u \sim U[0, 1), \quad E[q] \propto x
+
+    Parameters
+    ----------
+    error_feedback : bool
+        Add the error of a message to the next one.
+
+    References
+    ----------
+    D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic (2017), QSGD: communication-efficient SGD via gradient
+    quantization and encoding, NIPS 2017, section 3.1 (here with the maximum instead of the 2-norm).
+
+    T. Dettmers (2016), 8-bit approximations for parallelism in deep learning, ICLR 2016.
+    """
+
+    error_feedback: bool = False
+    sparse = False
+
+    def nbytes(self, n, dtype):
+        """4 + n: the scale as float32, then a byte per value."""
+        return 4 + n if n else 0
+
+    def encode(self, x, rng):
+        """Scale, round at random."""
+        xp = get_xp(x)
+        if not x.size:
+            return xp.empty(0, np.uint8)
+        code = xp.zeros(4 + x.size, np.uint8)
+        scale = np.float32(abs(x).max())
+        code[:4].view(np.float32)[0] = scale
+        if 0 < scale < math.inf:  # else: all zero, or not finite, which the scale tells the receiver
+            levels = xp.floor(x * (127.0 / float(scale)) + xp.asarray(rng.random(x.size)))
+            code[4:].view(np.int8)[...] = xp.clip(levels, -127, 127)
+        return code
+
+    def decode(self, code, out):
+        """Scale back; NaN or infinity on the way in gives NaN."""
+        if out.size:
+            scale = float(code[:4].view(np.float32)[0])
+            out[...] = code[4:].view(np.int8) * (scale / 127.0 if math.isfinite(scale) else math.nan)
+
+
+@dataclass(frozen=True)
+class OneBit:
+    """The sign of each value, and the mean of the positive and of the negative ones: a 32nd of float32's bytes.
+
+    Useless without error feedback, and surprisingly good with it.
+
+    Parameters
+    ----------
+    error_feedback : bool
+        Add the error of a message to the next one.
+
+    References
+    ----------
+    F. Seide, H. Fu, J. Droppo, G. Li, D. Yu (2014), 1-bit stochastic gradient descent and its application to
+    data-parallel distributed training of speech DNNs, Interspeech 2014, section 3.
+    """
+
+    error_feedback: bool = True
+    sparse = False
+
+    def nbytes(self, n, dtype):
+        """8 + n / 8: two means as float32, then a bit per value."""
+        return 8 + -(-n // 8) if n else 0
+
+    def encode(self, x, rng):
+        """Take signs and means."""
+        xp = get_xp(x)
+        if not x.size:
+            return xp.empty(0, np.uint8)
+        code = xp.empty(self.nbytes(x.size, x.dtype), np.uint8)
+        positive = x >= 0
+        count, total = int(positive.sum()), x[positive].sum()
+        means = code[:8].view(np.float32)
+        means[0] = total / max(count, 1)
+        means[1] = (x.sum() - total) / max(x.size - count, 1)
+        code[8:] = xp.packbits(positive)
+        return code
+
+    def decode(self, code, out):
+        """Replace each sign by its mean."""
+        if out.size:
+            xp = get_xp(out)
+            means = code[:8].view(np.float32)
+            out[...] = xp.where(xp.unpackbits(code[8:])[: out.size].astype(bool), means[0], means[1])
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The largest values and where they are; the rest accumulates in the error feedback.
+
+    Parameters
+    ----------
+    ratio : float
+        Share of the values that are sent, above 0 and up to 1; at least one value of every array.
+    error_feedback : bool
+        Add what was not sent to the next message.
+
+    References
+    ----------
+    A. F. Aji, K. Heafield (2017), Sparse communication for distributed gradient descent, EMNLP 2017.
+
+    Y. Lin, S. Han, H. Mao, Y. Wang, W. J. Dally (2018), Deep gradient compression: reducing the communication bandwidth
+    for distributed training, ICLR 2018, section 3.1.
+    """
+
+    ratio: float = 0.01
+    error_feedback: bool = True
+    sparse = True
+
+    def __post_init__(self):
+        if not 0 < self.ratio <= 1:
+            raise ValueError(f"TopK: ratio is {self.ratio!r}, expected a share above 0 and up to 1")
+
+    def count(self, n: int) -> int:
+        """Values that are sent of n."""
+        return min(n, max(1, round(self.ratio * n)))
+
+    def nbytes(self, n, dtype):
+        """An index of 4 bytes and a value of full precision, k times."""
+        return self.count(n) * (4 + np.dtype(dtype).itemsize)
+
+    def encode(self, x, rng):
+        """Pick the largest; among equal ones any."""
+        xp, k = get_xp(x), self.count(x.size)
+        code = xp.empty(self.nbytes(x.size, x.dtype), np.uint8)
+        if k:
+            places = xp.sort(xp.argpartition(abs(x), x.size - k)[x.size - k :])
+            code[: 4 * k].view(np.uint32)[...] = places
+            code[4 * k :] = x[places].view(np.uint8)
+        return code
+
+    def decode(self, code, out):
+        """Put the values where they belong, and zero elsewhere."""
+        k = self.count(out.size)
+        out[...] = 0
+        if k:
+            out[code[: 4 * k].view(np.uint32)] = code[4 * k :].copy().view(out.dtype)  # copied: to be aligned
+
+
+# -- residual ----------------------------------------------------------------------------------------------------------
+# What compressed sums have left out of the gradients so far: error feedback that survives a restart.
+#
+# rank r keeps   given_r    error of its own codes              as long as the gradient
+#                summed_r   error of the sums it sent     as long as its share of that
+#
+# Of all gradients so far, everything has reached the parameters except :math:`\sum_r given_r + \sum_r summed_r`,
+# summed_r at its share's place. That sum is what must outlive a change of ranks; which rank holds which part affects
+# only rounding.
+
+_LAYOUT = "residual_layout"
+
+
+class Residuals:
+    """The errors that the buckets of one strategy keep, on all ranks together."""
+
+    def __init__(self, comm, buckets, reducers):
+        self.comm, self.buckets, self.reducers = comm, buckets, reducers
+        self.owed = {}  # bucket -> residuals of a run on other ranks, for the next gradient
+
+    def add_to(self, bucket) -> None:
+        """Add to a bucket's gradients, once, this rank's residuals from another run."""
+        owed = self.owed.pop(bucket, None)
+        if owed is not None:
+            bucket.flat[: owed.size] += owed
+
+    # -- saving --------------------------------------------------------------------------------------------------------
+    def own_state(self) -> dict:
+        """Return what this rank keeps, bucket by bucket, and what that depends on; empty if nothing is kept."""
+        found = {f"owed/{i}": self.owed[b] for i, b in enumerate(self.buckets) if b in self.owed}
+        for i, bucket in enumerate(self.buckets):
+            errors = self.reducers[bucket].errors if bucket in self.reducers else {}
+            found |= {f"{which}/{i}": error for which, error in errors.items()}
+        return found | {_LAYOUT: self._layout()} if found else {}
+
+    def state_dict(self, spec_of=None) -> dict[str, Sharded]:
+        """Return this rank's summand of what all ranks keep, by parameter."""
+        found, own = {}, self.own_state()
+        for i, bucket in enumerate(self.buckets):
+            kept = [name for name in ("owed", "given", "summed") if f"{name}/{i}" in own]
+            if not kept:
+                continue
+            flat = get_xp(bucket.flat).zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
+            for name in kept:
+                share = self.reducers[bucket].parts[self.comm.rank] if name == "summed" else slice(None)
+                flat[share] += own[f"{name}/{i}"]
+            for p, part in _parts(bucket, flat):
+                spec = ShardSpec(tuple(p.data.shape)) if spec_of is None else spec_of(p.name)
+                found[f"{RESIDUAL}{p.name}"] = Sharded(part, replace(spec, partial=Partial()))
+        return found
+
+    # -- going on ------------------------------------------------------------------------------------------------------
+    def load(self, arrays: dict, rank: int, spec_of=None) -> None:
+        """Take over the residuals of a state: each rank its own if nothing has changed, else an equal part."""
+        self.owed = {}
+        for reducer in self.reducers.values():
+            reducer.errors = {}
+        if not any(name.startswith(RESIDUAL) for name in arrays) or not self.buckets:
+            return
+        mine = part_of_rank(arrays, rank)
+        as_it_was = np.array_equal(mine.pop(_LAYOUT, None), self._layout())
+        verdict = get_xp(self.buckets[0].flat).array([as_it_was], np.float64)
+        if self.comm.all_reduce(verdict, "min")[0]:
+            self._load_own(mine)
+        else:
+            self._load_equal_part(arrays, spec_of)
+
+    def _load_own(self, mine: dict) -> None:
+        for name, array in mine.items():
+            which, i = name.split("/")
+            bucket = self.buckets[int(i)]
+            kept = self.owed if which == "owed" else self.reducers[bucket].errors
+            kept[bucket if which == "owed" else which] = get_xp(bucket.flat).asarray(array)
+
+    def _load_equal_part(self, arrays: dict, spec_of) -> None:
+        for bucket in self.buckets:
+            xp = get_xp(bucket.flat)
+            owed = xp.zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
+            for p, part in _parts(bucket, owed):
+                if (whole := arrays.get(RESIDUAL + p.name)) is not None:
+                    mine = whole if spec_of is None else spec_of(p.name).take(whole)
+                    part[...] = xp.asarray(mine) / self.comm.size
+            self.owed[bucket] = owed
+
+    def _layout(self):
+        """Return as bytes what determines which numbers a rank keeps: ranks, codecs, buckets."""
+        buckets = [[(p.name, p.data.shape, p.data.dtype.str) for p in bucket.params] for bucket in self.buckets]
+        codecs = [str(reducer.codec) for reducer in self.reducers.values()]
+        return np.frombuffer(repr((self.comm.size, codecs, buckets)).encode(), np.uint8)
+
+
+def _parts(bucket, flat):
+    """Yield the parameters of a bucket that have elements, and their places in an array like its gradients."""
+    offset = 0
+    for p in bucket.params:
+        if p.size:
+            yield p, flat[offset : offset + p.size].reshape(p.data.shape)
+        offset += p.size
+
+
+# -- compression -------------------------------------------------------------------------------------------------------
+# Sums of gradients over ranks that send only codes: the bytes in a trace are those that were sent.
 
 
 class CompressedAllReduce:

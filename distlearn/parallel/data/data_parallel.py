@@ -18,7 +18,7 @@ from ...optim.noise_scale import NoiseScale
 from ...shares import shares
 from ..strategy import Replicated, refuse_masters, update
 from .bucket import GradientReducer
-from .codecs import Codec
+from .compression import Codec
 from .replicas import check_replicas, optimizer_arrays
 
 

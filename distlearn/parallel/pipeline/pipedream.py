@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from ..strategy import check_whole
 from .schedule import Action
-from .stage_params import sub_optimizer
+from .stages import sub_optimizer
 from .strategy import StagedModel
 
 

@@ -1,13 +1,21 @@
-"""Cut a model into stages of consecutive layers, so that the slowest stage is as fast as it can be."""
+"""Stages: how a model is cut, who holds which parameters, and the messages between neighbours."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
 
 from ...nn import Sequential
 from ...nn.layer import Layer, walk
+from ..strategy import require_scope
+from .schedule import Action, Schedule
+
+# -- stages ------------------------------------------------------------------------------------------------------------
+# Cut a model into stages of consecutive layers, so that the slowest stage is as fast as it can be.
 
 
 def balance(costs: Sequence[float], n_stages: int, *, together: int = 1) -> list[slice]:
@@ -141,3 +149,143 @@ def cut(model: Sequential, part: slice) -> Sequential:
     mine = {id(p) for layer in stage.layers for p in layer.params}
     stage.params = [p for p in model.params if id(p) in mine]
     return stage
+
+
+# -- stage params ------------------------------------------------------------------------------------------------------
+# Which ranks hold which parameter of a model that is cut into stages, and the sums for those that stages share.
+
+
+class StageParam(NamedTuple):
+    """One parameter of the serial model."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    ranks: tuple[int, ...]
+    """That hold it: more than one if layers on different ranks share it."""
+
+
+class StageParams:
+    """The serial model's parameters, and the ranks that hold them."""
+
+    def __init__(self, comm, model, stages, ranks):
+        self.comm = comm
+        users = {id(p): [] for p in model.params}
+        for s, stage in enumerate(stages):
+            for p in stage.params:
+                users[id(p)].append(s)
+        holders = {key: tuple(sorted({ranks[s] for s in used})) for key, used in users.items()}
+        self.entries = [StageParam(p.name, tuple(p.data.shape), p.data.dtype, holders[id(p)]) for p in model.params]
+        self.params = [p for p in model.params if comm.rank in holders[id(p)]]
+        self.tied = [p for p in self.params if len(users[id(p)]) > 1]
+        self.shared = {}  # ranks -> (their communicator, the parameters that they share)
+        for group in sorted({e.ranks for e in self.entries if len(e.ranks) > 1}):
+            sharing = comm.split(0 if comm.rank in group else None)  # every rank must call
+            if sharing is not None:
+                self.shared[group] = sharing, [p for p in self.tied if holders[id(p)] == group]
+
+    def sum_tied(self) -> None:
+        """Add up the gradients of parameters that several ranks share: one all-reduce each, among those ranks."""
+        for sharing, params in self.shared.values():
+            for p in params:
+                if not p.frozen:
+                    sharing.all_reduce(p.grad)
+
+    def counted(self, params):
+        """Return those of `params` that this rank counts in a sum over ranks: a shared one counts once."""
+        first = {e.name: e.ranks[0] for e in self.entries}
+        return [p for p in params if first[p.name] == self.comm.rank]
+
+
+def sub_optimizer(what: str, optimizer, params, alone: bool):
+    """Return an optimizer like the one given, for some of its parameters, with the states that it has for them."""
+    require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
+    mine = {id(p) for p in params}
+    return optimizer.rebind([[p for p in group.params if id(p) in mine] for group in optimizer.groups])
+
+
+# -- stage comm --------------------------------------------------------------------------------------------------------
+# Messages between the stages of a pipeline: activations forward, gradients backward, without deadlocks.
+#
+# Sends never block: `isend` starts when an array is ready, and is waited for once the array must have been received.
+# Receives are posted one action ahead, in the schedule's order. So a rank waits only for data that it needs, and any
+# schedule that passes `check_schedule` completes even if every send is synchronous.
+
+
+class StageComm:
+    """The messages of one step on one rank; each is named by the action that consumes it."""
+
+    def __init__(self, comm, schedule: Schedule, shape_of, xp, position=None):
+        self.comm, self.schedule, self.shape_of, self.xp = comm, schedule, shape_of, xp
+        self.position = schedule.place.__getitem__ if position is None else position
+        self._kept: dict[Action, object] = {}  # arrays that stay on this rank
+        self._receives: dict[Action, object] = {}  # under way
+        self._sends: dict[int, list] = {}  # peer -> [(consumer, work)]
+
+    def _tag(self, consumer: Action) -> int:
+        """A unique tag for every message: a schedule may send micro-batches in any order."""
+        return 2 * (consumer.microbatch * self.schedule.n_stages + consumer.stage) + (consumer.kind != "F") + 1
+
+    def post_recv(self, consumer: Action) -> None:
+        """Start to receive what an action consumes, if it comes from another rank."""
+        producer = self.schedule.producer(consumer)
+        source = self.comm.rank if producer is None else self.schedule.rank_of(producer.stage)
+        if source != self.comm.rank and consumer not in self._receives:
+            shape, dtype = self.shape_of(consumer)
+            self._receives[consumer] = self.comm.irecv(self.xp.empty(shape, dtype), source, self._tag(consumer))
+
+    def recv(self, consumer: Action):
+        """Return the array that an action consumes."""
+        if consumer in self._kept:
+            return self._kept.pop(consumer)
+        self.post_recv(consumer)
+        x = self._receives.pop(consumer).wait()
+        # The peer ran the producer after everything before it in its order, so it has received that: these
+        # sends are complete, and waiting for them returns at once.
+        producer = self.schedule.producer(consumer)
+        peer, reached = self.schedule.rank_of(producer.stage), self.position(producer)
+        under_way = []
+        for sent_to, work in self._sends.get(peer, ()):
+            if self.position(sent_to) <= reached:
+                work.wait()
+            else:
+                under_way.append((sent_to, work))
+        self._sends[peer] = under_way
+        return x
+
+    def keep(self, consumer: Action, x) -> None:
+        """Keep an array for an action of this rank."""
+        self._kept[consumer] = x
+
+    def send(self, consumer: Action, x) -> None:
+        """Send an array to the rank of the action that consumes it."""
+        dest = self.schedule.rank_of(consumer.stage)
+        if dest == self.comm.rank:
+            self._kept[consumer] = x
+            return
+        work = self.comm.isend(self.xp.ascontiguousarray(x), dest, self._tag(consumer))
+        self._sends.setdefault(dest, []).append((consumer, work))
+
+    def finish(self) -> None:
+        """Wait until everything has been received."""
+        for sends in self._sends.values():
+            for _, work in sends:
+                work.wait()
+        self._sends.clear()
+
+
+def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
+    """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call.
+
+    A chain of small messages from the first stage to the last, and a broadcast.
+    """
+    found = [(tuple(x.shape[1:]), x.dtype)]
+    for s, stage in stages.items():
+        if s and rank_of[s - 1] != comm.rank:
+            found = comm.recv_obj(rank_of[s - 1])
+        shape, dtype = found[-1]
+        learned = [p.data.dtype for p in stage.params]
+        found = [*found, (tuple(stage.output_shape((1, *shape))[1:]), learned[-1] if learned else dtype)]
+        if s + 1 < len(rank_of) and rank_of[s + 1] != comm.rank:
+            comm.send_obj(found, rank_of[s + 1])
+    return comm.broadcast_obj(found, rank_of[-1])

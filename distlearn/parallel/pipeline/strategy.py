@@ -25,9 +25,7 @@ from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
 from ..strategy import Strategy, adopt, check_whole, share_params, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
-from .stage_comm import StageComm, agree_on_boundaries
-from .stage_params import StageParams, sub_optimizer
-from .stages import as_stages, cut
+from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, cut, sub_optimizer
 
 MICROBATCHES_PER_RANK = 4
 """By default: the bubble is then below a fifth (Huang et al. (2019), section 2.3: negligible from 4 on)."""
