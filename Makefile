@@ -3,14 +3,14 @@
 #   make lab PYTHON=python3.12        another Python (3.11 or newer)
 #   make lab IP=0.0.0.0 PORT=9000     JupyterLab for other machines; ARGS= passes anything on
 #   make test ARGS="-k engines"       some of the tests
-#   make test WORKERS=0               in one process, as a debugger wants it
+#   make test WORKERS=0               in one process, as a debugger wants it; 3 keep two cores busy while tests wait
 
 PYTHON ?= python3
 VENV ?= .venv
 IP ?= localhost
 PORT ?= 8888
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 
 BIN := $(abspath $(VENV))/bin
 STAMP := $(VENV)/.env-stamp

@@ -29,6 +29,10 @@ ORDER = ("mpi", "engines", "notebook")
 LEFTOVERS = ("ipyparallel", "hydra_pmi_proxy", "mpiexec")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="every lab and every public kernel: half an hour more")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _ipython_directory(tmp_path_factory):
     """Keep the files of engines and kernels out of the user's ~/.ipython."""

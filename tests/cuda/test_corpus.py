@@ -25,9 +25,11 @@ def contents(arg):
     return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
-@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
-def test_kernel(case):
-    """Checked and fast, against NumPy."""
+@pytest.mark.parametrize(("number", "case"), list(enumerate(LAUNCHES)), ids=lambda c: getattr(c, "name", None))
+def test_kernel(number, case, request):
+    """Checked and fast, against NumPy; one kernel in four, or all with `--thorough`."""
+    if number % 4 and not request.config.getoption("--thorough"):
+        pytest.skip("takes a second a kernel: pytest tests/cuda --thorough")
     grid, block, args, want = case.make()
     for checked in (True, False):
         given = fresh(args)
