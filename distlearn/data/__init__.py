@@ -9,10 +9,9 @@
 
 from .batches import Batch, Batches, shard
 from .dataset import Dataset
-from .loading import load
+from .loading import decode, encode, load, load_text
 from .raw import read_idx
 from .sources import available
-from .text import decode, encode, load_text
 
 __all__ = [
     "Batch",

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..shares import share
-from .checks import check_arrays, whole
+from .dataset import check_arrays, whole
 
 
 def shard(n: int, rank: int, size: int, *, allow_empty: bool = False) -> slice:

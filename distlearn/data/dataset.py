@@ -1,14 +1,41 @@
-"""A data set in memory: train, validation and test split."""
+"""A data set in memory: arrays of samples and labels, and their splits."""
 
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..backend import to_device
-from .checks import check_arrays, whole
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+# Checks of arguments that several modules share.
+
+
+def check_arrays(where: str, **arrays) -> None:
+    """Raise unless these are arrays, of NumPy or CuPy."""
+    for name, value in arrays.items():
+        if not hasattr(value, "shape"):
+            kind = type(value).__name__
+            raise TypeError(f"{where}: {name} is a {kind}, expected an array, such as np.array({name})")
+
+
+def whole(where: str, name: str, value, least: int, most: int | None = None) -> int:
+    """Return `value` as an int, or raise if it is not a whole number from `least` to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        span = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{where}: {name} is {value!r}, expected a whole number, {span}")
+    return number
+
+
+# -- dataset -----------------------------------------------------------------------------------------------------------
+# A data set in memory: train, validation and test split.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .catalogue import DIGITS, KNOWN
-from .sources import Files
+from .sources import DIGITS, KNOWN, Files
 
 _DIGITS_TEST = 360  # of 1,797: a fifth
 

@@ -24,8 +24,7 @@ from .clock import SimClock
 from .formula import FormulaCollectives
 from .meta import MetaArray
 from .scheduler import BlockReason, Fibre, check_caller
-from .transport import Completion, ObjectSendOp, RecvOp, SendOp, Transport
-from .work import CollectiveWork, RecvWork, SendWork
+from .transport import CollectiveWork, Completion, ObjectSendOp, RecvOp, RecvWork, SendOp, SendWork, Transport
 
 POLL_SECONDS = 1e-6
 """Virtual time that a call of `Work.done()` takes: without it a loop that polls would never end."""

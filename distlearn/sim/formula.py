@@ -14,8 +14,7 @@ from ..comm.protocol import REDUCTIONS
 from ..shares import shares
 from ..trace import Span
 from .timeline import first_common
-from .transport import CollectiveCall
-from .work import CollectiveWork
+from .transport import CollectiveCall, CollectiveWork
 
 
 class FormulaCollectives(BaseComm):

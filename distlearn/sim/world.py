@@ -223,7 +223,7 @@ class SimWorld:
     def _parts(self):
         """Make the scheduler and the transport, and choose the communicator class."""
         if self.order is not None:
-            from .order import OrderedComm, OrderedScheduler, OrderedTransport
+            from .exploration import OrderedComm, OrderedScheduler, OrderedTransport
 
             scheduler = OrderedScheduler(self.size)
             return scheduler, OrderedTransport(self, scheduler, self.order()), OrderedComm
@@ -241,7 +241,7 @@ def _chooser(order):
         return None
     if callable(order):
         return lambda: order
-    from .order import Decision, follow
+    from .exploration import Decision, follow
 
     decisions = [Decision.parse(text) for text in order]
     return lambda: follow(decisions)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import get_xp, to_numpy
-from ..data.checks import check_arrays
+from ..data.dataset import check_arrays
 from ..nn.metrics import make_metric
 from ..parallel.checkpoint.state import data_fingerprint
 from .history import History, Progress

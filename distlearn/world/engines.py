@@ -18,11 +18,10 @@ import weakref
 
 from ..comm.protocol import CommError
 from ..trace import Trace
-from .brief import brief
 from .cluster import Cluster
 from .interrupts import defer_interrupts
 from .outcome import first_failure, where
-from .progress import PATIENCE_SECONDS, Bar
+from .progress import PATIENCE_SECONDS, Bar, brief
 from .ranks import Ranks
 from .watch import ControllerDied, Deadlock, NoProgress, TimedOut, Watch, unpack
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from distlearn.data import available, load
-from distlearn.data import download as download_module
-from distlearn.data.catalogue import FILES, KNOWN
-from distlearn.data.download import fetch
+from distlearn.data import sources as download_module
+from distlearn.data.sources import FILES, KNOWN, fetch
 
 from .bad_server import BadServer
 

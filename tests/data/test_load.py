@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.data import available, load
-from distlearn.data.catalogue import FILES, KNOWN
+from distlearn.data.sources import FILES, KNOWN
 
 from .idx_writer import idx_bytes, write_idx
 

@@ -6,7 +6,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from distlearn.comm.protocol import RankError
-from distlearn.world.brief import brief
+from distlearn.world.progress import brief
 
 
 @pytest.fixture

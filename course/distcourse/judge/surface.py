@@ -55,7 +55,7 @@ def of_judge(value):
         return "", *_CLOCK
     if isinstance(value, contextlib.AbstractContextManager) and kind.__module__ == "contextlib":
         return "context", (), ()
-    if kind.__module__ == "distlearn.sim.work" or kind is protocol.DoneWork:
+    if kind.__module__ == "distlearn.sim.transport" or kind is protocol.DoneWork:
         return "", *_WORK
     if isinstance(value, (*_FUNCTIONS, type)):
         if getattr(value, "__self__", None) is None and _importable(value):
