@@ -25,11 +25,10 @@ To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
 """
 
 from distlearn.cuda.cards import CARDS, Card
-from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
-from distlearn.cuda.findings import Finding
-from distlearn.cuda.gpu.nvrtc import CompileCheck, compile_check, has_nvrtc
+from distlearn.cuda.emulator.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.kernel import RawKernel
-from distlearn.cuda.report import Report, Site
+from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
+from distlearn.cuda.report import Finding, Report, Site
 
 __all__ = [
     "CARDS",

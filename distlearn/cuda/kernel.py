@@ -10,12 +10,12 @@ import warnings
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, pointers
-from distlearn.cuda.emulator import fast, program, translate
+from distlearn.cuda import arguments
+from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
-from distlearn.cuda.errors import KernelError
+from distlearn.cuda.emulator.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
@@ -133,7 +133,9 @@ class RawKernel:
     def __call__(self, grid, block, args, *, shared_mem=0):
         """Launch the kernel."""
         args = arguments.as_tuple(self.name, args)
-        held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
+        held = [
+            a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
+        ]
         xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
@@ -142,7 +144,7 @@ class RawKernel:
             made = self._build(False)
             bound = arguments.bind(self.name, made.signature, self._names(made), args)
             self._check_constants(made)
-            return fast.run(made.path, grid, block, shared_mem, bound, self._constants)
+            return launch.run_fast(made.path, grid, block, shared_mem, bound, self._constants)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
@@ -187,7 +189,7 @@ class RawKernel:
         made = self._build(True)
         bound = arguments.bind(self.name, made.signature, self._names(made), args)
         self._check_constants(made)
-        raw, printed, code = program.run(
+        raw, printed, code = launch.run_checked(
             made.path, grid, block, shared_mem, *bound,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
             recorded_block=recorded_block,
@@ -207,7 +209,7 @@ class RawKernel:
             )
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
-        args = [self._with_addresses(xp, a) if pointers.holds_pointers(a) else a for a in args]
+        args = [self._with_addresses(xp, a) if arguments.holds_pointers(a) else a for a in args]
         kernel = self._gpu_kernel(xp)
         for name, value in self._constants.items():
             memory = self._gpu_module(xp).get_global(name)
@@ -217,7 +219,7 @@ class RawKernel:
 
     @staticmethod
     def _with_addresses(xp, arg):
-        packed = pointers.with_addresses(arg, lambda array: array.data.ptr)
+        packed = arguments.with_addresses(arg, lambda array: array.data.ptr)
         return packed if isinstance(arg, np.generic) or not arg.ndim else xp.asarray(packed)  # a struct goes by value
 
     @functools.cached_property

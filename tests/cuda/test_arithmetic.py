@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import KernelError, RawKernel
-from distlearn.cuda.emulator.arithmetic import card_arithmetic
+from distlearn.cuda.emulator.translate import card_arithmetic
 
 i32, f32 = np.int32, np.float32
 FLOATS = np.array([np.nan, np.inf, -np.inf, 1e10, -1e10, 2.7, -2.7, 3e9, -1, 4294967040.0, 2147483520.0, 1e19, -1e19,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel, compile_check, has_nvrtc
-from distlearn.cuda.pointers import arrays_in, holds_pointers
+from distlearn.cuda.arguments import arrays_in, holds_pointers
 
 from .corpus import HERE, LAUNCHES
 

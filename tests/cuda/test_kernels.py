@@ -5,8 +5,8 @@ import pytest
 
 from distlearn.backend import get_xp, has_gpu, to_device, to_numpy
 from distlearn.cuda import compile_check, has_nvrtc, kernels
-from distlearn.cuda.gpu.nvrtc import ARCHITECTURES
 from distlearn.cuda.kernels.variant import memory_use, source
+from distlearn.cuda.nvrtc import ARCHITECTURES
 from distlearn.nn.attention import attend, attend_backward
 
 ALL = pytest.mark.parametrize("variant", kernels.VARIANTS, ids=str)

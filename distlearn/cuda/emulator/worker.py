@@ -1,4 +1,4 @@
-"""The process that runs kernels of the fast build; fast.py starts it and talks to it.
+"""The process that runs kernels of the fast build; launch.py starts it and talks to it.
 
 A request is a length of 8 bytes and JSON, so is the answer. Arrays are in memory that both processes share. Only the
 standard library is imported, so that the process starts in a few hundredths of a second.

@@ -1,8 +1,9 @@
-"""Runs kernels of the fast build, without checks: for kernels that are trusted, and for timing.
+"""Runs built kernels: the launch goes in, the report and the arrays come back.
 
-They run in one process beside this one (worker.py), which is kept for the next launch. A kernel that crashes ends
-that process, as it would end a card's context, and becomes an error here; the next launch starts another. Arrays are
-copied into memory that both share, and back if the kernel can have written them.
+A checked program is a process of its own for each launch; `runtime/launch_io.h` is the other end and describes the
+bytes. Kernels of the fast build, for code that is trusted and for timing, run in one process (worker.py) that is kept
+for the next launch, with arrays in memory that both share. Nothing that a kernel does can harm this process: one that
+crashes ends its own, as it would end a card's context, and becomes an error here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,138 @@ from pathlib import Path
 
 import numpy as np
 
-from distlearn.cuda.emulator.program import Placement
-from distlearn.cuda.errors import KernelError
+from .errors import KernelError
+
+WRAPPER: list[str] = []
+"""Words before the command of a program; grading runs what students write in a sandbox."""
+GRACE = 5.0  # seconds that a program has to report its own time-out before it is killed
+
+
+class Placement:
+    """The arrays of a launch in the program's memory: each memory range once, however many arguments share it."""
+
+    def __init__(self, bound, signature, names):
+        self.ranges: list[list] = []  # [begin, end, item, align, read_only, names, arrays]
+        self.of_argument: list[tuple[int, int]] = []
+        arrays = []
+        for value, code, name in zip(bound, signature, names, strict=True):
+            if isinstance(value, np.ndarray):
+                begin = value.ctypes.data
+                arrays.append((begin, begin + value.nbytes, value, code.startswith("*k"), name))
+        for begin, end, array, const, name in sorted(arrays, key=lambda a: a[:2]):
+            item = array.dtype.itemsize
+            if self.ranges and begin < self.ranges[-1][1]:
+                last = self.ranges[-1]
+                last[1] = max(last[1], end)
+                last[2:5] = [min(last[2], item), min(last[3], item), last[4] and const]
+                last[5] += [name] if name not in last[5] else []
+                last[6] += [array] if not any(a is array for a in last[6]) else []
+            else:
+                self.ranges.append([begin, end, item, item, const, [name], [array]])
+        for value in bound:
+            self.of_argument.append(self._find(value) if isinstance(value, np.ndarray) else (-1, 0))
+
+    def _find(self, array):
+        begin = array.ctypes.data
+        for i, r in enumerate(self.ranges):
+            if r[0] <= begin and begin + array.nbytes <= r[1]:
+                return i, begin - r[0]
+        raise AssertionError("an array lies in no range")
+
+    def phases(self):
+        """Return the offset of each range from a multiple of 512 bytes; an array that is not a view begins at one."""
+        for begin, *_, arrays in self.ranges:
+            base = arrays[0]
+            while isinstance(base.base, np.ndarray):
+                base = base.base
+            yield (begin - base.ctypes.data) % 512
+
+    def describe(self):
+        """Return the description of each range, as bytes."""
+        for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
+            yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
+
+    def contents(self):
+        """Return the bytes of each range."""
+        for begin, end, *_, arrays in self.ranges:
+            block = bytearray(end - begin)
+            for array in arrays:
+                at = array.ctypes.data - begin
+                block[at : at + array.nbytes] = array.tobytes("A")
+            yield bytes(block)
+
+    def store(self, reply: memoryview) -> None:
+        """Copy the ranges that came back into the caller's arrays."""
+        at = 0
+        for begin, end, _, _, const, _, arrays in self.ranges:
+            if const:
+                continue
+            for array in arrays:
+                if array.flags.writeable:
+                    offset = at + array.ctypes.data - begin
+                    order = "C" if array.flags.c_contiguous else "F"
+                    data = np.frombuffer(reply[offset : offset + array.nbytes], array.dtype)
+                    array[...] = data.reshape(array.shape, order=order)
+            at += end - begin
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 8)
+
+
+def run_checked(
+    path,
+    grid,
+    block,
+    shared_mem,
+    bound,
+    signature,
+    names,
+    *,
+    constants,
+    statistics,
+    races,
+    time_limit,
+    recorded_block=-1,
+):
+    """Run one launch.
+
+    Returns
+    -------
+    (dict or None, str, int)
+        The report (None if the program died without one), what the kernel printed, the program's exit code.
+    """
+    place = Placement(bound, signature, names)
+    header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
+    header += [len(place.ranges), len(bound), len(constants), recorded_block, 0]
+    parts = [struct.pack("<16q", *header), *place.describe()]
+    for value, (index, offset) in zip(bound, place.of_argument, strict=True):
+        data = b"\0" * 8 if index >= 0 else value
+        parts += [struct.pack("<3q", index, offset, len(data)), _padded(data)]
+    for name, value in constants.items():
+        parts += [struct.pack("<64sq", name.encode(), value.nbytes), _padded(value.tobytes())]
+    parts += map(_padded, place.contents())
+    process = subprocess.Popen(
+        [*WRAPPER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        out, err = process.communicate(b"".join(parts), timeout=time_limit + GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, err = process.communicate()
+        return None, err.decode(errors="replace"), -1
+    except BaseException:  # Ctrl-C: leave nothing running
+        process.kill()
+        process.communicate()
+        raise
+    printed = err.decode(errors="replace")
+    if len(out) < 8:
+        return None, printed, process.returncode
+    (length,) = struct.unpack_from("<q", out)
+    report = json.loads(out[8 : 8 + length].decode(errors="replace"))
+    place.store(memoryview(out)[8 + length :])
+    return report, printed, process.returncode
+
 
 KEPT = 256 << 20  # bytes of shared memory that are kept for the next launch
 BETWEEN = 4096  # bytes at least between two arrays
@@ -189,7 +320,7 @@ def describe(path) -> str:
     return _ask(lambda worker: worker.ask(describe=str(path)))
 
 
-def run(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
+def run_fast(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
     """Run one launch; blocks are spread over the processor's cores.
 
     Raises
