@@ -8,19 +8,42 @@ from typing import NamedTuple
 
 from ..tables import CSS_GREEN, CSS_RED  # never alone: the words say the same
 
-# In the order of `enum Kind` in emulator/runtime/findings.h.
-KINDS = [
-    "out-of-bounds", "write-through-const", "race", "race", "race-between-blocks", "uninitialised", "divergent-barrier",
-    "exited-threads", "missing-lanes", "missing-lanes", "missing-lanes", "out-of-bounds", "division-by-zero",
-    "infinite-loop", "misaligned", "stack-overflow", "assertion-failed", "crash", "same-value",
-    "divergent-warp-operation", "conversion", "shift",
+_CLASH = "{who} {verb} {element}, {past} by thread {they}, {other}: "
+KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in emulator/runtime/findings.h
+    ("out-of-bounds", "{who} {verb} {element}, byte offset {offset}, but it has {has}"),
+    ("write-through-const", "{who} {verb} {element}, which is const for this kernel"),
+    ("race", _CLASH + "no barrier lies between"),  # in shared memory
+    ("race", _CLASH + "no barrier lies between"),  # in global memory
+    ("race-between-blocks", "{who} {verb} {element}, {past} by thread {they} of block {their_block}, {other}: "
+     "blocks run in any order, so only atomics can share it"),
+    ("uninitialised", "{who} {verb} {element}, which no thread of its block has written"),
+    ("divergent-barrier", "some threads of block {block} wait here, thread {they} at the one in {other}"),
+    ("exited-threads", "{threads} of block {block} returned from the kernel instead of waiting at this barrier, which "
+     "every thread of a block must reach"),
+    ("missing-lanes", "{who} waits at a warp operation forever: {why}{others}"),
+    ("missing-lanes", "lane {extra} ({who}) reads lane {offset}, which does not participate: its value is undefined"),
+    ("missing-lanes", "{who} calls a warp operation with mask {mask:#010x}, which excludes itself"),
+    ("out-of-bounds", "{who} uses index {offset} of an array of type {text}"),
+    ("division-by-zero", "{who} divides an integer by zero"),
+    ("infinite-loop", "{who} was still running when the time limit ended the launch, {text} blocks were done"),
+    ("misaligned", "{who} {verb} {element}, {size} bytes that do not begin at a multiple of {size}"),
+    ("stack-overflow", "{who} needs more than 200 KiB of local memory: too many nested calls, or too large local "
+     "arrays"),
+    ("assertion-failed", "{who}: assert({text}) does not hold"),
+    ("crash", "{who} crashed the program near this line, perhaps after damaging its own local variables"),
+    ("same-value", _CLASH + "with the same value, so that nothing is lost"),
+    ("divergent-warp-operation", "{who} exchanges values here, thread {they} of its warp at {other}: all lanes of a "
+     "mask must call the same warp operation"),
+    ("conversion", "{who} converts without a cast to {text}; write the cast"),
+    ("shift", "{who} shifts {text} by as many bits as it has, or more"),
 ]  # fmt: skip
+NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
+NULL = "{who} {verb} {size} bytes at address {offset:#x}, through a null pointer"
+HOST = "{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
+OVERFLOW = "{who} divides the smallest integer by -1, which overflows"
 WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
 # What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
 FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
-(OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED, STUCK,
- MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK, ASSERTION,
- CRASH, SAME_VALUE, DIVERGENT_LANES, CONVERSION, SHIFT) = range(22)  # fmt: skip
 VERBS = ["reads", "writes", "updates", "reads"]
 PAST = ["read", "written", "updated by an atomic", "read"]
 
@@ -126,7 +149,7 @@ def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
     thread, block = tuple(raw["thread"]), tuple(raw["block"])
     who = f"thread {thread} of block {block}"
     return Finding(
-        kind=KINDS[raw["kind"]],
+        kind=KINDS[raw["kind"]][0],
         line=line,
         column=site.column,
         array=region["name"] if region else "",
@@ -152,7 +175,7 @@ def line_of(code, line: int) -> str:
 
 def _report_at_other_access(raw, sites) -> bool:
     """Report a race at the read, where the barrier is missing; otherwise at the earlier line."""
-    if raw["kind"] not in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS):
+    if not KINDS[raw["kind"]][0].startswith("race"):
         return False
     reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))
     return not reads and (read_before or sites[raw["other_site"]].line > sites[raw["site"]].line)
@@ -181,65 +204,39 @@ def _ranges(mask: int) -> str:
 
 
 def _message(raw, region, other, who) -> str:
-    kind, block, offset, extra = raw["kind"], tuple(raw["block"]), raw["offset"], raw["extra"]
-    verb, they = VERBS[raw["access"]], tuple(raw["other_thread"])
-    if kind == OUT_OF_BOUNDS:
-        if region is None and raw["text"] == "host":
-            return (
-                f"{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
-            )
-        if region is None:
-            where = "which is not near any array" if offset >> 12 else "through a null pointer"
-            return f"{who} {verb} {raw['size']} bytes at address {offset:#x}, {where}"
-        item, size = max(region["item"], 1), region["bytes"]
-        has = f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
-        return f"{who} {verb} {_element(raw, region)}, byte offset {offset}, but it has {has}"
-    if kind in (RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, SAME_VALUE):
-        if kind == RACE_BLOCKS:
-            why = "blocks run in any order, so only atomics can share it"
-            rival = f"thread {they} of block {tuple(raw['other_block'])}"
-        else:
-            why = "no barrier lies between" if kind != SAME_VALUE else "with the same value, so that nothing is lost"
-            rival = f"thread {they}"
-        past = PAST[raw["other_access"]] + (" later" if "later" in raw else "")
-        return f"{who} {verb} {_element(raw, region)}, {past} by {rival}, {other}: {why}"
-    if kind == STUCK:
-        lanes = int(raw["text"].split()[1], 16)
-        why = (
-            f"lanes {_ranges(lanes)} of its mask never arrive"
-            if lanes
-            else "the lanes of its mask came for different things"
-        )
-        tail = f"; others wait at {other}" if other else ""
-        return f"{who} waits at a warp operation forever: {why}{tail}"
-    if region is not None:
-        return (
-            f"{who} {verb} {_element(raw, region)}, "
-            + {
-                UNINITIALISED: "which no thread of its block has written",
-                READ_ONLY: "which is const for this kernel",
-                MISALIGNED: f"{raw['size']} bytes that do not begin at a multiple of {raw['size']}",
-            }[kind]
-        )
-    return {
-        DIVERGENT_BARRIER: f"some threads of block {block} wait here, thread {they} at the one in {other}",
-        EXITED: f"{extra} thread{'s' * (extra > 1)} of block {block} returned from the kernel instead of waiting "
-        "at this barrier, which every thread of a block must reach",
-        MISSING_LANE: f"lane {extra} ({who}) reads lane {offset}, which does not participate: its value is undefined",
-        LANE_NOT_IN_MASK: f"{who} calls a warp operation with mask {extra & 0xFFFFFFFF:#010x}, which excludes itself",
-        ARRAY_INDEX: f"{who} uses index {offset} of an array of type {raw['text']}",
-        DIVERGENT_LANES: f"{who} exchanges values here, thread {they} of its warp at {other}: "
-        "all lanes of a mask must call the same warp operation",
-        DIVISION: f"{who} divides an integer by zero",
-        CONVERSION: f"{who} converts without a cast to {raw['text']}; write the cast",
-        SHIFT: f"{who} shifts {raw['text']} by as many bits as it has, or more",
-        ENDLESS: f"{who} was still running when the time limit ended the launch, {raw['text']} blocks were done",
-        STACK: f"{who} needs more than 200 KiB of local memory: too many nested calls, or too large local arrays",
-        ASSERTION: f"{who}: assert({raw['text']}) does not hold",
-        CRASH: f"{who} divides the smallest integer by -1, which overflows"
-        if raw["text"] == "division"
-        else f"{who} crashed the program near this line, perhaps after damaging its own local variables",
-    }[kind]
+    kind, sentence = KINDS[raw["kind"]]
+    if kind == "crash" and raw["text"] == "division":
+        sentence = OVERFLOW
+    elif sentence == KINDS[0][1] and region is None:
+        sentence = HOST if raw["text"] == "host" else NO_ARRAY if raw["offset"] >> 12 else NULL  # a page lies at 0
+    return sentence.format(
+        **{name: raw[name] for name in ("offset", "size", "extra", "text")},
+        who=who,
+        verb=VERBS[raw["access"]],
+        past=PAST[raw["other_access"]] + (" later" if "later" in raw else ""),
+        they=tuple(raw["other_thread"]),
+        block=tuple(raw["block"]),
+        their_block=tuple(raw["other_block"]),
+        other=other,
+        element=region and _element(raw, region),
+        has=region and _size(region),
+        mask=raw["extra"] & 0xFFFFFFFF,
+        threads=f"{raw['extra']} thread{'s' * (raw['extra'] > 1)}",
+        why=_why_stuck(raw["text"]) if "{why}" in sentence else "",
+        others=f"; others wait at {other}" if other else "",
+    )
+
+
+def _size(region) -> str:
+    item, size = max(region["item"], 1), region["bytes"]
+    return f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
+
+
+def _why_stuck(text) -> str:
+    lanes = int(text.split()[1], 16)
+    if not lanes:
+        return "the lanes of its mask came for different things"
+    return f"lanes {_ranges(lanes)} of its mask never arrive"
 
 
 def merge(findings: list[Finding]) -> list[Finding]:

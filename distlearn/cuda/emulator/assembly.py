@@ -15,6 +15,7 @@ every block comes before those that follow it, and all blocks of a loop before t
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -122,60 +123,50 @@ def weak_order(graph: dict[int, list[int]]) -> list[int]:
 
     Nodes are visited in the order of the dictionary: a function's entry comes before its other blocks.
     """
-    out = []
-    for part in _components(graph):
-        head = part[0]
+    before: dict[int, list[int]] = {node: [] for node in graph}
+    for node, following in graph.items():
+        for s in following:
+            before[s].append(node)
+    out, seen = [], set()
+    for head in reversed(_finished(graph, graph, set())):  # of each loop the node where it was entered comes first
+        if head in seen:
+            continue
         out.append(head)
-        if len(part) > 1:
-            inside = set(part) - {head}
+        inside = set(_finished(before, [head], seen)) - {head}  # what leads back to the head
+        if inside:
             entries = [s for s in graph[head] if s in inside]  # first, so that inner loops are entered at their heads
-            nodes = dict.fromkeys([*entries, *part[1:]])
+            nodes = dict.fromkeys([*entries, *inside])
             out += weak_order({n: [s for s in graph[n] if s in inside] for n in nodes})
     return out
 
 
-def _components(graph) -> list[list[int]]:
-    """Return strongly connected components in topological order, each from the node where it was entered (Tarjan)."""
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    on_stack: set[int] = set()
-    found: list[list[int]] = []
-    for root in graph:
-        if root in number:
-            continue
-        work = [(root, iter(graph[root]))]
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        on_stack.add(root)
+def _finished(graph, roots, seen) -> list[int]:
+    """Return the nodes that can be reached, each after all that were first reached through it (depth first)."""
+    out: list[int] = []
+    for root in roots:
+        work = [] if root in seen else [(root, iter(graph[root]))]
+        seen.add(root)
         while work:
             node, following = work[-1]
-            for s in following:
-                if s not in number:
-                    number[s] = low[s] = len(number)
-                    stack.append(s)
-                    on_stack.add(s)
-                    work.append((s, iter(graph[s])))
-                    break
-                if s in on_stack:
-                    low[node] = min(low[node], number[s])
-            else:
+            ahead = next((s for s in following if s not in seen), None)
+            if ahead is None:
+                out.append(node)
                 work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == number[node]:
-                    at = stack.index(node)
-                    found.append(stack[at:])
-                    on_stack.difference_update(stack[at:])
-                    del stack[at:]
-    return found[::-1]
+            else:
+                seen.add(ahead)
+                work.append((ahead, iter(graph[ahead])))
+    return out
 
 
 KERNEL_FILE = "kernel.cu"
 BASIC_BLOCK = "__sanitizer_cov_trace_pc"
 CALL = re.compile(r"^\s*(?:callq?|bl)\s+([\w.$@]+)")
 STATIC = re.compile(r"^(\s*\.(?:comm\s+[^,]+,|zerofill\s+[^,]+,[^,]+,[^,]+,)\s*)(\d+)(\s*,.*)$")
-ZEROS = re.compile(r"^(\s*\.zero\s+)(\d+)\s*$")
+ZEROS = re.compile(r"^(\s*\.zero\s+)(\d+)(\s*)$")
+SECTION = re.compile(r"\s*\.(?:bss|data|text|section)")
+BSS = re.compile(r"\s*(?:\.bss|\.section\s+\.bss)")
+FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?')
+LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+)\b)?")
 RED_ZONE = 256 << 10  # bytes; STATIC_RED_ZONE of runtime/memory.h
 COPIES = {"memcpy": "__tsan_memcpy", "memmove": "__tsan_memmove", "memset": "__tsan_memset"}
 
@@ -191,75 +182,84 @@ class SourceSite(NamedTuple):
 
 def label_calls(assembly: str, platform: str) -> tuple[str, list[SourceSite]]:
     """Label every call of an assembly text."""
-    prefix = "_" if platform == "darwin" else ""
-    out: list[str] = []
-    calls: list[tuple] = []  # (where in `out`, line, column, callee)
-    places: list[tuple] = []  # (where in `out`, line, column) of code between the calls
-    flow: list[tuple] = []
-    files: dict[str, str] = {}
-    line = column = 0
-    in_bss = False
-    for text in assembly.split("\n"):
-        if "/DEFAULTLIB:libclang_rt" in text:  # Windows: asks the linker for the library that we replace
-            continue
-        word = text.lstrip()
-        if word.startswith((".bss", ".data", ".text", ".section")):
-            in_bss = bool(re.match(r"\.bss|\.section\s+\.bss", word))
-        if word.startswith(".file"):
-            if match := re.match(r'\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', word):
-                files[match[1]] = match[3] or match[2]
-        elif word.startswith((".loc ", ".loc\t")):
-            parts = word.split()
+    # On Windows clang asks the linker for the library that we replace.
+    lines = [text for text in assembly.split("\n") if "/DEFAULTLIB:libclang_rt" not in text]
+    _add_red_zones(lines)
+    places = _source_places(lines)
+    calls, flow = _read_calls(lines, places, "_" if platform == "darwin" else "")
+    return _with_tables(lines, calls, places, order_blocks(flow), platform)
+
+
+def _add_red_zones(lines) -> None:
+    """Lengthen shared arrays, which are static variables: an access behind one meets no other, as with arguments."""
+    in_bss = None
+    for at, text in enumerate(lines):
+        if SECTION.match(text):
+            in_bss = BSS.match(text)
+        if match := STATIC.match(text) or (in_bss and ZEROS.match(text)):
+            lines[at] = f"{match[1]}{int(match[2]) + RED_ZONE}{match[3]}"
+
+
+def _source_places(lines) -> list[tuple[int, int, int]]:
+    """Return where the assembly comes to another place of the kernel: its own line, then line and column there."""
+    files, places = {}, []
+    for at, text in enumerate(lines):
+        if match := FILE.match(text):
+            files[match[1]] = match[3] or match[2]
+        elif match := LOC.match(text):
             # Code that was inlined from the emulator's header belongs to the line that called it.
-            if files.get(parts[1], "").endswith(KERNEL_FILE) and parts[2] != "0":
-                line, column = int(parts[2]), int(parts[3]) if parts[3:] and parts[3].isdigit() else 0
-                places.append((len(out), line, column))
-        elif word.startswith(".cfi_startproc"):
-            places.append((len(out), 0, 0))  # a function: up to its first line it is not the kernel's
-        elif match := STATIC.match(text):  # shared arrays get a red zone, as the arguments have
-            text = f"{match[1]}{int(match[2]) + RED_ZONE}{match[3]}"
-        elif in_bss and (match := ZEROS.match(text)):
-            text = f"{match[1]}{int(match[2]) + RED_ZONE}"
-        elif match := CALL.match(text):
-            callee = match[1].split("@")[0].removeprefix(prefix)
-            if callee in COPIES:
-                text = text.replace(callee, COPIES[callee], 1)
-                callee = COPIES[callee]
-            flow += [("block", len(calls))] if callee == BASIC_BLOCK else read_call(callee)
-            calls.append((len(out), line, column, callee))
-        else:
+            if files.get(match[1], "").endswith(KERNEL_FILE) and match[2] != "0":
+                places.append((at, int(match[2]), int(match[3] or 0)))
+        elif text.lstrip().startswith(".cfi_startproc"):
+            places.append((at, 0, 0))  # a function: up to its first line it is not the kernel's
+    return places
+
+
+def _read_calls(lines, places, prefix) -> tuple[list[tuple], list[tuple]]:
+    """Return the calls, each as (its line of the assembly, line, column, callee), and what `order_blocks` takes."""
+    calls, flow = [], []
+    known = [(-1, 0, 0), *(place for place in places if place[1])]
+    for at, text in enumerate(lines):
+        match = CALL.match(text)
+        if not match:
             flow += read_flow(text)
-        out.append(text)
-    return _finish(out, calls, places, order_blocks(flow), platform)
+            continue
+        called = match[1].split("@")[0].removeprefix(prefix)
+        callee = COPIES.get(called, called)
+        lines[at] = text.replace(called, callee, 1)
+        flow += [("block", len(calls))] if callee == BASIC_BLOCK else read_call(callee)
+        calls.append((at, *known[bisect_left(known, (at,)) - 1][1:], callee))
+    return calls, flow
 
 
-def _finish(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
+def _with_tables(out, calls, places, blocks, platform) -> tuple[str, list[SourceSite]]:
     """Write labels and tables; remove the hooks of blocks that were joined to the one before."""
     label, prefix = ("LEMU", "_") if platform == "darwin" else (".LEMU", "")
-    sites, ids, known = [SourceSite(0, 0, "", 0)], [], {}
-    order = [0]
     positions = {call: position for position, call in enumerate(blocks)}
-    for call, (at, line, column, callee) in enumerate(calls):
+    sites, order = [SourceSite(0, 0, "", 0)], [0]
+    numbers: dict[tuple, int] = {}
+
+    def number(line, column, callee="", hook=-1) -> int:
+        """Return the number of a site; each hook of a block has its own."""
+        key = (line, column, callee, hook)
+        if key not in numbers:
+            numbers[key] = len(sites)
+            sites.append(SourceSite(line, column, callee, blocks[hook].flops if hook >= 0 else 0))
+            order.append(positions.get(hook, 0))
+        return numbers[key]
+
+    ids = []
+    for call, (at, *where, callee) in enumerate(calls):
         hook = callee == BASIC_BLOCK
         if hook and call not in blocks:
             out[at] = ""
             continue
-        key = (line, column, callee, call if hook else -1)
-        if key not in known:
-            known[key] = len(sites)
-            sites.append(SourceSite(line, column, callee, blocks[call].flops if hook else 0))
-            order.append(positions.get(call, 0))
         out[at] += f"\n{label}{len(ids)}:"
-        ids.append(known[key])
+        ids.append(number(*where, callee, call if hook else -1))
     place_ids = []
-    for i, (at, line, column) in enumerate(places):
-        key = (line, column, "", -1)
-        if line and key not in known:
-            known[key] = len(sites)
-            sites.append(SourceSite(line, column, "", 0))
-            order.append(0)
-        out[at] += f"\n{label}P{i}:"
-        place_ids.append(known[key] if line else 0)
+    for at, line, column in places:
+        out[at] += f"\n{label}P{len(place_ids)}:"
+        place_ids.append(number(line, column) if line else 0)
     section = {"darwin": "\t.section __DATA,__const", "win32": "\t.data"}.get(platform, '\t.section .data.rel.ro,"aw"')
     tables = [
         ("emu_sites", [f".quad {label}{i}" for i in range(len(ids))]),
