@@ -52,48 +52,27 @@ PAST = ["read", "written", "updated by an atomic", "read"]
 class Finding:
     """One thing that is wrong with a kernel, at one line, with the first thread that did it.
 
-    Attributes
-    ----------
-    kind : str
-        "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
-        "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
-        "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
-        "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier),
-        "same-value" (several threads write the same value to one place) or "uninitialised-local".
-    line, column : int
-        Where in the source (from 1; 0 is unknown).
-    file : str
-        The header it is in; empty for the source itself.
-    array : str
-        The array or variable it happened to; empty if there is none.
-    thread, block : tuple of 3 int
-        threadIdx and blockIdx of the first thread that did it.
-    message : str
-        The full description, one sentence.
-    offset : int
-        Bytes from the beginning of the array.
-    count : int
-        How often it happened.
-    source : str
-        The text of the line.
-    other_line, other_file, other_source, other_thread, other_block
-        The other side of a race, of a barrier or of a warp operation.
+    `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
+    "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
+    "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
+    "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
+    (several threads write the same value to one place) or "uninitialised-local".
     """
 
     kind: str
-    line: int
+    line: int  # in the source, from 1; 0 is unknown
     column: int
-    array: str
-    thread: tuple
+    array: str  # or variable; empty if there is none
+    thread: tuple  # threadIdx of the first thread that did it
     block: tuple
-    message: str
-    offset: int = 0
+    message: str  # one sentence
+    offset: int = 0  # bytes from the beginning of the array
     count: int = 1
-    source: str = ""
-    other_line: int = 0
+    source: str = ""  # the text of the line
+    other_line: int = 0  # the other side of a race, of a barrier or of a warp operation
     other_thread: tuple = ()
     other_block: tuple = ()
-    file: str = ""
+    file: str = ""  # the header it is in; empty for the source itself
     other_file: str = ""
     other_source: str = ""
 
@@ -128,17 +107,7 @@ def place_in_words(line: int, file: str) -> str:
 
 
 def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
-    """Turn one finding of the report into a `Finding`.
-
-    Parameters
-    ----------
-    raw : dict
-        As `emulator/runtime/launch_io.h` wrote it.
-    regions, sites : list
-        Arrays and places that its numbers refer to.
-    code : DeviceCode
-        The source.
-    """
+    """Turn one finding into words; `raw` is as `emulator/runtime/launch_io.h` wrote it, its numbers are indices."""
     if _report_at_other_access(raw, sites):
         raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
                      "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
@@ -240,11 +209,9 @@ def _why_stuck(text) -> str:
 
 
 def merge(findings: list[Finding]) -> list[Finding]:
-    """Merge findings that are one mistake, and put causes before consequences.
-
-    One mistake is: the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
-    arrays), and a missing barrier: everything that one line reads before others have written it.
-    """
+    """Merge findings that are one mistake, and put causes before consequences."""
+    # One mistake is the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
+    # arrays), and a missing barrier: everything that one line reads before others have written it.
     merged: dict[tuple, Finding] = {}
     also: dict[tuple, list[str]] = {}
     pairs: dict[tuple, tuple] = {}
@@ -284,49 +251,23 @@ ACCESSES = ["read", "write", "atomic", "read"]
 
 @dataclass
 class Site:
-    """One line's access to one array, over all warps.
-
-    Attributes
-    ----------
-    line, column : int
-        Where in the source.
-    file : str
-        The header it is in; empty for the source itself.
-    source : str
-        The text of the line.
-    access : str
-        "read", "write" or "atomic".
-    space : str
-        "global", "shared" or "constant".
-    size : int
-        Bytes that each lane moves: 4 for a float, 16 for a float4.
-    requests : int
-        How often a warp executed it.
-    lanes : int
-        How many lanes took part, over all requests.
-    sectors, ideal_sectors : int
-        32-byte sectors of global memory touched, and the fewest that could hold the same data.
-    wavefronts, ideal_wavefronts : int
-        Passes over the 32 banks of shared memory, and the fewest possible.
-    worst_conflict : int
-        The most lanes' words that fell into one bank in one pass: n of an "n-way bank conflict"; 1 is no conflict.
-    """
+    """One line's access to one array, over all warps."""
 
     line: int
     column: int
-    access: str
+    access: str  # "read", "write" or "atomic"
     array: str
-    space: str
-    size: int
-    requests: int = 0
-    lanes: int = 0
-    sectors: int = 0
-    ideal_sectors: int = 0
-    wavefronts: int = 0
+    space: str  # "global", "shared" or "constant"
+    size: int  # bytes that each lane moves: 4 for a float, 16 for a float4
+    requests: int = 0  # how often a warp executed it
+    lanes: int = 0  # that took part, over all requests
+    sectors: int = 0  # of 32 bytes of global memory
+    ideal_sectors: int = 0  # the fewest that could hold the same data
+    wavefronts: int = 0  # passes over the 32 banks of shared memory
     ideal_wavefronts: int = 0
-    worst_conflict: int = 1
-    file: str = ""
-    source: str = ""
+    worst_conflict: int = 1  # most words of lanes in one bank in one pass: n of an "n-way bank conflict"; 1 is none
+    file: str = ""  # the header it is in; empty for the source itself
+    source: str = ""  # the text of the line
 
     @property
     def sectors_per_request(self) -> float:
@@ -355,69 +296,40 @@ class Site:
 
 
 class Access(NamedTuple):
-    """One access of one thread of the block that was recorded.
+    """One access of one thread of the block that was recorded."""
 
-    `interval` counts the barriers of the block so far, `thread` is the thread's number in the block, `offset` and
-    `size` are bytes of the array, whose items have `item` bytes; `kind` is "read", "write" or "atomic".
-    """
-
-    interval: int
-    thread: int
+    interval: int  # barriers of the block so far
+    thread: int  # its number in the block
     array: str
     space: str
-    offset: int
+    offset: int  # bytes
     size: int
-    item: int
-    kind: str
+    item: int  # bytes of an item of the array
+    kind: str  # "read", "write" or "atomic"
     line: int
     file: str
 
 
 @dataclass
 class Report:
-    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
-
-    Attributes
-    ----------
-    errors : list of Finding
-        Each with its line, thread and block. Empty for a correct kernel.
-    warnings : list of Finding
-        What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several
-        threads that write the same value to one place, local variables that may be read before they are written.
-    sites : list of Site
-        Memory accesses by line.
-    flops : int
-        Floating-point operations (+, -, *, / and functions such as exp: 1 each, a fused multiply-add: 2).
-    accesses : int
-        Loads and stores of single threads.
-    active_lanes : float
-        Share of lanes that do something while their warp runs: below 1 when branches diverge or blocks are not
-        multiples of 32.
-    seconds : float
-        How long the emulator took. It says nothing about a card.
-    printed : str
-        What the kernel printed.
-    truncated : bool
-        Whether a thread did so much between two barriers (more than 2**18 blocks and accesses) that the counts of
-        `sites` cover only the beginning. Errors and `flops` are complete all the same.
-    recorded : list of Access
-        The first accesses of the block that `check(record=...)` named.
-    """
+    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere."""
 
     kernel: str
     compiler: str
     grid: tuple
     block: tuple
-    errors: list[Finding] = field(default_factory=list)
+    errors: list[Finding] = field(default_factory=list)  # empty for a correct kernel
+    # What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several threads
+    # that write the same value to one place, local variables that may be read before they are written.
     warnings: list[Finding] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
-    flops: int = 0
-    accesses: int = 0
-    active_lanes: float = 1.0
-    seconds: float = 0.0
+    flops: int = 0  # + - * / and functions such as exp count 1 each, a fused multiply-add 2
+    accesses: int = 0  # loads and stores of single threads
+    active_lanes: float = 1.0  # below 1 when branches diverge or blocks are not multiples of 32
+    seconds: float = 0.0  # of the emulator: they say nothing about a card
     printed: str = ""
-    truncated: bool = False
-    recorded: list[Access] = field(default_factory=list, repr=False)
+    truncated: bool = False  # a thread did more than 2**18 things between two barriers: `sites` has the beginning only
+    recorded: list[Access] = field(default_factory=list, repr=False)  # of the block that `check(record=...)` named
     source: str = field(default="", repr=False)
 
     @property
@@ -436,13 +348,7 @@ class Report:
         return self.flops / self.bytes_moved if self.bytes_moved else float("inf") if self.flops else 0.0
 
     def find(self, array: str, access: str | None = None, line: int | None = None) -> Site:
-        """Return the one site of an array (and access, and line).
-
-        Raises
-        ------
-        LookupError
-            If there is none, or more than one.
-        """
+        """Return the one site of an array (and access, and line); raise LookupError if there is none, or more."""
         found = [
             s for s in self.sites if s.array == array and access in (None, s.access) and line in (None, s.line)
         ]  # fmt: skip
@@ -461,20 +367,7 @@ class Report:
         return to_html(self)
 
 
-def make_report(
-    raw: dict | None,
-    build_sites,
-    warned,
-    *,
-    kernel,
-    compiler,
-    grid,
-    block,
-    code_of,
-    shared_mem,
-    printed,
-    code,
-) -> Report:
+def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem, printed, code) -> Report:
     """Make a `Report` of the program's output (None if it died without any) and the compiler's warnings."""
     report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
     if raw is None:
@@ -483,12 +376,12 @@ def make_report(
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report
     regions = raw["regions"]
-    found = merge([describe(f, regions, build_sites, code_of) for f in raw["findings"]])
+    found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
     report.errors = [f for f in found if not f.is_warning]
-    report.warnings = [*(_uninitialised(code_of, *w) for w in warned), *(f for f in found if f.is_warning)]
-    report.sites = _sites(raw, regions, build_sites, code_of)
-    report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
-    report.recorded = [_access(r, regions, build_sites, code_of.flat) for r in raw["recorded"]]
+    report.warnings = [*(_uninitialised(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
+    report.sites = _sites(raw, regions, made.sites, code_of)
+    report.flops = sum((active + untraced) * made.sites[i].flops for i, _, active, untraced in raw["blocks"])
+    report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
     issued = sum(n for _, n, _, _ in raw["blocks"])
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
     report.truncated = raw["not_replayed"] > 0

@@ -1,4 +1,7 @@
-"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card."""
+"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card.
+
+Every fourth is tried; with --thorough all are, and with --cuda-matrix in every build (test_matrix.py).
+"""
 
 import copy
 import importlib
@@ -25,7 +28,12 @@ def contents(arg):
     return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
-@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames:
+        cases = LAUNCHES if metafunc.config.getoption("--thorough", default=False) else LAUNCHES[::4]
+        metafunc.parametrize("case", cases, ids=lambda c: f"{c.file}:{c.name}")
+
+
 def test_kernel(case):
     """Checked and fast, against NumPy."""
     grid, block, args, want = case.make()

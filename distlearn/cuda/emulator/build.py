@@ -47,8 +47,7 @@ def cache_directory() -> Path:
     return path if writable else _temporary_cache()
 
 
-def _temporary_cache() -> Path:
-    """Return a temporary directory, for a home that cannot be written; it lasts until the machine restarts."""
+def _temporary_cache() -> Path:  # for a home that cannot be written
     user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
     path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
@@ -66,11 +65,6 @@ def scratch_directory():
                 shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
         yield Path(scratch)
-
-
-def one_at_a_time(name: str) -> FileLock:
-    """Return a lock with which one process at a time builds: the others then find the result."""
-    return FileLock(cache_directory() / name)
 
 
 def put(made: Path, path: Path) -> None:
@@ -100,18 +94,13 @@ class NeedsFibres(Exception):
 
 
 class Build(NamedTuple):
-    """The result of a build: a program (checked) or a library (fast).
-
-    `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
-    `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
-    and text of local variables that may be read before they are written.
-    """
+    """The result of a build: a program (checked) or a library (fast)."""
 
     path: Path
-    signature: list[str]
-    sites: list[SourceSite]
-    variables: dict[str, tuple[str, int]]
-    warnings: list[tuple[int, int, str]]
+    signature: list[str]  # the parameters' types
+    sites: list[SourceSite]  # the places that the hooks of a checked program report from
+    variables: dict[str, tuple[str, int]]  # type and bytes of each `__constant__` and `__device__` variable
+    warnings: list[tuple[int, int, str]]  # line, column, text: local variables that may be read before they are written
 
 
 @functools.cache
@@ -140,18 +129,11 @@ def _hash(*texts) -> str:
 
 
 def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
-    """Build one kernel of a source, or find it in the cache.
-
-    Raises
-    ------
-    CompileError
-        With the compiler's messages at the lines of the source.
-    """
+    """Build one kernel of a source, or find it in the cache; raise CompileError with the lines of the source."""
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags have no meaning here
     flags = " ".join([*compiler.flags(checked), *options])
-    key = _hash(
-        code.text, name, flags, _emulator_hash(), repr(compiler), str(checked)
-    )  # headers are in the text already
+    # Headers are in the text already.
+    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
@@ -288,12 +270,11 @@ def _record(described: str, sites, warnings=()) -> dict:
     }
 
 
-def _checker(compiler: Compiler) -> Path:
-    """Return the checker's object file, the same for all kernels of a compiler."""
+def _checker(compiler: Compiler) -> Path:  # the same object file for all kernels of a compiler
     path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
     if path.exists():
         return path
-    with one_at_a_time("checker.lock"), scratch_directory() as scratch:
+    with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
         if not path.exists():
             made = scratch / "checker.o"
             flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
@@ -322,9 +303,7 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
     found = re.findall(pattern, messages, re.M)
     lines = src.lines_of(translated.source)
-    found = [
-        f for f in found if "shfl" not in lines[int(f[0]) - 1]
-    ]  # a value that only one lane of a shuffle has is no mistake
+    found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
     return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
 
 

@@ -46,24 +46,21 @@ RECORD = re.compile(r"\b(struct|class|union|enum)\b")
 
 @dataclass
 class Macro:
-    """A macro: its parameters (None if it takes none, not even brackets), its text, and where it is defined."""
+    """A macro."""
 
-    parameters: list[str] | None
+    parameters: list[str] | None  # None if it takes none, not even brackets
     body: str
-    at: int = -1
+    at: int = -1  # where it is defined
 
 
 @dataclass
 class Declaration:
-    """A declaration from `begin` to `end`; `head` is the text before its body, macros expanded.
-
-    `kind` is "function", "type", "variable", "using namespace", "static_assert", "instance" or "other".
-    """
+    """A top-level declaration."""
 
     begin: int
     end: int
-    kind: str
-    head: str
+    kind: str  # "function", "type", "variable", "using namespace", "static_assert", "instance" or "other"
+    head: str  # the text before its body, macros expanded
     names: set[str] = field(default_factory=set)
     uses: set[str] = field(default_factory=set)
 
@@ -350,17 +347,13 @@ C_HEADERS = {"float.h", "limits.h", "math.h", "stddef.h", "stdint.h"}
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """The device code of one kernel; `text` has the lines and columns of `flat`, what is not needed is blank.
+    """The device code of one kernel."""
 
-    `parameters` are the names of the kernel's parameters, `most_threads` what its `__launch_bounds__` allow,
-    `of_host` the names of functions that were left out although the kernel names them, or something of that name.
-    """
-
-    text: str
+    text: str  # with the lines and columns of `flat`; what is not needed is blank
     flat: Flat
     parameters: list[str]
-    most_threads: int
-    of_host: frozenset[str] = frozenset()
+    most_threads: int  # that its `__launch_bounds__` allow
+    of_host: frozenset[str] = frozenset()  # functions left out although the kernel seems to name them
 
     @functools.cached_property
     def lines(self) -> list[str]:

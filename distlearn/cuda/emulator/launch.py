@@ -116,13 +116,7 @@ def run_checked(
     time_limit,
     recorded_block=-1,
 ):
-    """Run one launch.
-
-    Returns
-    -------
-    (dict or None, str, int)
-        The report (None if the program died without one), what the kernel printed, the program's exit code.
-    """
+    """Run one launch; return the report (None if the program died without one), what was printed, the exit code."""
     place = Placement(bound, signature, names)
     header = [1, *grid, *block, shared_mem, int(statistics), int(races), int(time_limit * 1000)]
     header += [len(place.ranges), len(bound), len(constants), recorded_block, 0]
@@ -285,14 +279,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def _ask(question):
-    """Send a request to the process; start it if necessary.
-
-    If a process dies that has run other kernels before, one of those may have damaged it, so a new one is tried.
-    """
+    """Send a request to the process; start it if necessary."""
     global _worker
     with _lock:
         while True:
-            fresh = _worker is None
+            fresh = _worker is None  # else a kernel that ran before may have damaged the process: a new one is tried
             _worker = _worker or Worker()
             try:
                 answer = question(_worker)
@@ -321,13 +312,7 @@ def describe(path) -> str:
 
 
 def run_fast(path, grid, block, shared_mem, bound, constants, *, threads=None) -> None:
-    """Run one launch; blocks are spread over the processor's cores.
-
-    Raises
-    ------
-    KernelError
-        If some threads of a block wait forever, or if the kernel crashes.
-    """
+    """Run one launch, its blocks on all cores; raise KernelError if it crashes or some threads wait forever."""
     place = Placement(bound.values, bound.signature, bound.names)
     if _ask(lambda worker: worker.run(path, grid, block, shared_mem, bound.values, place, constants, threads)):
         raise KernelError("some threads of a block wait forever at a barrier or a warp operation; .check() says where")

@@ -164,14 +164,11 @@ DEEPEST = 50  # headers within headers
 
 
 class Flat(NamedTuple):
-    """A source with its own headers in the place of their `#include` lines.
-
-    `places` has file and line of each line of `text`; the source itself is the file "".
-    """
+    """A source with its own headers in the place of their `#include` lines; the source itself is the file ""."""
 
     text: str
-    places: list[tuple[str, int]]
-    missing: list[str]
+    places: list[tuple[str, int]]  # file and line of each line of the text
+    missing: list[str]  # headers in quotes that were not found
 
     def place(self, line: int) -> tuple[str, int]:
         """Return file and line that a line of the text came from."""
@@ -188,21 +185,14 @@ def is_device_header(name: str) -> bool:
     return is_cuda_header(name) and not HOST_API.match(name)
 
 
-def include_folders(options) -> list[Path]:
-    """Return the folders that -I names."""
-    return [Path(option[2:].strip()) for option in options if option.startswith("-I")]
-
-
 def flatten(source: str, options=()) -> Flat:
-    """Replace `#include` lines with the headers, where they are in folders named by -I.
-
-    Headers of CUDA, and those of the host that are not found, keep their line, which the caller ignores.
-    `missing` names those in quotes that were not found.
-    """
+    """Replace `#include` lines with the headers, where they are in folders named by -I; others keep their line."""
     lines: list[str] = []
     places: list[tuple[str, int]] = []
     missing: list[str] = []
-    _append(source, None, include_folders(options), lines, places, missing, set(), 0)
+    _append(
+        source, None, [Path(o[2:].strip()) for o in options if o.startswith("-I")], lines, places, missing, set(), 0
+    )
     return Flat("\n".join(lines), places, missing)
 
 
