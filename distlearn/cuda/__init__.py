@@ -21,7 +21,7 @@ input takes; barriers, __syncwarp and fences with atomics order accesses, locks 
 race. The last bits of expf and similar functions differ from a card's. Inline PTX, tensor cores, textures, launches
 from kernels and barriers over the whole grid are rejected with an explanation.
 
-To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
+To read the source, begin with `kernel.py`, then `emulator/README.md`.
 """
 
 from distlearn.cuda.cards import CARDS, Card

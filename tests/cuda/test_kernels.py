@@ -24,10 +24,6 @@ def assert_same(variant, got, wanted):
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         if not isinstance(a, np.ndarray):
             continue
-        if i in variant.unordered:
-            a, b = np.sort(a), np.sort(b)
-        if a.dtype == np.int8:  # a value halfway between two codes may go either way
-            assert np.abs(a.astype(int) - b).max() <= 1
         np.testing.assert_allclose(a, b, rtol=variant.rtol, atol=variant.atol, err_msg=f"argument {i}")
 
 
@@ -104,11 +100,7 @@ def test_nothing_to_compute():
     kernels.reduce.SHUFFLE(none, none)
     kernels.loss.softmax_xent(rows, np.zeros(0, np.int32), none, rows, 1.0)
     kernels.matmul.TILED(rows, np.zeros((10, 4), f32), np.zeros((0, 4), f32))
-    quantise = kernels.compression.QUANTISE_1BIT
-    arguments = none, none, np.zeros(0, np.uint32), none
-    quantise(*arguments)
-    quantise.reference(*arguments)
-    assert quantise.check(*arguments).errors == []
+    assert kernels.reduce.SHUFFLE.check(none, none).errors == []
 
 
 @pytest.mark.parametrize(("k", "stride", "padding"), [(3, 1, 1), (5, 2, 2), (1, 1, 0), (3, 3, 0), (7, 2, 3)])
