@@ -73,28 +73,35 @@ class Placement:
         for (begin, end, item, align, const, names, _), phase in zip(self.ranges, self.phases(), strict=True):
             yield struct.pack("<5q64s", end - begin, item, align, int(const), phase, "/".join(names).encode()[:63])
 
-    def contents(self):
-        """Return the bytes of each range."""
-        for begin, end, *_, arrays in self.ranges:
-            block = bytearray(end - begin)
-            for array in arrays:
-                at = array.ctypes.data - begin
-                block[at : at + array.nbytes] = array.tobytes("A")
-            yield bytes(block)
+    def views(self, memory, begins):
+        """Yield each array, its place in a memory with the ranges at `begins`, and whether the kernel may write it."""
+        for at, (begin, _, _, _, const, _, arrays) in zip(begins, self.ranges, strict=True):
+            for array in arrays if at is not None else ():
+                order = "C" if array.flags.c_contiguous else "F"
+                place = at + array.ctypes.data - begin
+                view = np.ndarray(array.shape, array.dtype, memory, place, order=order)
+                yield array, view, not const and array.flags.writeable
+
+    def contents(self) -> bytearray:
+        """Return the bytes of all ranges, each to a multiple of 8."""
+        begins, size = [], 0
+        for begin, end, *_ in self.ranges:
+            begins.append(size)
+            size += -(-(end - begin) // 8) * 8
+        out = bytearray(size)
+        for array, view, _ in self.views(out, begins):
+            view[...] = array
+        return out
 
     def store(self, reply: memoryview) -> None:
-        """Copy the ranges that came back into the caller's arrays."""
-        at = 0
-        for begin, end, _, _, const, _, arrays in self.ranges:
-            if const:
-                continue
-            for array in arrays:
-                if array.flags.writeable:
-                    offset = at + array.ctypes.data - begin
-                    order = "C" if array.flags.c_contiguous else "F"
-                    data = np.frombuffer(reply[offset : offset + array.nbytes], array.dtype)
-                    array[...] = data.reshape(array.shape, order=order)
-            at += end - begin
+        """Copy the ranges that came back, those that are not const, into the caller's arrays."""
+        begins, at = [], 0
+        for begin, end, _, _, const, *_ in self.ranges:
+            begins.append(None if const else at)
+            at += 0 if const else end - begin
+        for array, view, written in self.views(reply, begins):
+            if written:
+                array[...] = view
 
 
 def _padded(data: bytes) -> bytes:
@@ -126,7 +133,7 @@ def run_checked(
         parts += [struct.pack("<3q", index, offset, len(data)), _padded(data)]
     for name, value in constants.items():
         parts += [struct.pack("<64sq", name.encode(), value.nbytes), _padded(value.tobytes())]
-    parts += map(_padded, place.contents())
+    parts.append(place.contents())
     process = subprocess.Popen(
         [*WRAPPER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -211,15 +218,9 @@ class Worker:
             begins.append(-(-(end + BETWEEN) // 512) * 512 + phase)
             end = begins[-1] + last - first
         memory = self.memory(end) if end else None
-        views = []
-        for begin, (first, _, _, _, const, _, arrays) in zip(begins, place.ranges, strict=True):
-            for array in arrays:
-                order = "C" if array.flags.c_contiguous else "F"
-                at = begin + array.ctypes.data - first
-                view = np.ndarray(array.shape, array.dtype, memory, at, order=order)
-                view[...] = array
-                if not const and array.flags.writeable:
-                    views.append((array, view))
+        views = list(place.views(memory, begins))
+        for array, view, _ in views:
+            view[...] = array
         args = [
             begins[index] + offset if index >= 0 else value.hex()
             for value, (index, offset) in zip(bound, place.of_argument, strict=True)
@@ -229,8 +230,9 @@ class Worker:
             arena=(self.size if end else 0, self._name), path=str(path), grid=grid, block=block,
             shared_mem=shared_mem, args=args, constants=given, threads=threads,
         )  # fmt: skip
-        for array, view in views:
-            array[...] = view
+        for array, view, written in views:
+            if written:
+                array[...] = view
         return stuck
 
     def said(self) -> str:
