@@ -17,7 +17,7 @@ import warnings
 import numpy as np
 
 from distlearn.comm.protocol import RankError
-from distlearn.cuda.errors import CompileError
+from distlearn.cuda import CompileError
 
 from . import scope, show
 from .advice import advise, missing_method

@@ -21,15 +21,14 @@ input takes; barriers, __syncwarp and fences with atomics order accesses, locks 
 race. The last bits of expf and similar functions differ from a card's. Inline PTX, tensor cores, textures, launches
 from kernels and barriers over the whole grid are rejected with an explanation.
 
-To read the source, begin with `kernel.py`, then `emulator/runtime/checker.cpp`.
+To read the source, begin with `kernel.py`, then `emulator/README.md`.
 """
 
 from distlearn.cuda.cards import CARDS, Card
-from distlearn.cuda.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
-from distlearn.cuda.findings import Finding
-from distlearn.cuda.gpu.nvrtc import CompileCheck, compile_check, has_nvrtc
+from distlearn.cuda.emulator.errors import CompileError, CompilerNotFound, KernelError, UnsupportedFeature
 from distlearn.cuda.kernel import RawKernel
-from distlearn.cuda.report import Report, Site
+from distlearn.cuda.nvrtc import CompileCheck, compile_check, has_nvrtc
+from distlearn.cuda.report import Finding, Report, Site
 
 __all__ = [
     "CARDS",

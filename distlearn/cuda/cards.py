@@ -17,42 +17,20 @@ A. Gray (2019), Getting started with CUDA graphs, NVIDIA technical blog, measure
 
 
 class Card(NamedTuple):
-    """A graphics card, or another processor described by the same numbers (`lab05.measure_cpu`).
-
-    Attributes
-    ----------
-    arch : int
-        Compute capability: 90 is sm_90.
-    year : int
-        Of its release.
-    peak : float
-        Single-precision operations per second of the ordinary cores (a fused multiply-add counts two), without tensor
-        cores.
-    bandwidth : float
-        Bytes per second between the card's memory and its processors.
-    source : str
-        Where NVIDIA states the two numbers.
-    l2_bandwidth : float or None
-        Bytes per second that the second-level cache can deliver; None where NVIDIA does not state it.
-    l2_source : str
-        Where it does.
-    link : float or None
-        Bytes per second from the host's memory to the card, one way; None where the generation of the bus is not
-        known, infinite for a processor that works in the host's memory.
-    overhead : float
-        Seconds that starting an operation costs, however small it is.
-    """
+    """A graphics card, or another processor described by the same numbers (`lab05.measure_cpu`)."""
 
     name: str
-    arch: int
+    arch: int  # compute capability: 90 is sm_90
     year: int
-    peak: float
-    bandwidth: float
-    source: str
-    l2_bandwidth: float | None = None
+    peak: float  # float32 operations per second of the ordinary cores (a fused multiply-add is 2), no tensor cores
+    bandwidth: float  # bytes per second between the card's memory and its processors
+    source: str  # where NVIDIA states the two
+    l2_bandwidth: float | None = None  # bytes per second of the second-level cache; None where NVIDIA does not state it
     l2_source: str = ""
+    # Bytes per second from the host's memory to the card, one way; None where the generation of the bus is not known,
+    # infinite for a processor that works in the host's memory.
     link: float | None = None
-    overhead: float = LAUNCH
+    overhead: float = LAUNCH  # seconds that starting an operation costs, however small it is
 
     @property
     def ridge(self) -> float:
@@ -76,22 +54,7 @@ class Card(NamedTuple):
         return max(flops / self.peak, nbytes / self.bandwidth)
 
     def seconds(self, flops: float, nbytes: float, calls: int = 1, copied: float = 0.0) -> float:
-        """Return the time of some operations: starting them, copying to or from the host, working.
-
-        Parameters
-        ----------
-        flops, nbytes : float
-            Operations, and bytes of the card's memory moved.
-        calls : int
-            Launches of kernels and copies.
-        copied : float
-            Bytes between host and card, both ways.
-
-        Raises
-        ------
-        ValueError
-            If something is copied and the card's `link` is not known.
-        """
+        """Return the time of `calls` launches and copies that move `nbytes` on the card and `copied` to and from it."""
         if copied and self.link is None:
             raise ValueError(f"{self.name}: cannot time copies, as the speed of its link to the host is not known")
         copying = copied / self.link if copied else 0.0

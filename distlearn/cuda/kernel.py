@@ -10,12 +10,12 @@ import warnings
 import numpy as np
 
 from distlearn.backend import get_xp, to_numpy
-from distlearn.cuda import arguments, pointers
-from distlearn.cuda.emulator import fast, program, translate
+from distlearn.cuda import arguments
+from distlearn.cuda.emulator import launch, translate
 from distlearn.cuda.emulator.build import Build, build, preprocessor
 from distlearn.cuda.emulator.compilers import find_compiler
 from distlearn.cuda.emulator.device_code import DeviceCode, card_options, device_code, without_host_code
-from distlearn.cuda.errors import KernelError
+from distlearn.cuda.emulator.errors import KernelError
 from distlearn.cuda.report import Report, make_report
 
 RACES_CHECKED = 1 << 16  # threads; a larger launch is not checked for races, which would about double its time
@@ -73,13 +73,14 @@ class RawKernel:
         self.code, self.name, self.options, self.checked = code, name, tuple(options), checked
         self._compiler = compiler
         self._constants: dict[str, np.ndarray] = {}
+        self._made: dict[bool, Build] = {}
+        self._on_gpu: dict[int, tuple] = {}
 
     def __repr__(self):
         return f"RawKernel({self.name!r}, {len(self.code.splitlines())} lines)"
 
     @functools.cached_property
     def compiler(self):
-        """The C++ compiler that builds the emulated kernel."""
         return find_compiler(self._compiler)
 
     @functools.cached_property
@@ -90,24 +91,12 @@ class RawKernel:
 
     @property
     def parameters(self) -> list[str]:
-        """Names of the kernel's parameters."""
         return self.device.parameters
 
-    def _names(self, made: Build) -> list[str]:
-        if len(self.parameters) == len(made.signature):
-            return self.parameters
-        return [f"argument {i}" for i in range(len(made.signature))]  # macros hide some from the text
-
     def _build(self, checked: bool) -> Build:
-        return self._builds(checked)
-
-    @functools.cached_property
-    def _builds(self):
-        @functools.cache
-        def made(checked):
-            return build(self.device, self.name, self.compiler, checked=checked, options=self.options)
-
-        return made
+        if checked not in self._made:
+            self._made[checked] = build(self.device, self.name, self.compiler, checked=checked, options=self.options)
+        return self._made[checked]
 
     def compile(self) -> RawKernel:
         """Build the emulated kernel now rather than at the first call."""
@@ -126,23 +115,17 @@ class RawKernel:
             )
         self._constants[name] = np.ascontiguousarray(value)
 
-    def _check_constants(self, made: Build) -> None:
-        for name, value in self._constants.items():
-            arguments.check_constant(name, *made.variables[name], value)
-
     def __call__(self, grid, block, args, *, shared_mem=0):
-        """Launch the kernel."""
         args = arguments.as_tuple(self.name, args)
-        held = [a for arg in args if pointers.holds_pointers(arg) for _, a in pointers.arrays_in(arg) if a is not None]
+        held = [
+            a for arg in args if arguments.holds_pointers(arg) for _, a in arguments.arrays_in(arg) if a is not None
+        ]
         xp = get_xp(*args, *held)
         if xp is not np:
             return self._launch_on_gpu(xp, grid, block, args, shared_mem)
         if not self.checked:
-            grid, block, shared_mem = self._geometry(grid, block, shared_mem)
-            made = self._build(False)
-            bound = arguments.bind(self.name, made.signature, self._names(made), args)
-            self._check_constants(made)
-            return fast.run(made.path, grid, block, shared_mem, bound, self._constants)
+            made, bound, *where = self._prepare(False, grid, block, args, shared_mem)
+            return launch.run_fast(made.path, *where, bound, self._constants)
         report = self._emulate(grid, block, args, shared_mem, statistics=False, races=None, time_limit=600.0)
         if report.errors:
             raise KernelError("\n".join(["the kernel went wrong:", *(f"  {e}" for e in report.errors)]), report)
@@ -154,17 +137,9 @@ class RawKernel:
     def check(self, grid, block, args, *, shared_mem=0, time_limit=20.0, record=None) -> Report:
         """Run the kernel in the emulator with every check, wherever the arrays are, and report what it did.
 
-        The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever.
-
-        Parameters
-        ----------
-        grid, block, args, shared_mem
-            As for a launch.
-        time_limit : float
-            Seconds after which the kernel counts as an infinite loop.
-        record : tuple of 1 to 3 int, optional
-            A block (blockIdx) whose first accesses are kept, to be drawn by `distlearn.viz.plot_accesses` and
-            `distlearn.viz.plot_sectors`.
+        The arrays are changed as by a launch. Nothing that the kernel does can crash Python or run forever:
+        `time_limit` are the seconds after which it counts as an infinite loop. `record` names a block (blockIdx) whose
+        first accesses are kept, to be drawn by `distlearn.viz.plot_accesses` and `distlearn.viz.plot_sectors`.
         """
         args = arguments.as_tuple(self.name, args)
         host = tuple(to_numpy(a) if hasattr(a, "get") and hasattr(a, "__cuda_array_interface__") else a for a in args)
@@ -176,18 +151,23 @@ class RawKernel:
                 given.set(copy)
         return report
 
-    def _geometry(self, grid, block, shared_mem):
-        return arguments.geometry(grid, block, shared_mem, self.device.most_threads)
+    def _prepare(self, checked, grid, block, args, shared_mem):
+        """Check a launch; return the built kernel, the arguments in its form, grid, block and shared memory."""
+        grid, block, shared_mem = arguments.geometry(grid, block, shared_mem, self.device.most_threads)
+        made, names = self._build(checked), self.parameters
+        if len(names) != len(made.signature):  # macros hide some from the text
+            names = [f"argument {i}" for i in range(len(made.signature))]
+        bound = arguments.bind(self.name, made.signature, names, args)
+        for name, value in self._constants.items():
+            arguments.check_constant(name, *made.variables[name], value)
+        return made, bound, grid, block, shared_mem
 
     def _emulate(self, grid, block, args, shared_mem, *, statistics, races, time_limit, record=None) -> Report:
-        grid, block, shared_mem = self._geometry(grid, block, shared_mem)
+        made, bound, grid, block, shared_mem = self._prepare(True, grid, block, args, shared_mem)
         if races is None:
             races = math.prod((*grid, *block)) <= RACES_CHECKED
         recorded_block = -1 if record is None else arguments.block_number(record, grid)
-        made = self._build(True)
-        bound = arguments.bind(self.name, made.signature, self._names(made), args)
-        self._check_constants(made)
-        raw, printed, code = program.run(
+        raw, printed, code = launch.run_checked(
             made.path, grid, block, shared_mem, *bound,
             constants=self._constants, statistics=statistics, races=races, time_limit=time_limit,
             recorded_block=recorded_block,
@@ -195,7 +175,7 @@ class RawKernel:
         if printed and raw is not None:
             sys.stdout.write(printed)
         return make_report(
-            raw, made.sites, made.warnings, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block,
+            raw, made, kernel=self.name, compiler=self.compiler.name, grid=grid, block=block,
             code_of=self.device, shared_mem=shared_mem, printed=printed, code=code,
         )  # fmt: skip
 
@@ -207,28 +187,17 @@ class RawKernel:
             )
         if not hasattr(xp, "RawModule"):
             raise TypeError(f"{self.name}: arrays of {getattr(xp, '__name__', xp)}, expected NumPy or CuPy arrays")
-        args = [self._with_addresses(xp, a) if pointers.holds_pointers(a) else a for a in args]
-        kernel = self._gpu_kernel(xp)
+        args = [self._with_addresses(xp, a) if arguments.holds_pointers(a) else a for a in args]
+        module, kernel = self._compiled_by(xp)
         for name, value in self._constants.items():
-            memory = self._gpu_module(xp).get_global(name)
-            memory.copy_from_host(value.ctypes.data, value.nbytes)
+            module.get_global(name).copy_from_host(value.ctypes.data, value.nbytes)
         as_tuple = [v if isinstance(v, tuple) else tuple(v) if isinstance(v, list) else (v,) for v in (grid, block)]
         return kernel(*as_tuple, tuple(args), shared_mem=shared_mem)
 
     @staticmethod
     def _with_addresses(xp, arg):
-        packed = pointers.with_addresses(arg, lambda array: array.data.ptr)
+        packed = arguments.with_addresses(arg, lambda array: array.data.ptr)
         return packed if isinstance(arg, np.generic) or not arg.ndim else xp.asarray(packed)  # a struct goes by value
-
-    @functools.cached_property
-    def _on_gpu(self) -> dict:
-        return {}
-
-    def _gpu_module(self, xp):
-        return self._compiled_by(xp)[0]
-
-    def _gpu_kernel(self, xp):
-        return self._compiled_by(xp)[1]
 
     def _compiled_by(self, xp):
         """Return the array module's (RawModule, function), compiled at the first launch."""

@@ -1,11 +1,247 @@
-"""What a checked launch did: its errors, and how it used the memory, line by line."""
+"""What a checked launch did: what went wrong, in words, and how it used the memory, line by line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import html
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from distlearn.cuda.findings import Finding, describe, line_of, merge
+from ..tables import CSS_GREEN, CSS_RED  # never alone: the words say the same
+
+_CLASH = "{who} {verb} {element}, {past} by thread {they}, {other}: "
+KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in emulator/runtime/findings.h
+    ("out-of-bounds", "{who} {verb} {element}, byte offset {offset}, but it has {has}"),
+    ("write-through-const", "{who} {verb} {element}, which is const for this kernel"),
+    ("race", _CLASH + "no barrier lies between"),  # in shared memory
+    ("race", _CLASH + "no barrier lies between"),  # in global memory
+    ("race-between-blocks", "{who} {verb} {element}, {past} by thread {they} of block {their_block}, {other}: "
+     "blocks run in any order, so only atomics can share it"),
+    ("uninitialised", "{who} {verb} {element}, which no thread of its block has written"),
+    ("divergent-barrier", "some threads of block {block} wait here, thread {they} at the one in {other}"),
+    ("exited-threads", "{threads} of block {block} returned from the kernel instead of waiting at this barrier, which "
+     "every thread of a block must reach"),
+    ("missing-lanes", "{who} waits at a warp operation forever: {why}{others}"),
+    ("missing-lanes", "lane {extra} ({who}) reads lane {offset}, which does not participate: its value is undefined"),
+    ("missing-lanes", "{who} calls a warp operation with mask {mask:#010x}, which excludes itself"),
+    ("out-of-bounds", "{who} uses index {offset} of an array of type {text}"),
+    ("division-by-zero", "{who} divides an integer by zero"),
+    ("infinite-loop", "{who} was still running when the time limit ended the launch, {text} blocks were done"),
+    ("misaligned", "{who} {verb} {element}, {size} bytes that do not begin at a multiple of {size}"),
+    ("stack-overflow", "{who} needs more than 200 KiB of local memory: too many nested calls, or too large local "
+     "arrays"),
+    ("assertion-failed", "{who}: assert({text}) does not hold"),
+    ("crash", "{who} crashed the program near this line, perhaps after damaging its own local variables"),
+    ("same-value", _CLASH + "with the same value, so that nothing is lost"),
+    ("divergent-warp-operation", "{who} exchanges values here, thread {they} of its warp at {other}: all lanes of a "
+     "mask must call the same warp operation"),
+    ("conversion", "{who} converts without a cast to {text}; write the cast"),
+    ("shift", "{who} shifts {text} by as many bits as it has, or more"),
+]  # fmt: skip
+NO_ARRAY = "{who} {verb} {size} bytes at address {offset:#x}, which is not near any array"
+NULL = "{who} {verb} {size} bytes at address {offset:#x}, through a null pointer"
+HOST = "{who} {verb} a variable that a card does not have: declare it __device__, __constant__ or __shared__"
+OVERFLOW = "{who} divides the smallest integer by -1, which overflows"
+WARNINGS = {"exited-threads", "same-value", "uninitialised-local"}  # cards since Volta allow it
+# What comes first, as others follow from it: threads that do not meet, then what is shared without meeting.
+FIRST = ["divergent-barrier", "missing-lanes", "divergent-warp-operation", "race"]
+VERBS = ["reads", "writes", "updates", "reads"]
+PAST = ["read", "written", "updated by an atomic", "read"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a kernel, at one line, with the first thread that did it.
+
+    `kind` is "out-of-bounds", "race" (within a block), "race-between-blocks", "uninitialised", "divergent-barrier",
+    "missing-lanes", "divergent-warp-operation", "division-by-zero", "write-through-const", "misaligned",
+    "infinite-loop", "stack-overflow", "conversion" and "shift" (the result differs from a card's),
+    "shared-memory-limit", "assertion-failed" or "crash"; of a warning "exited-threads" (at a barrier), "same-value"
+    (several threads write the same value to one place) or "uninitialised-local".
+    """
+
+    kind: str
+    line: int  # in the source, from 1; 0 is unknown
+    column: int
+    array: str  # or variable; empty if there is none
+    thread: tuple  # threadIdx of the first thread that did it
+    block: tuple
+    message: str  # one sentence
+    offset: int = 0  # bytes from the beginning of the array
+    count: int = 1
+    source: str = ""  # the text of the line
+    other_line: int = 0  # the other side of a race, of a barrier or of a warp operation
+    other_thread: tuple = ()
+    other_block: tuple = ()
+    file: str = ""  # the header it is in; empty for the source itself
+    other_file: str = ""
+    other_source: str = ""
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether cards since Volta allow it."""
+        return self.kind in WARNINGS
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        return place_in_words(self.line, self.file) if self.line else "launch"
+
+    @property
+    def shown_lines(self) -> list[str]:
+        """The text of its line; where two lines clash, of both, each after its number."""
+        mine, other = self.source.strip(), self.other_source.strip()
+        if not self.other_line or (self.other_line, self.other_file) == (self.line, self.file):
+            return [mine] if mine else []
+        pairs = sorted([(self.file, self.line, mine), (self.other_file, self.other_line, other)])
+        return [f"{line:4d} | {text}" for _, line, text in pairs]
+
+    def __str__(self):
+        times = f" ({self.count} times)" if self.count > 1 else ""
+        text = f"{self.kind}, {self.where}: {self.message}{times}"
+        return "".join([text, *(f"\n        {line}" for line in self.shown_lines)])
+
+
+def place_in_words(line: int, file: str) -> str:
+    """Return "line 3", or "line 3 of tile.cuh"."""
+    return f"line {line}" + (f" of {file}" if file else "")
+
+
+def describe(raw: dict, regions: list[dict], sites, code) -> Finding:
+    """Turn one finding into words; `raw` is as `emulator/runtime/launch_io.h` wrote it, its numbers are indices."""
+    if _report_at_other_access(raw, sites):
+        raw = raw | {"site": raw["other_site"], "other_site": raw["site"], "access": raw["other_access"],
+                     "other_access": raw["access"], "thread": raw["other_thread"], "other_thread": raw["thread"],
+                     "block": raw["other_block"], "other_block": raw["block"], "later": True}  # fmt: skip
+    site, other = sites[raw["site"]], sites[raw["other_site"]]
+    region = regions[raw["region"]] if raw["region"] >= 0 else None
+    (file, line), (other_file, other_line) = code.flat.place(site.line), code.flat.place(other.line)
+    thread, block = tuple(raw["thread"]), tuple(raw["block"])
+    who = f"thread {thread} of block {block}"
+    return Finding(
+        kind=KINDS[raw["kind"]][0],
+        line=line,
+        column=site.column,
+        array=region["name"] if region else "",
+        thread=thread,
+        block=block,
+        message=_message(raw, region, place_in_words(other_line, other_file) if other_line else "", who),
+        offset=raw["offset"],
+        count=raw["count"],
+        source=line_of(code, site.line),
+        other_line=other_line,
+        other_thread=tuple(raw["other_thread"]),
+        other_block=tuple(raw["other_block"]),
+        file=file,
+        other_file=other_file,
+        other_source=line_of(code, other.line),
+    )
+
+
+def line_of(code, line: int) -> str:
+    """Return the text of a line as compilers count them; empty for one that is not of the source."""
+    return code.lines[line - 1] if 0 < line <= len(code.lines) else ""
+
+
+def _report_at_other_access(raw, sites) -> bool:
+    """Report a race at the read, where the barrier is missing; otherwise at the earlier line."""
+    if not KINDS[raw["kind"]][0].startswith("race"):
+        return False
+    reads, read_before = (raw[access] in (0, 3) for access in ("access", "other_access"))
+    return not reads and (read_before or sites[raw["other_site"]].line > sites[raw["site"]].line)
+
+
+def _element(raw, region) -> str:
+    item = max(region["item"], 1)
+    index, rest = divmod(raw["offset"], item)
+    if region["name"] == "dynamic shared memory":
+        return f"byte {raw['offset']} of dynamic shared memory"
+    places, sides = [], [side for side in region["sides"] if side]
+    for side in sides[:0:-1] if 0 <= raw["offset"] < region["bytes"] else ():
+        index, place = divmod(index, side)
+        places.insert(0, place)
+    return region["name"] + "".join(f"[{i}]" for i in (index, *places)) + (f" (+ {rest} bytes)" if rest else "")
+
+
+def _ranges(mask: int) -> str:
+    """Write the set bits of a mask: 0xffff0001 is '0, 16-31'."""
+    bits, parts = [i for i in range(32) if mask >> i & 1], []
+    for i in bits:
+        if i - 1 not in bits:
+            parts.append([i, i])
+        parts[-1][1] = i
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def _message(raw, region, other, who) -> str:
+    kind, sentence = KINDS[raw["kind"]]
+    if kind == "crash" and raw["text"] == "division":
+        sentence = OVERFLOW
+    elif sentence == KINDS[0][1] and region is None:
+        sentence = HOST if raw["text"] == "host" else NO_ARRAY if raw["offset"] >> 12 else NULL  # a page lies at 0
+    return sentence.format(
+        **{name: raw[name] for name in ("offset", "size", "extra", "text")},
+        who=who,
+        verb=VERBS[raw["access"]],
+        past=PAST[raw["other_access"]] + (" later" if "later" in raw else ""),
+        they=tuple(raw["other_thread"]),
+        block=tuple(raw["block"]),
+        their_block=tuple(raw["other_block"]),
+        other=other,
+        element=region and _element(raw, region),
+        has=region and _size(region),
+        mask=raw["extra"] & 0xFFFFFFFF,
+        threads=f"{raw['extra']} thread{'s' * (raw['extra'] > 1)}",
+        why=_why_stuck(raw["text"]) if "{why}" in sentence else "",
+        others=f"; others wait at {other}" if other else "",
+    )
+
+
+def _size(region) -> str:
+    item, size = max(region["item"], 1), region["bytes"]
+    return f"{size // item} elements ({size} bytes)" if item > 1 else f"{size} bytes"
+
+
+def _why_stuck(text) -> str:
+    lanes = int(text.split()[1], 16)
+    if not lanes:
+        return "the lanes of its mask came for different things"
+    return f"lanes {_ranges(lanes)} of its mask never arrive"
+
+
+def merge(findings: list[Finding]) -> list[Finding]:
+    """Merge findings that are one mistake, and put causes before consequences."""
+    # One mistake is the same kind at the same line (`h[i] += 1` races as a read and as a write, a macro may touch many
+    # arrays), and a missing barrier: everything that one line reads before others have written it.
+    merged: dict[tuple, Finding] = {}
+    also: dict[tuple, list[str]] = {}
+    pairs: dict[tuple, tuple] = {}
+    races = {(f.array, f.line, f.file) for f in findings if f.kind == "race"}
+    all_races = {(f.line, f.file) for f in findings if f.kind.startswith("race")}
+    for f in findings:
+        if f.kind == "same-value" and (f.line, f.file) in all_races:
+            continue  # not always the same, then
+        if f.kind == "uninitialised" and (f.array, f.line, f.file) in races:
+            continue  # read before it was written: the race names the thread that writes it too late
+        lines = tuple(sorted([(f.file, f.line), (f.other_file, f.other_line)]))
+        key = (f.kind, f.file, f.line) if f.kind == "race" or lines[0] == lines[1] else (f.kind, f.array, lines)
+        if f.kind == "race":  # the same two lines, the other way round
+            key = pairs.setdefault(lines, key)
+        if key not in merged:
+            merged[key] = f
+            continue
+        first = merged[key]
+        merged[key] = replace(first, count=first.count + f.count)
+        known = also.setdefault(key, [])
+        if (
+            f.array != first.array
+            and (words := f"{f.array} with {place_in_words(f.other_line, f.other_file)}") not in known
+        ):
+            known.append(words)
+    for key, words in also.items():
+        if words:
+            merged[key] = replace(merged[key], message=f"{merged[key].message}; likewise {', '.join(words)}")
+    return sorted(merged.values(), key=lambda f: FIRST.index(f.kind) if f.kind in FIRST else len(FIRST))
+
 
 SECTOR = 32  # bytes; the smallest piece of global memory that a card moves
 SHARED_LIMIT = 48 * 1024  # bytes of shared memory that a block gets without asking for more
@@ -15,49 +251,23 @@ ACCESSES = ["read", "write", "atomic", "read"]
 
 @dataclass
 class Site:
-    """One line's access to one array, over all warps.
-
-    Attributes
-    ----------
-    line, column : int
-        Where in the source.
-    file : str
-        The header it is in; empty for the source itself.
-    source : str
-        The text of the line.
-    access : str
-        "read", "write" or "atomic".
-    space : str
-        "global", "shared" or "constant".
-    size : int
-        Bytes that each lane moves: 4 for a float, 16 for a float4.
-    requests : int
-        How often a warp executed it.
-    lanes : int
-        How many lanes took part, over all requests.
-    sectors, ideal_sectors : int
-        32-byte sectors of global memory touched, and the fewest that could hold the same data.
-    wavefronts, ideal_wavefronts : int
-        Passes over the 32 banks of shared memory, and the fewest possible.
-    worst_conflict : int
-        The most lanes' words that fell into one bank in one pass: n of an "n-way bank conflict"; 1 is no conflict.
-    """
+    """One line's access to one array, over all warps."""
 
     line: int
     column: int
-    access: str
+    access: str  # "read", "write" or "atomic"
     array: str
-    space: str
-    size: int
-    requests: int = 0
-    lanes: int = 0
-    sectors: int = 0
-    ideal_sectors: int = 0
-    wavefronts: int = 0
+    space: str  # "global", "shared" or "constant"
+    size: int  # bytes that each lane moves: 4 for a float, 16 for a float4
+    requests: int = 0  # how often a warp executed it
+    lanes: int = 0  # that took part, over all requests
+    sectors: int = 0  # of 32 bytes of global memory
+    ideal_sectors: int = 0  # the fewest that could hold the same data
+    wavefronts: int = 0  # passes over the 32 banks of shared memory
     ideal_wavefronts: int = 0
-    worst_conflict: int = 1
-    file: str = ""
-    source: str = ""
+    worst_conflict: int = 1  # most words of lanes in one bank in one pass: n of an "n-way bank conflict"; 1 is none
+    file: str = ""  # the header it is in; empty for the source itself
+    source: str = ""  # the text of the line
 
     @property
     def sectors_per_request(self) -> float:
@@ -86,69 +296,40 @@ class Site:
 
 
 class Access(NamedTuple):
-    """One access of one thread of the block that was recorded.
+    """One access of one thread of the block that was recorded."""
 
-    `interval` counts the barriers of the block so far, `thread` is the thread's number in the block, `offset` and
-    `size` are bytes of the array, whose items have `item` bytes; `kind` is "read", "write" or "atomic".
-    """
-
-    interval: int
-    thread: int
+    interval: int  # barriers of the block so far
+    thread: int  # its number in the block
     array: str
     space: str
-    offset: int
+    offset: int  # bytes
     size: int
-    item: int
-    kind: str
+    item: int  # bytes of an item of the array
+    kind: str  # "read", "write" or "atomic"
     line: int
     file: str
 
 
 @dataclass
 class Report:
-    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere.
-
-    Attributes
-    ----------
-    errors : list of Finding
-        Each with its line, thread and block. Empty for a correct kernel.
-    warnings : list of Finding
-        What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several
-        threads that write the same value to one place, local variables that may be read before they are written.
-    sites : list of Site
-        Memory accesses by line.
-    flops : int
-        Floating-point operations (+, -, *, / and functions such as exp: 1 each, a fused multiply-add: 2).
-    accesses : int
-        Loads and stores of single threads.
-    active_lanes : float
-        Share of lanes that do something while their warp runs: below 1 when branches diverge or blocks are not
-        multiples of 32.
-    seconds : float
-        How long the emulator took. It says nothing about a card.
-    printed : str
-        What the kernel printed.
-    truncated : bool
-        Whether a thread did so much between two barriers (more than 2**18 blocks and accesses) that the counts of
-        `sites` cover only the beginning. Errors and `flops` are complete all the same.
-    recorded : list of Access
-        The first accesses of the block that `check(record=...)` named.
-    """
+    """What a checked launch of a kernel did; shows itself as a table in a notebook and as text elsewhere."""
 
     kernel: str
     compiler: str
     grid: tuple
     block: tuple
-    errors: list[Finding] = field(default_factory=list)
+    errors: list[Finding] = field(default_factory=list)  # empty for a correct kernel
+    # What cards since Volta allow, but is rarely intended: threads that have returned before a barrier, several threads
+    # that write the same value to one place, local variables that may be read before they are written.
     warnings: list[Finding] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
-    flops: int = 0
-    accesses: int = 0
-    active_lanes: float = 1.0
-    seconds: float = 0.0
+    flops: int = 0  # + - * / and functions such as exp count 1 each, a fused multiply-add 2
+    accesses: int = 0  # loads and stores of single threads
+    active_lanes: float = 1.0  # below 1 when branches diverge or blocks are not multiples of 32
+    seconds: float = 0.0  # of the emulator: they say nothing about a card
     printed: str = ""
-    truncated: bool = False
-    recorded: list[Access] = field(default_factory=list, repr=False)
+    truncated: bool = False  # a thread did more than 2**18 things between two barriers: `sites` has the beginning only
+    recorded: list[Access] = field(default_factory=list, repr=False)  # of the block that `check(record=...)` named
     source: str = field(default="", repr=False)
 
     @property
@@ -167,13 +348,7 @@ class Report:
         return self.flops / self.bytes_moved if self.bytes_moved else float("inf") if self.flops else 0.0
 
     def find(self, array: str, access: str | None = None, line: int | None = None) -> Site:
-        """Return the one site of an array (and access, and line).
-
-        Raises
-        ------
-        LookupError
-            If there is none, or more than one.
-        """
+        """Return the one site of an array (and access, and line); raise LookupError if there is none, or more."""
         found = [
             s for s in self.sites if s.array == array and access in (None, s.access) and line in (None, s.line)
         ]  # fmt: skip
@@ -184,32 +359,15 @@ class Report:
         return found[0]
 
     def __str__(self):
-        from distlearn.cuda.render import to_text
-
         return to_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self):
-        from distlearn.cuda.render import to_html
-
         return to_html(self)
 
 
-def make_report(
-    raw: dict | None,
-    build_sites,
-    warned,
-    *,
-    kernel,
-    compiler,
-    grid,
-    block,
-    code_of,
-    shared_mem,
-    printed,
-    code,
-) -> Report:
+def make_report(raw, made, *, kernel, compiler, grid, block, code_of, shared_mem, printed, code) -> Report:
     """Make a `Report` of the program's output (None if it died without any) and the compiler's warnings."""
     report = Report(kernel, compiler, grid, block, source=code_of.flat.text, printed=printed)
     if raw is None:
@@ -218,12 +376,12 @@ def make_report(
         report.errors.append(Finding(kind, 0, 0, "", (), (), f"the checked program {why}. {printed[-400:]}".strip()))
         return report
     regions = raw["regions"]
-    found = merge([describe(f, regions, build_sites, code_of) for f in raw["findings"]])
+    found = merge([describe(f, regions, made.sites, code_of) for f in raw["findings"]])
     report.errors = [f for f in found if not f.is_warning]
-    report.warnings = [*(_uninitialised(code_of, *w) for w in warned), *(f for f in found if f.is_warning)]
-    report.sites = _sites(raw, regions, build_sites, code_of)
-    report.flops = sum((active + untraced) * build_sites[i].flops for i, _, active, untraced in raw["blocks"])
-    report.recorded = [_access(r, regions, build_sites, code_of.flat) for r in raw["recorded"]]
+    report.warnings = [*(_uninitialised(code_of, *w) for w in made.warnings), *(f for f in found if f.is_warning)]
+    report.sites = _sites(raw, regions, made.sites, code_of)
+    report.flops = sum((active + untraced) * made.sites[i].flops for i, _, active, untraced in raw["blocks"])
+    report.recorded = [_access(r, regions, made.sites, code_of.flat) for r in raw["recorded"]]
     issued = sum(n for _, n, _, _ in raw["blocks"])
     report.active_lanes = sum(active for _, _, active, _ in raw["blocks"]) / (32 * issued) if issued else 1.0
     report.truncated = raw["not_replayed"] > 0
@@ -274,3 +432,92 @@ def _sites(raw, regions, build_sites, code) -> list[Site]:
             setattr(site, name, getattr(site, name) + t[key])
         site.worst_conflict = max(site.worst_conflict, t["worst"])
     return sorted((s for s in merged.values() if s.requests), key=lambda s: (s.file, s.line, s.array, s.access, s.size))
+
+
+def count(n: float, unit: str = "") -> str:
+    """Write a number with a prefix: 1310720 bytes as '1.31 MB'."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(n) >= factor:
+            return f"{n / factor:.3g} {prefix}{unit}"
+    return f"{n:.3g} {unit}".strip()
+
+
+def summary(report) -> str:
+    """Return the line of totals."""
+    intensity = report.arithmetic_intensity
+    return (
+        f"{report.flops:,} flop, {count(report.bytes_moved, 'B')} moved for {count(report.bytes_requested, 'B')} "
+        f"requested, {intensity:.2f} flop/byte, {report.active_lanes:.0%} of lanes active"
+    )
+
+
+def verdict(site) -> tuple[str, bool]:
+    """Describe how well a site uses memory, and whether that is good."""
+    if site.space == "shared":
+        if site.worst_conflict == 1:
+            return "no bank conflict", True
+        return f"{site.worst_conflict}-way bank conflict, {site.wavefronts_per_request:.2f} passes", False
+    text = f"{site.sectors_per_request:.2f} sectors (ideal {site.ideal_per_request:.2f})"
+    return (text, True) if site.coalesced else (f"{text}, not coalesced", False)
+
+
+def title(report) -> str:
+    """Return the first line."""
+    n, m = len(report.errors), len(report.warnings)
+    found = "no errors" if n == 0 else f"{n} error" + "s" * (n > 1)
+    found += f", {m} warning" + "s" * (m > 1) if m else ""
+    return f"{report.kernel}, grid {report.grid}, block {report.block}: {found}"
+
+
+def to_text(report) -> str:
+    """Return the report as plain text."""
+    out = [title(report)]
+    out += [f"  !! {error}" for error in report.errors]
+    out += [f"  !  warning: {warning}" for warning in report.warnings]
+    if report.truncated:
+        out.append("  (threads do very much between two barriers: only the beginning was counted by line)")
+    if report.sites:
+        out.append(f"  {summary(report)}")
+        width = max(len(s.array) for s in report.sites)
+        for s in report.sites:
+            where = f"line {s.line:3d}" + f" {s.file}" * bool(s.file)
+            out.append(
+                f"  {where}  {s.access:6s} {s.space:8s} {s.array:{width}s} {s.size:2d} B  "
+                f"{s.requests:8,d} requests, {s.active_lanes:4.0%} lanes, {verdict(s)[0]}"
+            )
+    return "\n".join(out)
+
+
+def to_html(report) -> str:
+    """Return the report as an HTML table."""
+    colour = CSS_RED if report.errors else CSS_GREEN
+    out = [f'<div><b style="color:{colour}">{html.escape(title(report))}</b>']
+    if report.errors or report.warnings:
+        out.append("<ul>")
+        for e in [*report.errors, *report.warnings]:
+            times = f" ({e.count} times)" if e.count > 1 else ""
+            kind = f"warning: {e.kind}" if e.is_warning else e.kind
+            shown = "".join(f"<br><code>{html.escape(line)}</code>" for line in e.shown_lines)
+            out.append(f"<li><b>{kind}</b>, {e.where}: {html.escape(e.message)}{times}{shown}</li>")
+        out.append("</ul>")
+    if report.sites:
+        heads = ["line", "source", "access", "array", "bytes per lane", "warp accesses", "lanes active", "memory"]
+        out.append(f"<p>{html.escape(summary(report))}</p><table><thead><tr>")
+        out += [f'<th style="text-align:left">{h}</th>' for h in heads]
+        out.append("</tr></thead><tbody>")
+        for s in report.sites:
+            text = s.source.strip() if len(s.source.strip()) <= 60 else s.source.strip()[:59] + "…"
+            words, good = verdict(s)
+            cells = [
+                f"{s.line} {s.file}".strip(),
+                f"<code>{html.escape(text)}</code>",
+                s.access,
+                f"{html.escape(s.array)} ({s.space})",
+            ]
+            cells += [s.size, f"{s.requests:,}", f"{s.active_lanes:.0%}"]
+            style = ' style="text-align:left"'
+            row = "".join(f"<td{style}>{c}</td>" for c in cells)
+            out.append(f'<tr>{row}<td style="text-align:left;color:{CSS_GREEN if good else CSS_RED}">{words}</td></tr>')
+        out.append("</tbody></table>")
+    out.append("</div>")
+    return "".join(out)

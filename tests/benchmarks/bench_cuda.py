@@ -21,7 +21,7 @@ import numpy as np
 import psutil
 
 from distlearn.cuda import RawKernel, arguments, kernels
-from distlearn.cuda.emulator import build, fast
+from distlearn.cuda.emulator import build, launch
 from distlearn.cuda.emulator.compilers import find_compilers
 from tests.cuda.corpus import HERE
 
@@ -38,7 +38,7 @@ def fast_launch(kernel, grid, block, args):
     made = kernel._build(checked=False)
     bound = arguments.bind(kernel.name, made.signature, kernel.parameters, args)
     grid, block, _ = arguments.geometry(grid, block, 0)
-    return lambda: fast.run(made.path, grid, block, 0, bound, {}, threads=1)
+    return lambda: launch.run_fast(made.path, grid, block, 0, bound, {}, threads=1)
 
 
 def used_by(child) -> float:

@@ -88,18 +88,6 @@ def _conv(xp, size):
     return x, _random(xp, 32, 16, 3, 3), xp.empty((len(x), 32, *x.shape[2:]), f32), 1, 1
 
 
-def _pool(xp, size):
-    x = _images(xp, size)
-    half = (len(x), 16, x.shape[2] // 2, x.shape[3] // 2)
-    return x, xp.empty(half, f32), xp.empty(half, np.uint8), 2, 2
-
-
-def _pool_backward(xp, size):
-    x, y, arg, k, stride = _pool(xp, size)
-    y[...], arg[...] = 1, 3
-    return y, arg, x, k, stride
-
-
 def _softmax(xp, size):
     k = size // 4
     label = (xp.arange(size) % k).astype(np.int32)
@@ -114,21 +102,6 @@ def _adam(dtype):
     def arguments(xp, size):
         w, m, v, g = _vectors(4, dtype)(xp, size)
         return w, m, v * v, g, 1e-3, 0.9, 0.999, 1e-8, 7
-
-    return arguments
-
-
-def _top_k(xp, size):
-    n = size * size
-    grad, residual = _vectors(2)(xp, size)
-    # nothing is that large: a call leaves the count at 0, and can be repeated
-    return grad, residual, 1e30, xp.empty(n, np.int32), xp.empty(n, f32), xp.zeros(1, np.int32)
-
-
-def _quantise(dtype, per_code):
-    def arguments(xp, size):
-        n = size * size
-        return *_vectors(2)(xp, size), xp.empty(n // per_code, dtype), xp.empty(n // 256, f32)
 
     return arguments
 
@@ -216,15 +189,10 @@ def cases() -> list[Case]:
         Case(k.convolution.IM2COL, _im2col, _moved((0, 1), 0)),
         Case(k.convolution.COL2IM, _col2im, _moved((0, 1), 1)),
         *(Case(v, _conv, _conv_cost) for v in (k.convolution.CONV_NAIVE, k.convolution.CONV_SHARED)),
-        Case(k.pool.FORWARD, _pool, _moved((0, 1, 2), 0)),
-        Case(k.pool.BACKWARD, _pool_backward, _moved((0, 1, 2), 1)),
         *(Case(v, _softmax, _moved((0, 1, 2, 3), 5)) for v in k.loss.VARIANTS),
         Case(k.attention.NAIVE, _attention_naive, _attention_cost(2)),
         Case(k.attention.TILED, _attention, _attention_cost(2)),
         Case(k.attention.TILED_DQ, _attention_dq, _attention_cost(3)),
         Case(k.attention.TILED_DKV, _attention_dkv, _attention_cost(4)),
         *updates,
-        Case(k.compression.TOP_K, _top_k, _moved((0, 1, 1), 1)),
-        Case(k.compression.QUANTISE_8BIT, _quantise(np.int8, 1), _moved((0, 1, 1, 2, 3), 4)),
-        Case(k.compression.QUANTISE_1BIT, _quantise(np.uint32, 32), _moved((0, 1, 1, 2, 3), 4)),
     ]

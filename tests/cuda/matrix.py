@@ -1,5 +1,6 @@
 """Every way that this machine can build a kernel: compilers, instruction sets, levels of optimisation."""
 
+import functools
 import platform
 import shutil
 from pathlib import Path
@@ -26,6 +27,7 @@ class Build(compilers.Compiler):
         return " ".join([self.name, *self.extra])
 
 
+@functools.cache
 def installed():
     """Return every version of gcc and clang that is installed, each once."""
     names = ["g++", "clang++", *(f"g++-{n}" for n in range(11, 17)), *(f"clang++-{n}" for n in range(14, 23))]
@@ -46,6 +48,7 @@ def instruction_sets():
     return [*(name for name, needs in X86.items() if has.issuperset(needs)), "native"]
 
 
+@functools.cache
 def builds():
     """Return the matrix, neighbours differing in all three."""
     option = "-march=" if platform.machine().lower() in ("x86_64", "amd64") else "-mcpu="

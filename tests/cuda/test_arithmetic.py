@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import KernelError, RawKernel
-from distlearn.cuda.emulator.arithmetic import card_arithmetic
+from distlearn.cuda.emulator.translate import card_arithmetic
 
 i32, f32 = np.int32, np.float32
 FLOATS = np.array([np.nan, np.inf, -np.inf, 1e10, -1e10, 2.7, -2.7, 3e9, -1, 4294967040.0, 2147483520.0, 1e19, -1e19,
@@ -137,3 +137,19 @@ def test_what_is_rewritten():
     assert rewritten("#define F(T, x) ((T)(x) << n)") == "#define F(T, x) ((T)(To<T>)(x) <<shift<< n)"
     assert rewritten("template <class T> f() { return c ? (T)x : T(y); }").endswith("c ? (T)(To<T>)x : make<T>(y); }")
     assert rewritten("f((long long)-x)") == "f((long long)(To<long long>)-x)"
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["__half", "__nv_bfloat16"])
+def test_two_byte_floats_saturate(kind, compiler, checked):
+    """Also to narrow integers, unlike a float: the conversion of a card is from 16 bits straight to the type."""
+    x = np.array([np.nan, np.inf, -np.inf, 2.5, -2.5, 300, -300, 65504], f32)
+    for target, least, most in (
+        ("short", -(2**15), 2**15 - 1),
+        ("unsigned char", 0, 255),
+        ("int", -(2**31), 2**31 - 1),
+    ):
+        statement = f"{kind} h = x[t]; out[t] = ({target})h;"
+        got = compute(statement, compiler, checked, "int", x, np.zeros(8, i32))
+        seen = np.where(x == 65504, 65536.0 if "bf" in kind else x, x).astype(float)
+        np.testing.assert_array_equal(got, np.nan_to_num(np.clip(np.trunc(seen), least, most)).astype(i32), target)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import CompilerNotFound, RawKernel
-from distlearn.cuda.emulator import cache, compilers
+from distlearn.cuda.emulator import build, compilers
 
 SCRIPT = """
 import numpy as np
@@ -24,9 +24,9 @@ print(x.sum())
 @pytest.fixture
 def fresh(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    cache.cache_directory.cache_clear()
+    build.cache_directory.cache_clear()
     yield monkeypatch
-    cache.cache_directory.cache_clear()
+    build.cache_directory.cache_clear()
 
 
 @pytest.mark.parametrize("why", ["not a directory", "not writable"])
@@ -37,26 +37,26 @@ def test_a_temporary_place_stands_in(fresh, tmp_path, why):
     else:
         fresh.setattr(os, "access", lambda *a: False)
     fresh.setenv("DISTLEARN_CACHE", str(place))
-    assert cache.cache_directory() == tmp_path / f"distlearn-cuda-{os.getuid()}"
+    assert build.cache_directory() == tmp_path / f"distlearn-cuda-{os.getuid()}"
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no owners of files")
 def test_a_directory_of_somebody_else_is_not_used(fresh, tmp_path):
     fresh.setenv("DISTLEARN_CACHE", os.devnull)
     fresh.setattr(os, "getuid", lambda: 54321)  # a number that no name belongs to
-    assert cache.cache_directory() != tmp_path / "distlearn-cuda-54321"
-    assert cache.cache_directory().is_dir()
+    assert build.cache_directory() != tmp_path / "distlearn-cuda-54321"
+    assert build.cache_directory().is_dir()
 
 
 def test_what_killed_builds_left_is_swept_up(fresh, tmp_path):
     fresh.setenv("DISTLEARN_CACHE", str(tmp_path))
-    old, young = cache.cache_directory() / "building-old", cache.cache_directory() / "building-young"
+    old, young = build.cache_directory() / "building-old", build.cache_directory() / "building-young"
     old.mkdir()
     young.mkdir()
     os.utime(old, (time.time() - 7200,) * 2)
-    with cache.scratch_directory() as scratch:
+    with build.scratch_directory() as scratch:
         assert scratch.is_dir()
-    assert [p.name for p in cache.cache_directory().iterdir()] == ["building-young"]
+    assert [p.name for p in build.cache_directory().iterdir()] == ["building-young"]
 
 
 def test_processes_that_build_at_the_same_time(tmp_path):

@@ -1,4 +1,7 @@
-"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card."""
+"""Kernels as they stand in public sources: each is right in both builds, without a finding, and compiles for a card.
+
+Every fourth is tried; with --thorough all are, and with --cuda-matrix in every build (test_matrix.py).
+"""
 
 import copy
 import importlib
@@ -7,7 +10,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import RawKernel, compile_check, has_nvrtc
-from distlearn.cuda.pointers import arrays_in, holds_pointers
+from distlearn.cuda.arguments import arrays_in, holds_pointers
 
 from .corpus import HERE, LAUNCHES
 
@@ -25,11 +28,14 @@ def contents(arg):
     return np.concatenate([a.ravel() for _, a in arrays_in(arg)]) if holds_pointers(arg) else arg.ravel()
 
 
-@pytest.mark.parametrize(("number", "case"), list(enumerate(LAUNCHES)), ids=lambda c: getattr(c, "name", None))
-def test_kernel(number, case, request):
-    """Checked and fast, against NumPy; one kernel in four, or all with `--thorough`."""
-    if number % 4 and not request.config.getoption("--thorough"):
-        pytest.skip("takes a second a kernel: pytest tests/cuda --thorough")
+def pytest_generate_tests(metafunc):
+    if "case" in metafunc.fixturenames:
+        cases = LAUNCHES if metafunc.config.getoption("--thorough", default=False) else LAUNCHES[::4]
+        metafunc.parametrize("case", cases, ids=lambda c: f"{c.file}:{c.name}")
+
+
+def test_kernel(case):
+    """Checked and fast, against NumPy."""
     grid, block, args, want = case.make()
     for checked in (True, False):
         given = fresh(args)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import KernelError, RawKernel
-from distlearn.cuda.emulator import build, cache, flow, probe, sites
+from distlearn.cuda.emulator import assembly, build
 from distlearn.cuda.emulator.device_code import device_code
 
 from .matrix import installed
@@ -12,8 +12,8 @@ from .matrix import installed
 
 @pytest.mark.parametrize("compiler", installed(), ids=lambda c: c.name)
 def test_every_version_passes_the_probe(compiler):
-    made = build.build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True)
-    assert probe.counts(made) == probe.WANTED
+    made = build.build(device_code(build.PROBE, "probe"), "probe", compiler, checked=True)
+    assert build.counts(made) == build.WANTED
 
 
 FOUR = """extern "C" __global__ void four(const float4* x, float4* y) {
@@ -35,19 +35,19 @@ def test_neighbouring_operations_are_not_merged(compiler):
 
 
 UNKNOWN = {  # what in the assembly is written differently
-    "operations": (flow, "FLOP", r"^\s*(fadd|fsub|fmul|fdiv)32\b"),
-    "lines": (sites, "KERNEL_FILE", "another.cu"),
-    "jumps": (flow, "JUMP", r"^\s*(goto)\s+(\S+)$"),
-    "functions": (flow, "MATHS", r"libm_(exp|sqrt|fma)f?$"),
+    "operations": ("FLOP", r"^\s*(fadd|fsub|fmul|fdiv)32\b"),
+    "lines": ("KERNEL_FILE", "another.cu"),
+    "jumps": ("JUMP", r"^\s*(goto)\s+(\S+)$"),
+    "functions": ("MATHS", r"libm_(exp|sqrt|fma)f?$"),
 }
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
 def test_a_compiler_that_is_read_wrongly_is_refused(what, monkeypatch, tmp_path, compiler):
-    module, name, pattern = UNKNOWN[what]
-    monkeypatch.setattr(module, name, pattern if what == "lines" else __import__("re").compile(pattern))
+    name, pattern = UNKNOWN[what]
+    monkeypatch.setattr(assembly, name, pattern if what == "lines" else __import__("re").compile(pattern))
     monkeypatch.setenv("DISTLEARN_CACHE", str(tmp_path))
-    caches = (cache.cache_directory, build._examine)
+    caches = (build.cache_directory, build._examine)
     for cached in caches:
         cached.cache_clear()
     try:

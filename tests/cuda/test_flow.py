@@ -1,7 +1,6 @@
 """The site table and the order of blocks, on assembly small enough to read."""
 
-from distlearn.cuda.emulator.flow import order_blocks, read_flow, weak_order
-from distlearn.cuda.emulator.sites import label_calls
+from distlearn.cuda.emulator.assembly import label_calls, order_blocks, read_flow, weak_order
 
 LOOP = """
 	.file 1 "kernel.cu"

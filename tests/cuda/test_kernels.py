@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from distlearn.backend import get_xp, has_gpu, to_device, to_numpy
-from distlearn.cuda import compile_check, has_nvrtc, kernels
-from distlearn.cuda.gpu.nvrtc import ARCHITECTURES
+from distlearn.cuda import RawKernel, compile_check, has_nvrtc, kernels
 from distlearn.cuda.kernels.variant import memory_use, source
+from distlearn.cuda.nvrtc import ARCHITECTURES
 from distlearn.nn.attention import attend, attend_backward
 
-ALL = pytest.mark.parametrize("variant", kernels.VARIANTS, ids=str)
+from . import matrix
 
 
 def arguments(variant, seed=0):
@@ -24,10 +24,6 @@ def assert_same(variant, got, wanted):
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         if not isinstance(a, np.ndarray):
             continue
-        if i in variant.unordered:
-            a, b = np.sort(a), np.sort(b)
-        if a.dtype == np.int8:  # a value halfway between two codes may go either way
-            assert np.abs(a.astype(int) - b).max() <= 1
         np.testing.assert_allclose(a, b, rtol=variant.rtol, atol=variant.atol, err_msg=f"argument {i}")
 
 
@@ -39,19 +35,26 @@ def reference(variant, args):
     return wanted
 
 
-@ALL
-def test_against_numpy_in_both_builds(variant, compiler):
-    """The same numbers, no finding, and the use of memory that is stated."""
+@pytest.mark.parametrize(("number", "variant"), list(enumerate(kernels.VARIANTS)), ids=str)
+def test_kernel(number, variant, compiler):
+    """Checked and fast against NumPy, without a finding, with the memory use that it states.
+
+    The fast build takes one compiler, instruction set and level of this machine, the next kernel the next one.
+    """
     args = arguments(variant)
     wanted = reference(variant, args)
     report = variant.check(*args, compiler=compiler)
     assert report.errors == [], str(report)
     assert_same(variant, args, wanted)
     assert variant.memory, "nothing is stated"
-    assert {key: memory_use(report, *key) for key in variant.memory} == pytest.approx(variant.memory, abs=0.3)
+    counted = {key: memory_use(report, *key) for key in variant.memory}
+    assert counted == pytest.approx(variant.memory, abs=0.3), str(report)
     args = arguments(variant, seed=1)
     wanted = reference(variant, args)
-    variant(*args)
+    builds = [b for b in matrix.builds() if b.kind == compiler] or [compiler]
+    grid, block, given, shared_mem = variant.launch(*args)
+    fast = RawKernel(source(variant.file), variant.kernel, checked=False, compiler=builds[number % len(builds)])
+    fast(grid, block, given, shared_mem=shared_mem)
     assert_same(variant, args, wanted)
 
 
@@ -66,7 +69,7 @@ def test_compiles_for_real_cards(file):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not has_gpu(), reason="no GPU")
-@ALL
+@pytest.mark.parametrize("variant", kernels.VARIANTS, ids=str)
 def test_on_a_gpu(variant):
     args = arguments(variant)
     wanted = reference(variant, args)
@@ -97,11 +100,7 @@ def test_nothing_to_compute():
     kernels.reduce.SHUFFLE(none, none)
     kernels.loss.softmax_xent(rows, np.zeros(0, np.int32), none, rows, 1.0)
     kernels.matmul.TILED(rows, np.zeros((10, 4), f32), np.zeros((0, 4), f32))
-    quantise = kernels.compression.QUANTISE_1BIT
-    arguments = none, none, np.zeros(0, np.uint32), none
-    quantise(*arguments)
-    quantise.reference(*arguments)
-    assert quantise.check(*arguments).errors == []
+    assert kernels.reduce.SHUFFLE.check(none, none).errors == []
 
 
 @pytest.mark.parametrize(("k", "stride", "padding"), [(3, 1, 1), (5, 2, 2), (1, 1, 0), (3, 3, 0), (7, 2, 3)])
@@ -155,7 +154,8 @@ def test_traffic_of_attention(block, n, m, d):
     assert report.bytes_requested == attention.tiled_bytes(3, n, m, d, block)
     naive = attention.NAIVE.check(q, k, v, np.zeros((3, n, m), np.float32), y, 0)
     assert naive.errors == []
-    assert naive.bytes_moved == attention.naive_bytes(3, n, m, d)
+    # Queries are read for every key, keys and values by every query; a score that is used by itself costs a sector.
+    assert naive.bytes_moved == 4 * 3 * n * (3 * m * d + d + 2 * m + 8 * m + 8 * m * -(-d // 32))
 
 
 @pytest.mark.parametrize("causal", [0, 1])

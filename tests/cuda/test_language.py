@@ -317,3 +317,31 @@ def test_square_roots_of_sizes_and_memory_for_tiles(run):
     }"""
     out, *_ = run(source, "k", (1,), (32,), (np.zeros(32), np.uint64(16), np.uint64(9)))
     assert (out == 8).all()
+
+
+def test_bfloat16_sums_of_words_and_of_a_warp(run):
+    """What the backward kernels of layer norms do: reduce in a tile, add up in shared memory, add pairs of bfloat16."""
+    source = """#include <cuda_bf16.h>
+    #include <cooperative_groups/reduce.h>
+    __device__ void add(__nv_bfloat16* at, __nv_bfloat16 value) {
+        uintptr_t place = reinterpret_cast<uintptr_t>(at);
+        auto zero = __ushort_as_bfloat16(0);
+        atomicAdd(reinterpret_cast<__nv_bfloat162*>(place & ~uintptr_t(3)),
+                  place & 3 ? __halves2bfloat162(zero, value) : __halves2bfloat162(value, zero));
+    }
+    template <typename T> __global__ void centred(T* out, const T* x, int n) {
+        extern __shared__ float sums[];
+        namespace cg = cooperative_groups;
+        cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
+        for (int i = threadIdx.x; i < n; i += blockDim.x) sums[i] = 0.0f;
+        __syncthreads();
+        float mean = cg::reduce(warp, (float)__ldcs(&x[warp.thread_rank()]), cg::plus<float>{}) / warp.size();
+        for (int i = warp.thread_rank(); i < n; i += warp.size()) atomicAdd(&sums[i], (float)x[i] - mean);
+        __syncthreads();
+        for (int i = threadIdx.x; i < n; i += blockDim.x) add(&out[i], (T)sums[i]);
+    }"""
+    numbers = np.arange(32, dtype=f32)
+    x, out = (numbers.view(np.uint32) >> 16).astype(np.uint16), np.zeros(32, np.uint16)
+    run(source, "centred<__nv_bfloat16>", (1,), (64,), (out, x, i32(32)), shared_mem=128)
+    got = (out.astype(np.uint32) << 16).view(f32)
+    np.testing.assert_array_equal(got, 2 * (numbers - 15.5))

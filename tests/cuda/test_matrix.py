@@ -1,8 +1,7 @@
 """Whatever builds a kernel, it computes the same: compilers, instruction sets, levels of optimisation of this machine.
 
-Here every fourth kernel of the library is built in one of these ways, the next in the next one. With --cuda-matrix
-(`pytest tests/cuda --cuda-matrix`) each kernel of the library and of the corpus is built in all of them, which takes
-hours of processor time.
+With --cuda-matrix (`pytest tests/cuda --cuda-matrix`) each kernel of the library and of the corpus is built in all of
+these ways, which takes hours of processor time; test_kernels.py takes one way for each of the library's.
 """
 
 import re
@@ -22,12 +21,12 @@ BUILDS = builds()
 pytestmark = pytest.mark.skipif(not BUILDS, reason="no C++ compiler")
 
 
-def chosen(number, config):
-    return BUILDS if config.getoption("--cuda-matrix", False) else [BUILDS[number % len(BUILDS)]]
-
-
-def ordered(variant, args):
-    return [np.sort(a) if i in variant.unordered else a for i, a in enumerate(args) if isinstance(a, np.ndarray)]
+def pytest_generate_tests(metafunc):
+    everything = metafunc.config.getoption("--cuda-matrix", False)
+    if "variant" in metafunc.fixturenames:
+        metafunc.parametrize("variant", kernels.VARIANTS if everything else [], ids=str)
+    if "case" in metafunc.fixturenames:
+        metafunc.parametrize("case", LAUNCHES if everything else [], ids=lambda c: f"{c.file}:{c.name}")
 
 
 def assert_equal(results, code):
@@ -44,19 +43,16 @@ def assert_equal(results, code):
             equal(b, a, err_msg=f"{how} against {first[0]}")
 
 
-@pytest.mark.parametrize(("number", "variant"), list(enumerate(kernels.VARIANTS)), ids=str)
-def test_library(number, variant, request):
-    if number % 4 and not request.config.getoption("--cuda-matrix", False):
-        pytest.skip("--cuda-matrix was not given")
+def test_library(variant):
     wanted, results = reference(variant, arguments(variant)), {}
     code = source(variant.file)
-    for build in chosen(number // 4, request.config):
+    for build in BUILDS:
         for checked in (True, False):
             args = copies(arguments(variant))
             grid, block, given, shared_mem = variant.launch(*args)
             RawKernel(code, variant.kernel, checked=checked, compiler=build)(grid, block, given, shared_mem=shared_mem)
             assert_same(variant, args, wanted)
-            results[f"{build}, {'checked' if checked else 'fast'}"] = ordered(variant, args)
+            results[f"{build}, {'checked' if checked else 'fast'}"] = [a for a in args if isinstance(a, np.ndarray)]
     assert_equal(results, code)
 
 
@@ -71,10 +67,7 @@ def test_a_lane_may_pass_on_what_it_has_not_set(compiler, checked):
         np.testing.assert_array_equal(args[which], value)
 
 
-@pytest.mark.parametrize("case", LAUNCHES, ids=lambda c: f"{c.file}:{c.name}")
-def test_corpus(case, request):
-    if not request.config.getoption("--cuda-matrix", False):
-        pytest.skip("--cuda-matrix was not given")
+def test_corpus(case):
     grid, block, args, want = case.make()
     results = {}
     for build in BUILDS:

@@ -9,7 +9,7 @@ import pytest
 from distlearn.cuda import RawKernel
 from distlearn.cuda.emulator import build, translate
 from distlearn.cuda.emulator.compilers import COMMON, find_compiler
-from distlearn.cuda.emulator.declarations import WORD, split
+from distlearn.cuda.emulator.device_code import WORD, split
 
 f32, i32 = np.float32, np.int32
 KEYWORDS = set(

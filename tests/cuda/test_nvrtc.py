@@ -2,9 +2,8 @@
 
 import pytest
 
-from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc
-from distlearn.cuda.emulator.includes import flatten
-from distlearn.cuda.gpu import nvrtc
+from distlearn.cuda import CompilerNotFound, compile_check, has_nvrtc, nvrtc
+from distlearn.cuda.emulator.source import flatten
 
 needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed (pip install nvidia-cuda-nvrtc)")
 

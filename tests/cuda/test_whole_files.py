@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from distlearn.cuda import CompileError, RawKernel, UnsupportedFeature, compile_check, has_nvrtc
-from distlearn.cuda.emulator.declarations import split
-from distlearn.cuda.emulator.device_code import without_host_code
+from distlearn.cuda.emulator.device_code import split, without_host_code
 from distlearn.cuda.emulator.source import without_comments
 
 i32, f32 = np.int32, np.float32

@@ -5,8 +5,7 @@ import linecache
 import pytest
 from distcourse import Check, CheckFailed, at_cell_lines, in_parallel, no_errors
 
-from distlearn.cuda import Report, Site
-from distlearn.cuda.findings import Finding
+from distlearn.cuda import Finding, Report, Site
 
 CELL = """def add():
     '''A kernel.'''

@@ -127,7 +127,7 @@ def _emulator_parts() -> Path:
 
     The other files of the cache are kernels that were built before, those of solutions among them.
     """
-    from distlearn.cuda.emulator.cache import cache_directory
+    from distlearn.cuda.emulator.build import cache_directory
 
     folder = Path(tempfile.mkdtemp(prefix="dl-parts-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

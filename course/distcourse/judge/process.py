@@ -127,12 +127,12 @@ def _protect() -> None:
 
 def _confine_kernels() -> None:
     """Run programs made of CUDA C in a sandbox within this one, where nothing can be written."""
-    from distlearn.cuda.emulator import program
+    from distlearn.cuda.emulator import launch
 
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--tmpfs", "/proc", "--dev", "/dev"]
     with contextlib.suppress(OSError):
         if subprocess.run([*words, "--", "true"], capture_output=True, check=False).returncode == 0:
-            program.WRAPPER[:] = [*words, "--"]
+            launch.WRAPPER[:] = [*words, "--"]
 
 
 def main() -> None:

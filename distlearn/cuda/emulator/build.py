@@ -8,24 +8,73 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import hashlib
 import json
+import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
-from importlib import resources
+import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
-from distlearn.cuda.emulator import fast, probe, translate
-from distlearn.cuda.emulator import source as src
-from distlearn.cuda.emulator.cache import cache_directory, one_at_a_time, put, scratch_directory
-from distlearn.cuda.emulator.compilers import COMMON, Compiler, find_compiler
-from distlearn.cuda.emulator.declarations import WORD, split
-from distlearn.cuda.emulator.device_code import DeviceCode, base_name, device_code
-from distlearn.cuda.emulator.sites import KERNEL_FILE, SourceSite, label_calls
-from distlearn.cuda.errors import CompileError, KernelError
+import numpy as np
+import platformdirs
+from filelock import FileLock
+
+from . import launch, translate
+from . import source as src
+from .assembly import KERNEL_FILE, SourceSite, label_calls
+from .compilers import COMMON, Compiler, find_compiler
+from .device_code import WORD, DeviceCode, base_name, device_code, split
+from .errors import CompileError, KernelError
+
+
+@functools.cache
+def cache_directory() -> Path:
+    """Return the directory of built kernels; create it if necessary."""
+    root = os.environ.get("DISTLEARN_CACHE") or platformdirs.user_cache_dir("distlearn", appauthor=False)
+    path = Path(root) / "cuda"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    return path if writable else _temporary_cache()
+
+
+def _temporary_cache() -> Path:  # for a home that cannot be written
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    path = Path(tempfile.gettempdir()) / f"distlearn-cuda-{user}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and (path.is_symlink() or path.stat().st_uid != user):  # its files are executed
+        return Path(tempfile.mkdtemp(prefix="distlearn-cuda-"))
+    return path
+
+
+@contextlib.contextmanager
+def scratch_directory():
+    """Provide a directory to build in, on the disk of the cache; remove those that killed processes have left."""
+    for old in cache_directory().glob("building-*"):
+        with contextlib.suppress(OSError):  # another process may be removing it, too
+            if time.time() - old.stat().st_mtime > 3600:
+                shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=cache_directory(), prefix="building-") as scratch:
+        yield Path(scratch)
+
+
+def put(made: Path, path: Path) -> None:
+    """Move a file into the cache: another process may have been faster, and on Windows be using the file."""
+    try:
+        os.replace(made, path)
+    except PermissionError:
+        if not path.exists():
+            raise
+
 
 EXECUTABLE = ".exe" if sys.platform == "win32" else ""
 HINTS = [
@@ -45,24 +94,19 @@ class NeedsFibres(Exception):
 
 
 class Build(NamedTuple):
-    """The result of a build: a program (checked) or a library (fast).
-
-    `signature` has the parameters' types, `sites` (of a checked program) the places that the hooks report from,
-    `variables` the type and bytes of each `__constant__` and `__device__` variable, `warnings` line, column
-    and text of local variables that may be read before they are written.
-    """
+    """The result of a build: a program (checked) or a library (fast)."""
 
     path: Path
-    signature: list[str]
-    sites: list[SourceSite]
-    variables: dict[str, tuple[str, int]]
-    warnings: list[tuple[int, int, str]]
+    signature: list[str]  # the parameters' types
+    sites: list[SourceSite]  # the places that the hooks of a checked program report from
+    variables: dict[str, tuple[str, int]]  # type and bytes of each `__constant__` and `__device__` variable
+    warnings: list[tuple[int, int, str]]  # line, column, text: local variables that may be read before they are written
 
 
 @functools.cache
 def emulator_directory() -> Path:
     """Return the folder of the emulator's C++ files."""
-    return Path(str(resources.files("distlearn.cuda.emulator") / "runtime"))
+    return Path(__file__).with_name("runtime")
 
 
 @functools.cache
@@ -85,23 +129,16 @@ def _hash(*texts) -> str:
 
 
 def build(code: DeviceCode, name: str, compiler: Compiler, *, checked: bool, options=()) -> Build:
-    """Build one kernel of a source, or find it in the cache.
-
-    Raises
-    ------
-    CompileError
-        With the compiler's messages at the lines of the source.
-    """
+    """Build one kernel of a source, or find it in the cache; raise CompileError with the lines of the source."""
     options = [o for o in options if o.startswith(("-D", "-I", "-U"))]  # nvcc's other flags have no meaning here
     flags = " ".join([*compiler.flags(checked), *options])
-    key = _hash(
-        code.text, name, flags, _emulator_hash(), repr(compiler), str(checked)
-    )  # headers are in the text already
+    # Headers are in the text already.
+    key = _hash(code.text, name, flags, _emulator_hash(), repr(compiler), str(checked))
     stem = cache_directory() / f"{re.sub(r'[^0-9A-Za-z]+', '_', name)[:40]}-{key}"
     path = Path(f"{stem}{EXECUTABLE if checked else '.so'}")
     about = Path(f"{stem}.json")
     if not (path.exists() and about.exists()):
-        if checked and code.text != probe.SOURCE:
+        if checked and code.text != PROBE:
             _examine(Compiler(*compiler))
         with scratch_directory() as scratch:
             made, record = _compile(code, name, compiler, checked, options, scratch)
@@ -119,7 +156,7 @@ def _examine(compiler: Compiler) -> None:
     """Check the compiler's counts, once for each compiler and version of the emulator."""
     passed = cache_directory() / f"probe-{_hash(_emulator_hash(), repr(compiler), *compiler.flags(True))}"
     if not passed.exists():
-        probe.examine(compiler, build(device_code(probe.SOURCE, "probe"), "probe", compiler, checked=True))
+        examine(compiler, build(device_code(PROBE, "probe"), "probe", compiler, checked=True))
         passed.touch()
 
 
@@ -201,7 +238,7 @@ def _compile_as(code, name, compiler, checked, options, scratch, arithmetic, ove
             _run([*command, *fibres], scratch, body, name, compiler, code)
         except NeedsFibres:  # its barrier was in a macro or in a header
             _run([*command, "-DEMU_FIBRES"], scratch, body, name, compiler, code)
-        return made, _record(fast.describe(made), [])
+        return made, _record(launch.describe(made), [])
     flags.append("-DEMU_CHECKED")
     assembly = scratch / "unit.s"
     flags += UNINITIALISED
@@ -233,12 +270,11 @@ def _record(described: str, sites, warnings=()) -> dict:
     }
 
 
-def _checker(compiler: Compiler) -> Path:
-    """Return the checker's object file, the same for all kernels of a compiler."""
+def _checker(compiler: Compiler) -> Path:  # the same object file for all kernels of a compiler
     path = cache_directory() / f"checker-{_hash(_emulator_hash(), repr(compiler))}.o"
     if path.exists():
         return path
-    with one_at_a_time("checker.lock"), scratch_directory() as scratch:
+    with FileLock(cache_directory() / "checker.lock"), scratch_directory() as scratch:
         if not path.exists():
             made = scratch / "checker.o"
             flags = ["-x", "c++", *COMMON, "-O3", "-w", *([] if sys.platform == "win32" else ["-fPIE"])]
@@ -267,9 +303,7 @@ def uninitialised(messages: str, translated: translate.Translated) -> list[tuple
     pattern = rf"^{re.escape(KERNEL_FILE)}:(\d+):(\d+): warning: (.*) \[-W[\w-]*uninitialized[\w=-]*\]$"
     found = re.findall(pattern, messages, re.M)
     lines = src.lines_of(translated.source)
-    found = [
-        f for f in found if "shfl" not in lines[int(f[0]) - 1]
-    ]  # a value that only one lane of a shuffle has is no mistake
+    found = [f for f in found if "shfl" not in lines[int(f[0]) - 1]]  # one lane may have what is shuffled
     return list(dict.fromkeys((int(line), translated.column(int(line), int(c)), text) for line, c, text in found))
 
 
@@ -314,3 +348,74 @@ def compile_error(
         out.append(f"  hint: header not found: {', '.join(code.flat.missing)}; add their folder to the options: -I...")
     out += [f"  hint: {hint}" for word, hint in HINTS if any(re.search(word, m) for _, _, m in problems)]
     return CompileError("\n".join(out), [(code.flat.place(line)[1], *rest) for line, *rest in problems])
+
+
+PROBE = """__device__ __noinline__ float twice(float v) { return v + v; }
+extern "C" __global__ void probe(const float* x, const double* d, float* y, int n) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    float sum = x[t] * 3.0f + 1.0f;
+    for (int i = 0; i < n; i++)
+        sum -= x[2 * t + i] / 5.0f;
+    if (t % 2)
+        sum = sqrtf(sum * sum) + twice(sum);
+    else
+        sum = fmaf(sum, sum, expf(sum));
+    s[2 * t] = sum;
+    __syncthreads();
+    y[t] = s[2 * (31 - t)] + (float)(d[t] * 0.5);
+}"""
+TURNS = 7
+FLOPS = 32 * (2 + 2 * TURNS + 1 + 1) + 16 * (3 + 1) + 16 * 3
+# By line: the array, bytes of an access, requests of the warp, lanes, sectors of 32 bytes or wavefronts of 32 banks.
+ACCESSES = {
+    (5, "x"): (4, 1, 32, 4),
+    (7, "x"): (4, TURNS, 32 * TURNS, 16 + 9 * (TURNS - 2)),
+    (12, "s"): (4, 1, 32, 2),
+    (14, "s"): (4, 1, 32, 2),
+    (14, "d"): (8, 1, 32, 8),
+    (14, "y"): (4, 1, 32, 4),
+}
+
+
+def counts(made) -> dict:
+    """Run the probe; return flops, accesses and the share of lanes that the arms of the branch had."""
+    x, d, y = np.ones(62 + TURNS, np.float32), np.ones(32), np.zeros(32, np.float32)
+    no_pointers = np.int64(0).tobytes()  # in structs: what cuda_emu.h calls put_pointers
+    bound = [x, d, y, np.int32(TURNS).tobytes(), no_pointers]
+    report, _, _ = launch.run_checked(
+        made.path, (1, 1, 1), (32, 1, 1), 0, bound, [*made.signature, "s8"],
+        ["x", "d", "y", "n", "pointers"],
+        constants={}, statistics=True, races=True, time_limit=20.0,
+    )  # fmt: skip
+    if report is None or report["findings"]:
+        return {"findings": report and report["findings"]}
+    names = [r["name"] for r in report["regions"]]
+    accesses = {
+        (made.sites[a["site"]].line, names[a["region"]]): (
+            a["size"], a["requests"], a["lanes"], a["cost"])
+        for a in report["traffic"]
+    }  # fmt: skip
+    lines: dict = {}
+    for site, issued, active, _ in report["blocks"]:
+        lines.setdefault(made.sites[site].line, set()).add((issued, active))
+    return {
+        "flops": sum(active * made.sites[site].flops for site, _, active, _ in report["blocks"]),
+        "accesses": accesses,
+        "half of the lanes in each arm": all((1, 16) in lines.get(line, ()) for line in (9, 11)),
+    }
+
+
+WANTED = {"flops": FLOPS, "accesses": ACCESSES, "half of the lanes in each arm": True}
+
+
+def examine(compiler: Compiler, made) -> None:
+    """Compare the probe's counts with those made by hand."""
+    got = counts(made)
+    for what, wanted in WANTED.items():
+        if got.get(what) != wanted:
+            raise KernelError(
+                f"{compiler.name} writes assembly that the emulator does not count correctly: {what} of the probe are "
+                f"{got.get(what)}, expected {wanted}. Set DISTLEARN_CXX to another compiler, or launch with "
+                "checked=False"
+            )

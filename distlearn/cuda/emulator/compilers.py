@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from distlearn.cuda.errors import CompilerNotFound
+from .errors import CompilerNotFound
 
 HELP = (
     "no C++ compiler was found to build CUDA kernels for this machine's processor. Any one will do:\n"
@@ -52,12 +52,12 @@ class Compiler(NamedTuple):
         """Return the flags that build a kernel, in the checked or in the fast build."""
         flags = ["-x", "c++", *COMMON, *(CHECKED if checked else FAST), f"-Wframe-larger-than={FRAME}"]
         flags.append(f"-Werror=frame-larger-than={FRAME}" if self.kind == "gcc" else "-Werror=frame-larger-than")
-        if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see arithmetic.py
+        if self.kind != "gcc":  # out-of-range conversions to integers as on a card; see translate.py
             flags.append("-fno-strict-float-cast-overflow")
             # `int base; if (leader) base = atomicAdd(...); base = __shfl_sync(...);` is right on a card, where a lane
             # may pass on what it has not set. clang concludes from it that every lane is the leader.
             flags.append("-ftrivial-auto-var-init=pattern")
-        flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what arithmetic.py does not see is reported
+        flags.append("-fsanitize=float-cast-overflow,shift-exponent")  # what translate.py does not see is reported
         if not checked:
             flags += [] if self.kind == "gcc" else ["-fno-sanitize-link-runtime"]
             if self.kind == "gcc" and sys.platform == "linux" and _is_x86():

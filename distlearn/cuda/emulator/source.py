@@ -1,9 +1,14 @@
-"""Helpers for CUDA C text: remove comments, split at commas, find unmatched brackets; and the unsupported features."""
+"""CUDA C text: comments, lines and brackets, a source's own headers, branches of `#if`, what is refused."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import NamedTuple
 
+from .errors import CompileError
+
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.M)  # with the lines that a backslash adds
 # Of a cooperative group of the grid; `NAMES` is replaced with the variables that hold one.
 GRID_BARRIER = r"\bthis_grid\s*\(\s*\)\s*\.\s*sync\b|\b(?:NAMES)\s*\.\s*sync\b|\bsync\s*\(\s*(?:NAMES)\s*\)"
 GRID_GROUP = re.compile(r"\bgrid_group\s*&?\s*(\w+)|\b(\w+)\s*=\s*[\w:\s]*\bthis_grid\s*\(")
@@ -94,3 +99,129 @@ def split_commas(text: str) -> list[str]:
         else:
             current += character
     return [*parts, current] if current.strip() else parts
+
+
+CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
+MACRO = re.compile(r"[ \t]*#[ \t]*(define|undef)\b")
+
+
+def spaces(text: str) -> str:
+    """Replace all characters with spaces, except ends of lines."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def taken_branches(text: str, preprocessor) -> str:
+    """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves.
+
+    It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are taken.
+    """
+    code = without_comments(text).split("\n")
+    if not any(map(CONDITION.match, code)):
+        return text
+    asked, number = [], 0
+    first_of = []  # by line: the first line of the directive it belongs to
+    while number < len(code):
+        last = number
+        while re.match(r"[ \t]*#", code[number]) and code[last].rstrip("\r").endswith("\\") and last + 1 < len(code):
+            last += 1
+        if not CONDITION.match(code[number]):
+            asked.append(f"emu_line_{number}_")
+        if CONDITION.match(code[number]) or MACRO.match(code[number]):
+            asked += code[number : last + 1]
+        first_of += [number] * (last + 1 - number)
+        number = last + 1
+    taken = {int(n) for n in re.findall(r"\bemu_line_(\d+)_", preprocessor("\n".join(asked)))}
+    written = text.split("\n")
+    return "\n".join(w if first in taken else spaces(w) for w, first in zip(written, first_of, strict=True))
+
+
+def first_branches(code: str) -> str:
+    """Blank the text between `#else` (or `#elif`) and `#endif`; comments must be blanked."""
+    out, depth, blank = [], 0, []
+    for line in code.split("\n"):
+        match = CONDITION.match(line)
+        word = match[1] if match else ""
+        if word.startswith("if"):
+            depth += 1
+        elif word.startswith("el") and depth not in blank:
+            blank.append(depth)
+        elif word == "endif":
+            blank = [level for level in blank if level != depth]
+            depth -= 1
+        out.append(spaces(line) if blank and not word else line)
+    return "\n".join(out)
+
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")[^\n]*$', re.M)
+# Headers that every compiler for CUDA has; the emulator's own header replaces them all.
+CUDA_HEADER = re.compile(
+    r"(cuda[\w./]*|device_launch_parameters\.h|device_functions\.h|math_constants\.h|math_functions\.h"
+    r"|vector_types\.h|vector_functions\.h|cooperative_groups(/\w+)?\.h|cuComplex\.h|sm_\w+\.h|mma\.h|crt/.*"
+    r"|curand_kernel\.h|cub/.*|thrust/.*|nv/.*)$"
+)
+HOST_API = re.compile(r"(cuda|cuda_runtime(_api)?|cuda_profiler_api|device_launch_parameters|device_functions)\.h$")
+DEEPEST = 50  # headers within headers
+
+
+class Flat(NamedTuple):
+    """A source with its own headers in the place of their `#include` lines; the source itself is the file ""."""
+
+    text: str
+    places: list[tuple[str, int]]  # file and line of each line of the text
+    missing: list[str]  # headers in quotes that were not found
+
+    def place(self, line: int) -> tuple[str, int]:
+        """Return file and line that a line of the text came from."""
+        return self.places[line - 1] if 0 < line <= len(self.places) else ("", line)
+
+
+def is_cuda_header(name: str) -> bool:
+    """Say whether a header comes with CUDA."""
+    return bool(CUDA_HEADER.match(name))
+
+
+def is_device_header(name: str) -> bool:
+    """Say whether a header comes with CUDA and has something for kernels: NVRTC finds those, not the runtime's."""
+    return is_cuda_header(name) and not HOST_API.match(name)
+
+
+def flatten(source: str, options=()) -> Flat:
+    """Replace `#include` lines with the headers, where they are in folders named by -I; others keep their line."""
+    lines: list[str] = []
+    places: list[tuple[str, int]] = []
+    missing: list[str] = []
+    _append(
+        source, None, [Path(o[2:].strip()) for o in options if o.startswith("-I")], lines, places, missing, set(), 0
+    )
+    return Flat("\n".join(lines), places, missing)
+
+
+def _append(text, path, folders, lines, places, missing, once, depth):
+    if depth > DEEPEST:
+        raise CompileError(f"headers include each other more than {DEEPEST} deep, the last is {path}")
+    name = path.name if path else ""
+    shown = {i for i, line in enumerate(lines_of(without_comments(text)), 1) if re.match(r"[ \t]*#", line)}
+    for number, line in enumerate(lines_of(text), 1):
+        match = INCLUDE.match(line) if number in shown else None
+        wanted = match and (match[1] or match[2])
+        if path and number in shown and re.match(r"[ \t]*#[ \t]*pragma[ \t]+once\b", line):
+            once.add(path)
+            line = ""
+        header = wanted and (match[2] or not is_cuda_header(wanted)) and _find(wanted, path, folders)
+        if header:
+            if header not in once:
+                inner = header.read_text(encoding="utf-8", errors="replace")
+                _append(inner, header, folders, lines, places, missing, once, depth + 1)
+            line = ""
+        elif wanted and match[2] and not is_cuda_header(wanted):
+            missing.append(wanted)
+        lines.append(line)
+        places.append((name, number))
+
+
+def _find(name, included_from, folders) -> Path | None:
+    near = [included_from.parent] if included_from else []
+    for folder in [*near, *folders]:
+        if (folder / name).is_file():
+            return (folder / name).resolve()
+    return None

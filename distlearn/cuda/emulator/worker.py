@@ -1,4 +1,4 @@
-"""The process that runs kernels of the fast build; fast.py starts it and talks to it.
+"""The process that runs kernels of the fast build; launch.py starts it and talks to it.
 
 A request is a length of 8 bytes and JSON, so is the answer. Arrays are in memory that both processes share. Only the
 standard library is imported, so that the process starts in a few hundredths of a second.
@@ -101,29 +101,18 @@ def run(arena, path, grid, block, shared_mem, args, constants, threads):
 
     blocks = grid[0] * grid[1] * grid[2]
     workers = min(threads or _workers(), blocks)
-    step = blocks if workers == 1 else -(-blocks // (4 * workers))
+    if workers == 1:  # without waking another thread
+        return bool(part(0, blocks))
+    step = -(-blocks // (4 * workers))
     return bool(max(_pool().map(lambda first: part(first, min(first + step, blocks)), range(0, blocks, step))))
 
 
-def main(shared):
-    """Answer requests until the other process closes the pipe, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that launches: it ends this one
-    threading.stack_size(STACK)
-    requests, replies = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    todo: queue.SimpleQueue = queue.SimpleQueue()
-
-    def listen():  # in its own thread, because the kernel may run forever
-        with os.fdopen(requests, "rb") as pipe:
-            while len(head := pipe.read(8)) == 8:
-                todo.put(json.loads(pipe.read(struct.unpack("<q", head)[0])))
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
+def answer_all(requests: queue.SimpleQueue, replies, shared) -> None:
+    """Answer one request after the other."""
     memory = Arena(shared)
     with os.fdopen(replies, "wb") as pipe:
         while True:
-            request = todo.get()
+            request = requests.get()
             if "describe" in request:
                 answer = describe(request["describe"])
             else:
@@ -132,6 +121,20 @@ def main(shared):
             text = json.dumps(answer).encode()
             pipe.write(struct.pack("<q", len(text)) + text)
             pipe.flush()
+
+
+def main(shared) -> None:
+    """Read requests until the other process closes the pipe, or is gone; a kernel may be running forever then."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that launches: it ends this one
+    threading.stack_size(STACK)
+    requests, replies = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    todo: queue.SimpleQueue = queue.SimpleQueue()
+    threading.Thread(target=answer_all, args=(todo, replies, shared), daemon=True).start()
+    with os.fdopen(requests, "rb") as pipe:
+        while len(head := pipe.read(8)) == 8:
+            todo.put(json.loads(pipe.read(struct.unpack("<q", head)[0])))
+    os._exit(0)
 
 
 if __name__ == "__main__":

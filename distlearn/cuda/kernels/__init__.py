@@ -9,13 +9,11 @@ which): each launches the variant that suits the arrays' sizes and addresses.
 
 from distlearn.cuda.kernels import (
     attention,
-    compression,
     convolution,
     elementwise,
     loss,
     matmul,
     optimizer,
-    pool,
     reduce,
     transpose,
 )
@@ -24,7 +22,7 @@ from distlearn.cuda.kernels.loss import softmax_xent
 from distlearn.cuda.kernels.optimizer import adam, sgd_momentum
 from distlearn.cuda.kernels.variant import Launch, Variant
 
-MODULES = (attention, elementwise, reduce, transpose, matmul, convolution, pool, loss, optimizer, compression)
+MODULES = (attention, elementwise, reduce, transpose, matmul, convolution, loss, optimizer)
 VARIANTS = [variant for module in MODULES for variant in module.VARIANTS]
 
 __all__ = ["VARIANTS", "Launch", "Variant", "adam", "bias_relu", "saxpy", "sgd_momentum", "softmax_xent"]

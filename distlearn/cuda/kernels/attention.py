@@ -110,16 +110,6 @@ def tiled_bytes(heads: int, n: int, m: int, d: int, block: int) -> int:
     return 4 * heads * (2 * n * d + 2 * -(-n // block) * m * d + n)
 
 
-def naive_bytes(heads: int, n: int, m: int, d: int) -> int:
-    """Return the bytes that `NAIVE` moves without a causal mask.
-
-    Its queries are read for every key, and keys and values by every query; a score that is used by itself costs a
-    sector of 8 floats.
-    """
-    by_query = 3 * m * d + d + 2 * m + 8 * m + 8 * m * -(-d // 32)
-    return 4 * heads * n * by_query
-
-
 def _arrays(rng, heads=2, n=64, d=32):
     return [rng.normal(size=(heads, n, d)).astype(f32) for _ in range(3)]
 

@@ -53,7 +53,6 @@ class Variant:
     memory: dict = field(default_factory=dict)
     rtol: float = 1e-5
     atol: float = 1e-6
-    unordered: tuple = ()
 
     def __str__(self):
         return f"{self.file}:{self.kernel}"

@@ -1,5 +1,5 @@
 // arithmetic.h -- what C++ leaves undefined and a card defines: shifts as far as the type is wide or farther, and numbers
-// converted to integers that do not hold them. arithmetic.py writes the source's shifts and casts so that they come here:
+// converted to integers that do not hold them. translate.py writes the source's shifts and casts so that they come here:
 //
 //     a << n        a <<emu::shift<< n
 //     a <<= n       a <<=emu::shift<<= n
@@ -80,7 +80,22 @@ template <class T, class F> EMU_CARD T saturate_to(T, F x) {
 }
 #endif
 
-template <class T, class F> EMU_INLINE constexpr T convert_class(F x) { return (T)x; }
+template <class T, class F> EMU_CARD T convert(F x);
+template <class F, class = void> struct IsSmallFloat { static constexpr bool value = false; };
+template <class F> struct IsSmallFloat<F, typename F::OfTwoBytes> { static constexpr bool value = true; };  // small_floats.h
+// A card converts them to the nearest number that the type holds, however narrow it is (PTX, "cvt").
+template <class T, class F> EMU_CARD T convert_class(F x) {
+    if constexpr (!IsSmallFloat<F>::value || !IsInteger<T>::value) {
+        return (T)x;
+    } else if constexpr (sizeof(T) >= 4) {
+        return convert<T>((float)x);
+    } else {
+        constexpr float least = Integer<T>::is_signed ? -(float)(1 << (Integer<T>::bits - 1)) : 0.0f;
+        constexpr float most = (float)(1 << (Integer<T>::bits - Integer<T>::is_signed)) - 1.0f;
+        float f = (float)x;
+        return (T)saturate_to(int(), f != f ? 0.0f : f < least ? least : f > most ? most : f);
+    }
+}
 template <class T, class F> EMU_CARD T convert(F x) {
     if constexpr (IsFloat<F>::value) {
         typedef typename Word<(sizeof(T) < 8 ? 4 : 8), Integer<T>::is_signed>::type W;

@@ -308,7 +308,7 @@ extern "C" {
 EMU_HOOK(1) EMU_HOOK(2) EMU_HOOK(4) EMU_HOOK(8) EMU_HOOK(16)
 void __tsan_read_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, READ, HERE); }
 void __tsan_write_range(void* p, size_t n) { on_pieces((uintptr_t)p, n, WRITE, HERE); }
-// Copies that the compiler made a call of; sites.py sends gcc's plain memcpy here, too.
+// Copies that the compiler made a call of; assembly.py sends gcc's plain memcpy here, too.
 void* __tsan_memcpy(void* d, const void* s, size_t n) {
     on_pieces((uintptr_t)s, n, READ, HERE), on_pieces((uintptr_t)d, n, WRITE, HERE);
     return memcpy(d, s, n);

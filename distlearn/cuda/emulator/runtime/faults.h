@@ -12,7 +12,7 @@
 
 namespace emu {
 
-constexpr char END_OF_KERNEL = '\x1e';  // what the kernel printed ends here (LAST_WORDS of fast.py)
+constexpr char END_OF_KERNEL = '\x1e';  // what the kernel printed ends here (LAST_WORDS of launch.py)
 
 [[noreturn]] static void end_process(const char* why, const char* detail, int line) {
     Block& B = EMU_BLOCK;

@@ -16,7 +16,7 @@ struct OfThread {        // what the checker keeps of a thread
 
 namespace emu {
 
-enum Kind {  // the order of KINDS in findings.py
+enum Kind {  // the order of KINDS in report.py
     OUT_OF_BOUNDS, READ_ONLY, RACE_SHARED, RACE_GLOBAL, RACE_BLOCKS, UNINITIALISED, DIVERGENT_BARRIER, EXITED_THREADS,
     STUCK, MISSING_LANE, LANE_NOT_IN_MASK, ARRAY_INDEX, DIVISION, ENDLESS, MISALIGNED, STACK_OVERFLOW, ASSERTION, CRASH,
     SAME_VALUE, DIVERGENT_LANES, CONVERSION, SHIFT

@@ -1,4 +1,4 @@
-// launch_io.h -- what comes in on standard input and goes out on the original standard output; program.py is the other end.
+// launch_io.h -- what comes in on standard input and goes out on the original standard output; launch.py is the other end.
 //
 //     in   header of 16 numbers (8 bytes each): version, grid[3], block[3], shared bytes, statistics?, races?,
 //          time limit in ms, arrays, arguments, globals, block whose accesses are recorded (or -1), 0

@@ -28,7 +28,7 @@ template <class T> struct Vec {  // of plain data: zeroed when it grows
 
 enum Space { GLOBAL, SHARED, CONSTANT };
 
-constexpr uintptr_t STATIC_RED_ZONE = 256 << 10;  // behind every static variable, put there by sites.py
+constexpr uintptr_t STATIC_RED_ZONE = 256 << 10;  // behind every static variable, put there by assembly.py
 
 // What the kernel did to one array cell (4 bytes, or less where the items are smaller); see shadow.h.
 enum { BY_ATOMIC = 1 << 10, BY_VOLATILE = 1 << 11, FENCES = 12, NO_THREAD = 0xffff };

@@ -1,10 +1,10 @@
 // sites.h -- from a return address to a place in the student's source.
 //
-// Every hook knows the address that it will return to. Python labels each call in the compiler's assembly (sites.py)
+// Every hook knows the address that it will return to. Python labels each call in the compiler's assembly (assembly.py)
 // and adds two tables to the program: emu_sites, those addresses, and emu_site_ids, a number for each. Calls of the same
 // line, column and kind share a number, since a compiler may copy a call; Python keeps what each number stands for.
 // A third table, emu_site_order, says in which order a warp runs the basic blocks
-// (flow.py). Here the first two become one array over the kernel's code, so that finding a site is one load.
+// (assembly.py). Here the first two become one array over the kernel's code, so that finding a site is one load.
 #pragma once
 #include "memory.h"
 

@@ -4,6 +4,7 @@
 
 // `T` with its members `raw`, `rounded(float)` and `operator float()`, which the two headers define.
 #define EMU_SMALL_FLOAT_MEMBERS(T)                                                         \
+    typedef void OfTwoBytes; /* a cast to an integer saturates: arithmetic.h */            \
     unsigned short raw;                                                                    \
     T() = default;                                                                         \
     T(float x) : raw(rounded(x)) {}                                                        \

@@ -3,9 +3,7 @@
 NVRTC needs neither a GPU nor a driver: `pip install "distlearn[nvrtc]"` brings it as a wheel (Linux and Windows). It
 catches what a host compiler accepts: headers of the C++ library, types that only the host's headers define.
 
-It is called through `cupy.cuda.nvrtc`: CuPy is installed anyway and that part of it works without a GPU, including the
-log of a failed compile; cuda.core 1.2 raised a misleading error there, and cuda.bindings would be one more package for
-the same calls.
+It is called through `cupy.cuda.nvrtc`, which works without a GPU, including the log of a failed compile.
 """
 
 from __future__ import annotations
@@ -19,9 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from distlearn.cuda.emulator.device_code import card_options, without_host_code
-from distlearn.cuda.emulator.includes import Flat
-from distlearn.cuda.emulator.source import lines_of, unbalanced
-from distlearn.cuda.errors import CompilerNotFound
+from distlearn.cuda.emulator.errors import CompilerNotFound
+from distlearn.cuda.emulator.source import Flat, lines_of, unbalanced
 
 ARCHITECTURES = (75, 80, 86, 90, 100)  # Turing, Ampere (A100), Ampere (RTX 30), Hopper, Blackwell
 HELP = (
@@ -45,22 +42,12 @@ class Problem(NamedTuple):
 
 @dataclass
 class CompileCheck:
-    """NVRTC's messages about a source.
+    """NVRTC's messages about a source."""
 
-    Attributes
-    ----------
-    version : tuple of 2 int
-        Of NVRTC.
-    sizes : dict
-        Bytes of machine code by architecture (90 is sm_90), for those that compiled.
-    problems : list of Problem
-        Errors and warnings, each once, with the first architecture that showed it.
-    """
-
-    version: tuple[int, int]
+    version: tuple[int, int]  # of NVRTC
     archs: tuple[int, ...]
-    sizes: dict[int, int]
-    problems: list[Problem]
+    sizes: dict[int, int]  # bytes of machine code by architecture (90 is sm_90), for those that compiled
+    problems: list[Problem]  # each once, with the first architecture that showed it
 
     @property
     def ok(self) -> bool:
@@ -135,18 +122,6 @@ def compile_check(
         Templates to instantiate, e.g. "sgd<float, 4>" (they are not compiled otherwise).
     options : sequence of str
         Further options, e.g. "-DTILE=16".
-
-    Returns
-    -------
-    CompileCheck
-        With `ok`, and messages at the lines of the source.
-
-    Raises
-    ------
-    CompilerNotFound
-        If NVRTC is not installed.
-    ValueError
-        If it does not know an architecture.
 
     Examples
     --------

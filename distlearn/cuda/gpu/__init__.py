@@ -1,1 +1,0 @@
-"""What needs NVIDIA's libraries: NVRTC, which compiles without a card."""
