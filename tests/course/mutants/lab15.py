@@ -45,6 +45,17 @@ def ring_attend(comm, q, k, v, where, merge):
         seen = more if source == 0 else merge(seen, more)
     return seen[2] / seen[1]
 """
+COLLECTS = """
+def ring_attend(comm, q, k, v, where, merge):
+    blocks, right, left = [np.stack([k, v])], (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for step in range(comm.size - 1):
+        blocks.append(np.empty_like(blocks[0]))
+        comm.send_recv(blocks[-2], right, blocks[-1], left)
+    for step, keys in enumerate(blocks):
+        more = see(comm, q, keys[0], keys[1], where[comm.rank], where[(comm.rank - step) % comm.size])
+        seen = more if step == 0 else merge(seen, more)
+    return seen[2] / seen[1]
+"""
 MEDDLER = """
 def merge(a, b):
     top = np.maximum(a[0], b[0])
@@ -58,6 +69,11 @@ MUTANTS = {
     "attend": [
         ("no root", (" / q.shape[-1] ** 0.5", ""), ATTEND),
         ("divided by d", (" / q.shape[-1] ** 0.5", " / q.shape[-1]"), ATTEND),
+        ("divided by 2", (" / q.shape[-1] ** 0.5", " / 2"), ATTEND),
+        ("a root that is float64", (" / q.shape[-1] ** 0.5", " / np.sqrt(q.shape[-1])"), ATTEND),
+        ("hidden scores are -100", ("s, -np.inf)", "s, -100)"), ATTEND),
+        ("results swapped", ("return p @ v, p", "return p, p @ v"), ATTEND),
+        ("lists", ("return p @ v, p", "return (p @ v).tolist(), p.tolist()"), ATTEND),
         ("no mask", (MASK, ""), ATTEND),
         ("hidden scores are 0", ("s, -np.inf)", "s, 0)"), ATTEND),
         ("always masked", ("if causal:", "if s.shape[-1] == s.shape[-2]:"), ATTEND),
@@ -85,6 +101,13 @@ MUTANTS = {
             ("return ds @ k, ds.swapaxes(-1, -2) @ q, dv", "return dv, ds @ k, ds.swapaxes(-1, -2) @ q"),
             BACKWARD,
         ),
+        (
+            "dq and dk swapped",
+            ("return ds @ k, ds.swapaxes(-1, -2) @ q, dv", "return ds.swapaxes(-1, -2) @ q, ds @ k, dv"),
+            BACKWARD,
+        ),
+        ("divided by d", (" / q.shape[-1] ** 0.5", " / q.shape[-1]"), BACKWARD),
+        ("divided by 2", (" / q.shape[-1] ** 0.5", " / 2"), BACKWARD),
         ("sum over all heads", ("keepdims=True))", "keepdims=True).sum(axis=0))"), BACKWARD),
         ("root of the keys' number", ("q.shape[-1] ** 0.5", "k.shape[-2] ** 0.5"), BACKWARD),
     ],
@@ -103,6 +126,11 @@ MUTANTS = {
         ),
         ("divided too early", ("x * a[2] + y * b[2]", "(x * a[2] + y * b[2]) / (x * a[1] + y * b[1])"), MERGE),
         ("overflows", MEDDLER, MERGE),
+        (
+            "both factors swapped",
+            ("x, y = np.exp(a[0] - safe), np.exp(b[0] - safe)", "y, x = np.exp(a[0] - safe), np.exp(b[0] - safe)"),
+            MERGE,
+        ),
         ("factors swapped", ("x * a[2] + y * b[2]", "y * a[2] + x * b[2]"), MERGE),
     ],
     "flash": [
@@ -112,6 +140,9 @@ MUTANTS = {
         ("no largest score", (STEP, STEP.replace("fmaxf(top, s)", "0.0f")), FLASH),
         ("largest never kept", (UPDATE, "total = total * less + e;"), FLASH),
         ("largest begins at 0", ("top = NOTHING", "top = 0.0f"), FLASH),
+        ("largest begins at -1e4", ("top = NOTHING", "top = -1e4f"), FLASH),
+        ("nothing is rescaled", ("less = expf(top - above)", "less = 1.0f"), FLASH),
+        ("divided by D", ("rsqrtf(D), above", "(1.0f / D), above"), FLASH),
         ("no root", (" * rsqrtf(D)", ""), FLASH),
         ("missing keys count", ("j < B && first + j < m", "j < B"), FLASH),
         ("no barrier after fetching", ("__syncthreads();   // the tiles are there", ""), FLASH),
@@ -140,6 +171,7 @@ MUTANTS = {
         ("sends the first keys again", (SEND, "comm.send_recv(np.stack([k, v]), right, arriving, left)"), RING),
         ("not divided", ("return seen[2] / seen[1]", "return seen[2]"), RING),
         ("all gather", GATHER, RING),
+        ("collects all keys first", COLLECTS, RING),
         ("keys for values", ("keys[0], keys[1]", "keys[1], keys[0]"), RING),
         ("keeps the old keys", ("            keys = arriving\n", ""), RING),
         ("all send first", (SEND, "comm.send(keys, right)\n            comm.recv(arriving, left)"), RING),
@@ -165,6 +197,7 @@ MUTANTS = {
         ("no late piece", ("[pieces[:p], pieces[::-1][:p]]", "[pieces[:p]]"), ZIGZAG),
         ("a piece too far", ("pieces[::-1][:p]", "np.roll(pieces, 1, axis=0)[::-1][:p]"), ZIGZAG),
         ("one rank's", ("axis=1)", "axis=1)[0]"), ZIGZAG),
+        ("positions as floats", ("np.arange(n)", "np.arange(float(n))"), ZIGZAG),
         (
             "four ranks",
             ("np.arange(n).reshape(2 * p, n // (2 * p))", "np.arange(n).reshape(2 * p, n // (2 * min(p, 4)))"),
