@@ -137,6 +137,19 @@ class Check:
             mistake = f"{name} has None: did you forget `return`?" if got is not None else self._nothing(name)
         self._add(BAD, name, f"wanted {_short(want)}, got {_short(got)}", mistake)
 
+    def keeps_dtype(self, name, fn, /, *args) -> None:
+        """Check that arrays of float32 and float16 give results of the same dtype."""
+        for dtype in ("float32", "float16"):
+            cast = [a.astype(dtype) if getattr(a, "dtype", np.dtype(int)).kind == "f" else a for a in args]
+            result = fn(*cast)
+            found = {a.dtype.name for _, a in _arrays([result]) if a.dtype.kind == "f" and a.ndim}
+            self.true(
+                f"{name}, {dtype} in, {dtype} out",
+                found == {dtype},
+                f"it returns {' and '.join(sorted(found)) or type(result).__name__}; np.zeros(shape) and np.sqrt(3) "
+                "are float64: pass dtype=x.dtype, write x ** 0.5",
+            )
+
     def true(self, name, condition, otherwise: str = "") -> None:
         """Check a condition; `otherwise` says what is wrong when it is false."""
         ok = bool(np.all(condition))

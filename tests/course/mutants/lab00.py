@@ -17,6 +17,7 @@ MUTANTS = {
         ("divides by the length", ("return total / comm.size", "return total / len(x)"), MEAN),
         ("misspelt", ("comm.all_reduce(total)", "comm.all_reduc(total)"), MEAN),
         ("rank 0 only", ("comm.all_reduce(total)", "if comm.rank == 0: comm.all_reduce(total)"), MEAN),
+        ("in float32", ("total = x.copy()", "total = x.astype('float32')"), MEAN),
         ("rounded", ("return total / comm.size", "return total // comm.size"), MEAN),
     ],
     "share": [
@@ -35,6 +36,7 @@ MUTANTS = {
         ("four ranks", ("n // size + ", "n // 4 + "), SHARE),
     ],
     "swap": [
+        ("the sum minus mine", (BOTH, "theirs[...] = mine; comm.all_reduce(theirs); theirs -= mine"), SWAP),
         ("both send first", (BOTH, "comm.send(mine, dest=other)\n    comm.recv(theirs, source=other)"), SWAP),
         ("both receive first", (BOTH, "comm.recv(theirs, source=other)\n    comm.send(mine, dest=other)"), SWAP),
         ("returns its own", ("return theirs", "return mine"), SWAP),

@@ -34,6 +34,7 @@ def numeric_gradient(f, x, eps=1e-6):
 
 MUTANTS = {
     "dense_forward": [
+        ("the library's layer", "Dense = dl.nn.Linear\n", FORWARD),
         ("no bias", (" + self.b.data", ""), FORWARD),
         ("one thing only", ("return y, x", "return y"), FORWARD),
         ("saves the output", ("return y, x", "return y, y"), FORWARD),
@@ -60,6 +61,12 @@ MUTANTS = {
         ("own rows instead of n", ("return loss, dlogits / n", "return loss, dlogits / len(logits)"), LOSS),
         ("gradient not divided", ("return loss, dlogits / n", "return loss, dlogits"), LOSS),
         ("label forgotten", ("dlogits[rows, labels] -= 1", "pass"), LOSS),
+        (
+            "gradient not shifted",
+            ("dlogits = e / total", "dlogits = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)"),
+            LOSS,
+        ),
+        ("gradient in float64", ("dlogits = e / total", "dlogits = (e / total).astype(float)"), LOSS),
         ("label added", ("dlogits[rows, labels] -= 1", "dlogits[rows, labels] += 1"), LOSS),
         ("all columns of the labels", ("dlogits[rows, labels] -= 1", "dlogits[:, labels] -= 1"), LOSS),
         ("loss of all labels", ("z[rows, labels]", "z[:, labels]"), LOSS),
@@ -92,6 +99,7 @@ MUTANTS = {
         ("ReLU masks nothing", ("saved > 0", "saved >= 0"), ACTIVATIONS),
         ("ReLU without dy", ("dy * (saved > 0)", "(saved > 0)"), ACTIVATIONS),
         ("ReLU times y", ("dy * (saved > 0)", "dy * saved"), ACTIVATIONS),
+        ("ReLU in float32", ("np.maximum(x, 0)", "np.maximum(x, 0).astype('float32')"), ACTIVATIONS),
         ("absolute value", ("np.maximum(x, 0)", "np.abs(x)"), ACTIVATIONS),
         ("minimum", ("np.maximum(x, 0)", "np.minimum(x, 0)"), ACTIVATIONS),
         ("sigmoid forgets dy", ("dy * saved * (1 - saved)", "saved * (1 - saved)"), ACTIVATIONS),
@@ -141,6 +149,14 @@ MUTANTS = {
         ("steps before backward", (f"{BACK}\n        {UPDATE}", f"{UPDATE}\n        {BACK}"), STEP),
         ("no backward", (BACK, "pass"), STEP),
         ("no return", ("return loss", "loss"), STEP),
+        (
+            "a rate of 0.1",
+            (
+                "self.optimizer.step()",
+                "for p in self.model.params:\n            if not p.frozen:\n                p.data -= 0.1 * p.grad",
+            ),
+            STEP,
+        ),
         ("returns the logits", ("return loss", "return logits"), STEP),
         ("own rows instead of n", ("batch.n", "len(batch.x)"), STEP),
         ("n left out", ("batch.y, batch.n", "batch.y"), STEP),
