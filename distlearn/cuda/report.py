@@ -31,7 +31,7 @@ KINDS = [  # the name and the sentence of each, in the order of `enum Kind` in e
      "arrays"),
     ("assertion-failed", "{who}: assert({text}) does not hold"),
     ("crash", "{who} crashed the program near this line, perhaps after damaging its own local variables"),
-    ("same-value", _CLASH + "with the same value, so that nothing is lost"),
+    ("same-value", _CLASH + "with the same value: wasted work, or a wrong index"),
     ("divergent-warp-operation", "{who} exchanges values here, thread {they} of its warp at {other}: all lanes of a "
      "mask must call the same warp operation"),
     ("conversion", "{who} converts without a cast to {text}; write the cast"),

@@ -55,6 +55,19 @@ ONE_SUMS = (
 }'''
 """
 )
+SERIAL_32 = (
+    SUM_HEAD
+    + """
+    s[t] = i < n ? x[i] : 0.0f;
+    __syncthreads();
+    if (t < 32) for (int j = t + 32; j < blockDim.x; j += 32) s[t] += s[j];
+    __syncthreads();
+    float sum = 0.0f;
+    if (t == 0) for (int j = 0; j < min(32, blockDim.x); j++) sum += s[j];
+    if (t == 0) out[blockIdx.x] = sum;
+}'''
+"""
+)
 ATOMIC = (
     SUM_HEAD
     + """
@@ -86,6 +99,16 @@ def softmax():
     for (int j = 0; j < k; j++) p[blockIdx.x * k + j] = expf(row[j] - most) / sum;
 }'''
 """
+WHOLE_SOFTMAX = """
+def softmax():
+    return COMBINE + r'''extern "C" __global__ void softmax(const float* z, float* p, int k) {
+    const float* row = z + blockIdx.x * k;
+    float most = row[0], sum = 0.0f;
+    for (int j = 0; j < k; j++) most = fmaxf(most, row[j]);
+    for (int j = 0; j < k; j++) sum += expf(row[j] - most);
+    for (int j = threadIdx.x; j < k; j += blockDim.x) p[blockIdx.x * k + j] = expf(row[j] - most) / sum;
+}'''
+"""
 STRIDE = "for (int j = threadIdx.x; j < k; j += blockDim.x)"
 
 MUTANTS = {
@@ -99,6 +122,15 @@ MUTANTS = {
         ("does not compile", ("c[i] = a[i] + b[i];", "c[i] = a[i] + b[i]"), ADD),
         ("one thread adds all", (LOOP, ONE_ADDS), ADD),
         ("one block adds all", (LOOP, "if (blockIdx.x == 0) " + LOOP.replace("threads", "blockDim.x")), ADD),
+        (
+            "thread 0 of each block adds",
+            (
+                LOOP,
+                "if (threadIdx.x == 0) for (int j = first; j < n; j += threads)\n"
+                "        for (int i = j; i < n && i < j + blockDim.x; i++)",
+            ),
+            ADD,
+        ),
         ("counts from 1", ("+ threadIdx.x,", "+ threadIdx.x + 1,"), ADD),
         ("writes nothing", ("c[i] = a[i] + b[i];", "float sum = a[i] + b[i];"), ADD),
         ("adds to c", ("c[i] = a[i] + b[i];", "c[i] += a[i] + b[i];"), ADD),
@@ -127,6 +159,14 @@ MUTANTS = {
         ("keeps the last term", ("sum += A", "sum = A"), MATMUL),
         ("counts from 1", ("int i = 0;", "int i = 1;"), MATMUL),
         ("one term too many", ("i < k", "i <= k"), MATMUL),
+        (
+            "the sum is kept in C",
+            (
+                "sum += A[row * k + i] * B[i * n + col];\n    C[row * n + col] = sum;",
+                "C[row * n + col] = (i ? C[row * n + col] : 0) + A[row * k + i] * B[i * n + col];",
+            ),
+            MATMUL,
+        ),
         ("one thread multiplies all", ONE_MULTIPLIES, MATMUL),
     ],
     "tiled": [
@@ -148,6 +188,7 @@ MUTANTS = {
             TILED,
         ),
         ("two tiles at least", ("first < k; first += 16", "first < (k + 31) / 32 * 32 && k > 1; first += 16"), TILED),
+        ("the loop never runs", ("first < k; first += 16", "first > k; first += 16"), TILED),
         ("steps of 15", ("i < 16; i++", "i < 15; i++"), TILED),
         ("tiles of its own", ("__shared__ float a[16][16], b", "float a[16][16]; __shared__ float b"), TILED),
         ("padding the wrong way", ("float a[16][16], b[16][16]", "float a[17][16], b[16][32]"), TILED),
@@ -161,6 +202,7 @@ MUTANTS = {
         ("blocks of 256 only", ("int h = blockDim.x / 2", "int h = 128"), SUM),
         ("one thread reads all", ONE_READS, SUM),
         ("one thread adds all", ONE_SUMS, SUM),
+        ("32 add one after the other", SERIAL_32, SUM),
         ("atomics in shared memory", ATOMIC, SUM),
         ("atomics in global memory", GLOBAL_ATOMIC, SUM),
         ("stops at 1", ("h > 0", "h > 1"), SUM),
@@ -188,6 +230,13 @@ MUTANTS = {
         ("rows no longer than a block", ("sum += expf(row[j] - most);", "sum = expf(row[j] - most);"), SOFTMAX),
         ("returns early", ("float most", "if (threadIdx.x >= k) return;\n    float most"), SOFTMAX),
         ("one thread does all", ONE_SOFTMAX, SOFTMAX),
+        ("subtracts the first score", ("most = combine(s, most, true);", "most = row[0];"), SOFTMAX),
+        (
+            "subtracts the mean",
+            ("most = combine(s, most, true);", "most = combine(s, most, false) / blockDim.x;"),
+            SOFTMAX,
+        ),
+        ("each thread does the whole row", WHOLE_SOFTMAX, SOFTMAX),
         ("first row only", ("z + blockIdx.x * k", "z"), SOFTMAX),
         ("writes the first row", ("p[blockIdx.x * k + j]", "p[j]"), SOFTMAX),
         (
