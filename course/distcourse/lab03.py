@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from distlearn.data import Batches, load
 from distlearn.nn import (
     ALGORITHMS,
+    AvgPool,
     Conv2d,
     Flatten,
     Linear,
@@ -35,6 +36,163 @@ from distlearn.nn.costs.profile import fewest_seconds
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial
 from distlearn.viz.look import COLORS, INK, LINES, MARKERS, MUTED, TRACK, new_axes, styled, write_title
+
+# -- Checks of the exercises, and what common mistakes give.
+
+
+def library(x, W):
+    """The library's convolution, without padding."""
+    layer = Conv2d(*W.shape[2:], W.shape[:2], "zeros", bias=False, dtype=x.dtype)
+    layer.W.data[...] = W
+    return layer.forward(x)[0]
+
+
+def check_windows(check, convolve, max_pool, lrn, shape, kernel, pool, rng, n=5, k=2.0, alpha=1e-4, beta=0.75):
+    """Convolution, pooling and normalisation of random images of a shape."""
+    x, W, what = rng.normal(size=shape), rng.normal(size=(*kernel, shape[-1], 4)), f", {shape}"
+    (kh, kw), y = kernel, library(x, W)
+    small = W * (np.arange(kh) < 3)[:, None, None, None] * (np.arange(kw) < 3)[:, None, None]
+    suspects = {
+        "the kernel is flipped": library(x, W[::-1, ::-1]),
+        "add the positions of the kernel: only the last one is left": x[:, kh - 1 :, kw - 1 :] @ W[-1, -1],
+        "a kernel may be larger than 3 x 3": library(x, small),
+    }
+    if kh == kw:
+        suspects["the kernel is transposed: W[u, v] goes with row u, column v"] = library(x, W.swapaxes(0, 1))
+    elif kh < kw:
+        suspects["a kernel need not be square: kh, kw = W.shape[:2]"] = library(x, W[:, :kh])
+        suspects["the kernel's rows and columns are mixed up: W[u, v]"] = sum(
+            x[:, u : u + y.shape[1], v : v + y.shape[2]] @ W[v % kh, u % kw] for u in range(kh) for v in range(kw)
+        )
+    check.close(f"convolve{what} by {kernel}", check.call(convolve, x, W), y, suspects=suspects)
+    (largest, _), (mean, _) = (kind(pool).forward(x) for kind in (MaxPool, AvgPool))
+    m, h, w, c = shape
+    whole = x[:, : h // pool * pool, : w // pool * pool]
+    mixed = whole.reshape(m, pool, h // pool, pool, w // pool, c).max(axis=(1, 3))
+    check.close(f"max_pool{what} by {pool}", check.call(max_pool, x, pool), largest, suspects={
+        "this is the mean": mean,
+        "this is the least: the largest is wanted": -MaxPool(pool).forward(-x)[0],
+        "this is the first value of each window": whole[:, ::pool, ::pool],
+        "a window is k neighbours: reshape to (n, h // k, k, w // k, k, c)": mixed,
+        "windows are k x k, not 2 x 2": MaxPool(2).forward(x)[0],
+    })  # fmt: skip
+    y, _ = LocalResponseNorm(n, k=k, alpha=alpha, beta=beta).forward(x)
+    total = ((y / x) ** (-1 / beta) - k) / alpha  # the sum of squares over the neighbours
+    loud, half = k + alpha * (x * x).sum(axis=-1, keepdims=True), n // 2
+    damped = lambda squares, alpha=alpha: x * (k + alpha * squares) ** -beta  # noqa: E731
+    padded = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (n - 1, 0)))
+    around = np.pad(x * x, ((0, 0), (0, 0), (0, 0), (half, half)), mode="wrap")
+    slide = lambda a: sum(a[..., i : i + c] for i in range(n))  # noqa: E731
+    check.close(f"lrn{what}, n = {n}", check.call(lrn, x, n, k, alpha, beta), y, suspects={
+        "divide, do not multiply: the power is -beta": x * x / y,
+        "sum over n channels, not over all": x * loud**-beta,
+        "alpha is not divided by n here": damped(total, alpha / n),
+        "beyond the first and last channel there is nothing: pad with zeros": damped(slide(around)),
+        "n // 2 channels on each side, not n - 1 on one": damped(slide(padded)),
+        "n, k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm().forward(x)[0],
+        "n is an argument: this is for 5": LocalResponseNorm(5, k=k, alpha=alpha, beta=beta).forward(x)[0],
+        "k, alpha and beta are arguments: this is for the defaults": LocalResponseNorm(n).forward(x)[0],
+    })  # fmt: skip
+
+
+def check_spectra(check, columns, im2col, fft_convolve, shape, kernel, rng):
+    """The matrix of windows, and convolution by it and by spectra."""
+    x, W = rng.normal(size=shape), rng.normal(size=(*kernel, shape[-1], 4))
+    rows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
+    (kh, kw), (_, h, w, _) = kernel, shape
+    what, size, y = f", {shape}, {kernel}", W[..., 0].size, library(x, W)
+    check.close("columns" + what, check.call(columns, x, *kernel), rows.reshape(-1, size), suspects={
+        "channels come last, as in W": rows.transpose(0, 1, 2, 5, 3, 4).reshape(-1, size),
+        "rows of the kernel first": rows.swapaxes(3, 4).reshape(-1, size),
+    })  # fmt: skip
+    check.close("im2col" + what, check.call(im2col, x, W), y)
+    f, g = np.fft.fft2(x, axes=(1, 2)), np.fft.fft2(W, (h, w), axes=(0, 1))
+    full = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g.conj()), axes=(1, 2)).real
+    turned = np.fft.ifft2(np.einsum("nhwc,hwck->nhwk", f, g), axes=(1, 2)).real
+    narrow = np.fft.irfft2(
+        np.einsum("nhwc,hwck->nhwk", f, g.conj())[:, :, : w // 2 + 1], (h, max(w // 2 * 2, 2)), axes=(1, 2)
+    )
+    check.close("fft_convolve" + what, check.call(fft_convolve, x, W), y, suspects={
+        "the conjugate is missing": turned[:, : y.shape[1], : y.shape[2]],
+        "outputs whose window wraps around the edge are cut off": full,
+        "these are the wrong outputs: the first ones are right, the last ones wrap around": full[:, kh - 1 :, kw - 1 :],
+        "the first outputs are right: nothing is to be cut off before them": (
+            full[:, (kh - 1) // 2 : h - kh // 2, (kw - 1) // 2 : w - kw // 2]
+        ),
+        "an odd number of columns: irfft2 needs the size, (h, w)": narrow[:, : y.shape[1], : y.shape[2]],
+    })  # fmt: skip
+    names = [getattr(fn, "__name__", "") for fn in (im2col, fft_convolve)]
+    check.true("three ways", names == ["im2col", "fft_convolve"], f"{' and '.join(names)}: write each of them")
+
+
+def by_tiles(x, W, BT, G, AT, right=None, before=False, cut=True):
+    """Winograd's formula as it stands, for any matrices; `right` multiplies a tile from the right."""
+    (m, a), n, (oh, ow) = AT.shape, len(x), np.subtract(x.shape[1:3], G.shape[1] - 1)
+    more = [(pad, 0) if before else (0, pad) for pad in (-oh % m, -ow % m)]
+    d = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), *more, (0, 0))), (a, a), axis=(1, 2))[:, ::m, ::m]
+    tiles, kernels = BT @ d @ (BT.T if right is None else right), np.einsum("au,uvck,bv->abck", G, W, G)
+    y = np.einsum("ia,jb,nxycab,abck->nxiyjk", AT, AT, tiles, kernels, optimize=True)
+    y = y.reshape(n, oh + -oh % m, -1, W.shape[3])
+    return y[:, :oh, :ow] if cut else y
+
+
+def check_winograd(check, answer, shape, matrices, rng):
+    """Convolution by tiles with any three matrices."""
+    (BT, G, AT), dtype = matrices, matrices[0].dtype
+    r = G.shape[1]
+    x, W = rng.normal(size=shape).astype(dtype), rng.normal(size=(r, r, shape[-1], 4)).astype(dtype)
+    got, want = check.call(answer, x, W, *matrices), by_tiles(x, W, *matrices)
+    check.close(f"y, {dtype} {shape}, m = {len(AT)}, r = {r}", got, want, dtype=dtype, suspects={
+        "do not flip the kernel": by_tiles(x, W[::-1, ::-1], *matrices),
+        "the kernel is transposed: its channels move to the front": by_tiles(x, W.swapaxes(0, 1), *matrices),
+        "BT is already transposed": by_tiles(x, W, BT.T, G, AT),
+        "rows only: a tile is transformed from both sides, BT d B": by_tiles(x, W, *matrices, right=np.eye(len(BT))),
+        "from the right comes B, the transpose of BT": by_tiles(x, W, *matrices, right=BT),
+        "surplus outputs are cut off": by_tiles(x, W, *matrices, cut=False),
+        "pad below and to the right, not above and to the left": by_tiles(x, W, *matrices, before=True),
+        "sum over all input channels": by_tiles(x[..., :1], W[:, :, :1], *matrices),
+        "this is the plain convolution: use the matrices, whatever they are": library(x, W),
+    })  # fmt: skip
+
+
+def check_cost(check, winograd_cost, n, c_in, c_out, h, w, m, r):
+    """Work and depth of a convolution by tiles."""
+
+    def work_of(n=n, h=h, w=w, r=r, kernel_pairs=c_in * c_out, sides=2, output=None, tiles=None):
+        a = m + r - 1
+        tiles = n * -(-h // m) * -(-w // m) if tiles is None else tiles
+        output = m * a * a + m * m * a if output is None else output
+        once = kernel_pairs * (a * r * r + a * a * r)
+        return once + tiles * (c_in * c_out * a * a + c_in * sides * a**3 + c_out * output)
+
+    log = lambda k: int(np.ceil(np.log2(k)))  # noqa: E731
+    a, tiles, pairs = m + r - 1, n * -(-h // m) * -(-w // m), c_in * c_out
+    kernels, pixels, outputs, want = a * r * r + a * a * r, 2 * a**3, m * a * a + m * m * a, work_of()
+    work, depth = check.call(winograd_cost, n, c_in, c_out, h, w, m, r)
+    what = f", {(n, c_in, c_out, h, w)}, F({m},{r})"
+    check.equal("work" + what, work, want, suspects={
+        "each transform is done many times": kernels + pixels + outputs + tiles * pairs * a * a,
+        "kernels are transformed once, not for each tile": want + (tiles - 1) * pairs * kernels,
+        "there is a kernel for each pair of channels": work_of(kernel_pairs=1),
+        "pixels serve all output channels": want + (c_out - 1) * tiles * c_in * pixels,
+        "a transform is two products, from both sides": work_of(sides=1),
+        "the second product of the last transform is (m, a) by (a, m)": work_of(output=2 * m * a * a),
+        "channels are added before the last transform": want + (c_in - 1) * tiles * c_out * outputs,
+        "a tile has alpha^2 products": want - tiles * pairs * (a * a - 1),
+        "tiles that are not full count, too: round up": work_of(tiles=n * (h // m) * (w // m)),
+        "there are tiles in each image": work_of(tiles=tiles // n),
+        "kernels are r x r, not 3 x 3": work_of(r=3),
+    })  # fmt: skip
+    transform = 1 + log(a)
+    chain = 4 * transform + 1 + log(c_in)
+    check.equal("depth" + what, depth, chain, suspects={
+        "the multiplications count, too": chain - 5,
+        "the products of a transform multiply before they add": chain - 4,
+        "channels are added in a tree, log2": chain - 1 - log(c_in) + c_in,
+        "a tile is transformed before the products, and its outputs after them": chain - 2 * transform,
+        "kernels are transformed while tiles are": chain + 2 * (1 + log(r)),
+    })  # fmt: skip
+
 
 # -- Bits that a convolution loses to rounding, and what that does to a trained network.
 

@@ -12,6 +12,12 @@ CROPPED = "[:, : h - kh + 1, : w - kw + 1]"
 CORNERS = "[:, :oh, :ow]"
 INTERLEAVED = ".transpose(0, 1, 4, 2, 5, 3)"
 MATRICES = "np.linalg.inv(values(m + r - 1)).T, values(r), values(m).T"
+COLUMNS = """
+def columns(x, kh, kw):
+    oh, ow = x.shape[1] - kh + 1, x.shape[2] - kw + 1
+    shifted = [x[:, u : u + oh, v : v + ow] for u in range(kh) for v in range(kw)]
+    return np.concatenate(shifted, axis=-1).reshape(-1, kh * kw * x.shape[-1])
+"""
 
 MUTANTS = {
     "windows": [
@@ -21,6 +27,7 @@ MUTANTS = {
         ("last place only", ("y = y + x[", "y = x["), WINDOWS),
         ("a row too few", ("oh, ow = x.shape[1] - kh + 1", "oh, ow = x.shape[1] - kh"), WINDOWS),
         ("3 x 3 only", (PLACE, f"(u < 3) * {PLACE[:-7]}W[u, v] * (v < 3)"), WINDOWS),
+        ("into float64", ("    y = 0\n", "    y = np.zeros((len(x), oh, ow, W.shape[3]))\n"), WINDOWS),
         ("mean", (POOLED, POOLED.replace(".max(", ".mean(")), WINDOWS),
         ("least", (POOLED, POOLED.replace(".max(", ".min(")), WINDOWS),
         ("whole windows only", (CUT, ""), WINDOWS),
@@ -57,6 +64,7 @@ MUTANTS = {
             ("y.reshape(n, h - kh + 1, w - kw + 1, c_out)", "y.reshape(n, w - kw + 1, h - kh + 1, c_out)"),
             SPECTRA,
         ),
+        ("the definition again", "im2col = fft_convolve = convolve\n" + COLUMNS, SPECTRA),
         ("no conjugate", ("kernels.conj()", "kernels"), SPECTRA),
         ("not cut off", (CROPPED, ""), SPECTRA),
         ("cut off before", (CROPPED, "[:, kh - 1 :, kw - 1 :]"), SPECTRA),
@@ -76,6 +84,11 @@ MUTANTS = {
         ("whole tiles only", ("-(-oh // m), -(-ow // m)", "oh // m, ow // m"), WINOGRAD),
         ("not cut off", (CORNERS, ""), WINOGRAD),
         ("padded before", ("(0, th * m - oh), (0, tw * m - ow)", "(th * m - oh, 0), (tw * m - ow, 0)"), WINOGRAD),
+        (
+            "padded into float64",
+            ("    x = np.pad(x, ((0, 0), (0, th * m", "    x = np.pad(x.astype(float), ((0, 0), (0, th * m"),
+            WINOGRAD,
+        ),
         ("3 x 3 kernels", ("G.shape[1], x.shape", "3, x.shape"), WINOGRAD),
         ("tiles of 2", ("axis=(1, 2))[:, ::m, ::m]", "axis=(1, 2))[:, ::2, ::2]"), WINOGRAD),
         ("no tiles", "def winograd(x, W, BT, G, AT):\n    return convolve(x, W)", WINOGRAD),
