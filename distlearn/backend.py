@@ -104,10 +104,8 @@ def matmul(a, b, out=None):
 
 
 def column_sums(x):
-    """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns.
-
-    Of images, whole rows are summed first, and then the pixels of one: the product, too, is faster with many columns.
-    """
+    """Sum over all axes but the last: as a matrix-vector product, ten times faster than `sum` for few columns."""
+    # Of images, whole rows are summed first, and then the pixels of one: the product, too, is faster with many columns.
     if x.dtype == np.float16:
         return rounded(column_sums(single(x)), x.dtype)
     xp, columns = get_xp(x), x.shape[-1] if x.ndim < 4 else x.shape[-2] * x.shape[-1]
@@ -124,10 +122,8 @@ def single(x):
 
 
 def rounded(x, dtype):
-    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning.
-
-    `MixedPrecision` looks for such values, and expects some.
-    """
+    """Round what `single` made possible to `dtype`; what is too large for it becomes infinite, without a warning."""
+    # `MixedPrecision` looks for such values, and expects some.
     if x.dtype == dtype:
         return x
     with np.errstate(over="ignore"):
@@ -139,7 +135,6 @@ def to_device(x, device="cpu"):
 
     Parameters
     ----------
-    x : array
     device : "cpu", "gpu" or int
         `"gpu"` is the current GPU; an integer is the index of one.
 

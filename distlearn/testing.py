@@ -24,27 +24,12 @@ class GradientError(NamedTuple):
 
 
 def numeric_gradient(f: Callable[[], float], x, eps: float = 1e-6):
-    """Differentiate `f` with respect to every element of `x` by central differences.
-
-    Parameters
-    ----------
-    f : callable
-        Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding.
-        Reads `x`, which is changed in place and restored.
-    x : array of float64
-    eps : float
-        Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve and
-        O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
-
-    Returns
-    -------
-    gradient : array, shape of x
-
-    Raises
-    ------
-    TypeError
-        If `x` is not float64.
-    """
+    """Differentiate `f` with respect to every element of `x` by central differences."""
+    # f: Returns a float, or an array whose sum is differentiated: then what `x` does not change adds no rounding. Reads
+    # `x`, which is changed in place and restored.
+    # eps: Half the distance of the two points, times |x| where that is above 1. The error is O(eps^2) from the curve
+    # and O(1e-16 / eps) from rounding, least near eps = 1e-5 to 1e-6.
+    # TypeError: If `x` is not float64.
     if str(x.dtype) != "float64":  # in single precision the two points would be one
         raise TypeError(f"numeric_gradient: x is {x.dtype}, expected float64; pass x.astype('float64')")
     gradient = get_xp(x).zeros_like(x)

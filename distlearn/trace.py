@@ -56,11 +56,9 @@ class Clock(Protocol):
         """Let `seconds` pass: virtual time in the simulator, real time elsewhere."""
 
     def span(self, name: str, *, lane: str = "compute", flops: float = 0, nbytes: float = 0):
-        """Context manager: record what happens inside as one `Span`.
-
-        `flops` and `nbytes` say what the block computes and moves; the simulator's compute model turns them into
-        seconds, and every world keeps them in the trace.
-        """
+        """Context manager: record what happens inside as one `Span`."""
+        # `flops` and `nbytes` say what the block computes and moves; the simulator's compute model turns them into
+        # seconds, and every world keeps them in the trace.
 
 
 class Trace:
@@ -142,11 +140,9 @@ class Trace:
         return sum(e - s for s, e in comm) - _common(comm, compute)
 
     def waits(self) -> list[tuple[int, float, float]]:
-        """Return (rank, start, end) of the time that ranks spent in a collective before the last rank entered it.
-
-        Spans are matched by name and number, so a name counts only if every rank has equally many and they overlap as
-        those of one collective must; the collectives of smaller groups of ranks are left out.
-        """
+        """Return (rank, start, end) of the time that ranks spent in a collective before the last rank entered it."""
+        # Spans are matched by name and number, so a name counts only if every rank has equally many and they overlap as
+        # those of one collective must; the collectives of smaller groups of ranks are left out.
         by_name: dict[str, dict[int, list[Span]]] = {}
         for s in sorted(self.select(lane="comm"), key=lambda s: s.start):
             if s.name.partition("[")[0] in ENTERED_BY_ALL:

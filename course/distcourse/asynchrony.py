@@ -46,11 +46,10 @@ NETWORK = Network(alpha=1e-3, beta=1e8)
 
 @dataclass(frozen=True)
 class Task:
-    """A small network, its data, and a learning rate *per gradient*.
+    """A small network, its data, and a learning rate *per gradient*."""
 
-    An update that is the mean of k gradients gets k times the rate (the linear scaling rule), so that every policy adds
-    up the same gradients with the same weight, and differs in nothing but staleness, waiting and drops.
-    """
+    # An update that is the mean of k gradients gets k times the rate (the linear scaling rule), so that every policy
+    # adds up the same gradients with the same weight, and differs in nothing but staleness, waiting and drops.
 
     dataset: Dataset
     hidden: tuple[int, ...] = (32,)
@@ -100,25 +99,14 @@ def program(
     rule=None,
     start=None,
 ):
-    """Train on a communicator of any world; return the run on rank 0.
-
-    Parameters
-    ----------
-    steps : int, optional
-        Gradients of each worker, on average.
-    seconds : float, optional
-        Time after which no step begins [s].
-    seed : int
-        Of weights and samples.
-    pace : callable, optional
-        Extra seconds of each step.
-    points : int
-        Of the curve, about.
-    rule : Rule, optional
-        Of the servers; by default SGD with the task's momentum.
-    start : dict of str to array, optional
-        Parameters to begin with, by name: those of an earlier run.
-    """
+    """Train on a communicator of any world; return the run on rank 0."""
+    # steps: Gradients of each worker, on average.
+    # seconds: Time after which no step begins [s].
+    # seed: Of weights and samples.
+    # pace: Extra seconds of each step.
+    # points: Of the curve, about.
+    # rule: Of the servers; by default SGD with the task's momentum.
+    # start: Parameters to begin with, by name: those of an earlier run.
     workers = comm.size - servers
     quorum = policy.quorum(workers)
     updates = (steps or 100) * workers // quorum

@@ -41,11 +41,9 @@ BARRIERS = ("divergent-barrier", "exited-threads")
 
 
 def no_errors(check, report, name="no errors") -> bool:
-    """Check that the emulator found nothing wrong; only then is it worth comparing results.
-
-    What is legal on a card but rarely meant (a warning) counts as wrong. A barrier that not all threads reach comes
-    first: other errors follow from it.
-    """
+    """Check that the emulator found nothing wrong; only then is it worth comparing results."""
+    # What is legal on a card but rarely meant (a warning) counts as wrong. A barrier that not all threads reach comes
+    # first: other errors follow from it.
     found = sorted([*report.errors, *report.warnings], key=lambda f: f.kind not in BARRIERS)
     told = str(found[0]) if found else ""
     if found and found[0].kind in BARRIERS:
@@ -55,10 +53,8 @@ def no_errors(check, report, name="no errors") -> bool:
 
 
 def in_parallel(check, report, name) -> None:
-    """Check that a warp's lanes read global memory together, and that no atomics take the place of a reduction.
-
-    Only for launches in which all threads of a block have something to read.
-    """
+    """Check that a warp's lanes read global memory together, and that no atomics take the place of a reduction."""
+    # Only for launches in which all threads of a block have something to read.
     reads = [s for s in report.sites if s.space == "global" and s.access == "read"]
     lanes = sum(s.lanes for s in reads) / max(sum(s.requests for s in reads), 1)
     width = min(32, math.prod(report.block))

@@ -204,7 +204,6 @@ def bits_lost(y, exact) -> float:
 
     Parameters
     ----------
-    y : array of float32 or float16
     exact : array of the same shape
         The same computed in float64.
 

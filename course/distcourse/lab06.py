@@ -251,10 +251,8 @@ def judge_all_reduce(check, all_reduce, name: str, size: int, shape=(8,), dtype=
 
 
 def _ring(arrays, first: int = 1, add: bool = False, new: bool = False) -> list[np.ndarray]:
-    """Return what every rank's array is after a ring all-reduce with a mistake.
-
-    `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array.
-    """
+    """Return what every rank's array is after a ring all-reduce with a mistake."""
+    # `first`: where passing on begins; `add`: passing on adds; `new`: a part is replaced in the list, not in the array.
     p, xs = len(arrays), [a.copy() for a in arrays]
     parts = [np.array_split(x.reshape(-1), p) for x in xs]
     for s in range(2 * (p - 1)):

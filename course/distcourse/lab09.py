@@ -86,11 +86,10 @@ TRICK = "one weird trick"
 
 
 class LayoutFacts(NamedTuple):
-    """What is known of a network before one chooses a layout; all in bytes, but for the ranks.
+    """What is known of a network before one chooses a layout; all in bytes, but for the ranks."""
 
-    "Dense" means from the first dense layer on. Of a network without one, or with nothing before it, `tensor_dense` is
-    None, and there is no one weird trick.
-    """
+    # "Dense" means from the first dense layer on. Of a network without one, or with nothing before it, `tensor_dense`
+    # is None, and there is no one weird trick.
 
     ranks: int
     weights: int

@@ -38,10 +38,9 @@ from distlearn.viz.units import share_axis
 
 
 class StandIn(Layer):
-    """A layer that takes a given time and passes its input on: a stand-in for work on an accelerator.
+    """A layer that takes a given time and passes its input on: a stand-in for work on an accelerator."""
 
-    The process sleeps meanwhile, as it would while a GPU computes, so that more ranks than cores do not take turns.
-    """
+    # The process sleeps meanwhile, as it would while a GPU computes, so that more ranks than cores do not take turns.
 
     def __init__(self, forward: float, input_gradient_seconds: float, weight_gradient_seconds: float):
         self.seconds = forward, input_gradient_seconds, weight_gradient_seconds

@@ -310,14 +310,10 @@ class Method:
 
 
 def methods(workers: int = 16) -> dict[str, Method]:
-    """Return one worker, many workers synchronously and asynchronously, and three remedies against staleness.
-
-    References
-    ----------
-    J. Dean et al. (2012), Large scale distributed deep networks, NeurIPS, section 4.1: Adagrad and the warm start.
-    W. Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: the rate
-    divided by the staleness.
-    """
+    """Return one worker, many workers synchronously and asynchronously, and three remedies against staleness."""
+    # J. Dean et al. (2012), Large scale distributed deep networks, NeurIPS, section 4.1: Adagrad and the warm start. W.
+    # Zhang, S. Gupta, X. Lian, J. Liu (2016), Staleness-aware async-SGD for distributed deep learning, IJCAI: the rate
+    # divided by the staleness.
     return {
         "1 worker": Method(1, asp()),
         f"{workers} synchronous": Method(workers, bsp()),

@@ -73,11 +73,9 @@ class Curve(Tabular):
         return point.throughput / (point.nodes * self.alone.throughput)
 
     def stall(self, least: float = 0.5) -> int | None:
-        """Return the first number of nodes whose efficiency is below `least`, or None if there is none.
-
-        Below 0.5 more than half of what the nodes could do is lost: two clusters of half the size, each with a training
-        run of its own, would do more.
-        """
+        """Return the first number of nodes whose efficiency is below `least`, or None if there is none."""
+        # Below 0.5 more than half of what the nodes could do is lost: two clusters of half the size, each with a
+        # training run of its own, would do more.
         return next((p.nodes for p in self.points if self.efficiency(p) < least), None)
 
     @property
@@ -178,10 +176,8 @@ def scaling_curve(
     progress=None,
     **options,
 ) -> Curve:
-    """Simulate a training step on increasing numbers of nodes.
-
-    1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
-    """
+    """Simulate a training step on increasing numbers of nodes."""
+    # 1 to 1,024 nodes take some 5 s for AlexNet and 20 s for GoogLeNet.
     if scaling not in ("weak", "strong"):
         raise ValueError(f"scaling_curve: scaling is {scaling!r}, expected 'weak' or 'strong'")
     if nodes is None:
@@ -376,10 +372,8 @@ def without_towers() -> float:
 
 
 def auxiliary_mb() -> float:
-    """Weights of GoogLeNet's two auxiliary classifiers, which published files of weights contain [MB].
-
-    Each sees a map of 4 x 4 pixels: a convolution of 1 x 1 to 128 channels, dense layers of 1,024 and 1,000.
-    """
+    """Weights of GoogLeNet's two auxiliary classifiers, which published files of weights contain [MB]."""
+    # Each sees a map of 4 x 4 pixels: a convolution of 1 x 1 to 128 channels, dense layers of 1,024 and 1,000.
     heads = [
         [Conv2d(channels, 128, 1, "zeros"), Linear(4 * 4 * 128, 1024, "zeros"), Linear(1024, 1000, "zeros")]
         for channels in (512, 528)  # behind Inception 4a and 4d

@@ -95,10 +95,8 @@ def check_out(root: Path, commit: str, folder: Path) -> list[Path]:
 
 
 def compare(root: Path, others: list[Path], module: str, **options) -> list[dict]:
-    """Measure a module here and in the first of `others` that has it, in turns; records get `against`, a ratio.
-
-    The ratio is this library's number over the commit's, the median of the rounds; None for what the commit lacks.
-    """
+    """Measure a module here and in the first of `others` that has it, in turns; records get `against`, a ratio."""
+    # The ratio is this library's number over the commit's, the median of the rounds; None for what the commit lacks.
     records, ratios = measure(root, module, **options), {}
     for other in others:
         for turn in range(1 if options["quick"] else ROUNDS):
@@ -158,11 +156,9 @@ def draw(records: list[dict], path: Path) -> None:
 @click.option("--against", default="", metavar="COMMIT", help="Measure COMMIT in turns; add the ratio to it.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
 def bench(json_file, chart, only, quick, strict, against, timeout):
-    """Measure the library against its goals, and against its peers where they are installed.
-
-    Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer. With --against each module runs
-    five times (with --quick once) in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
-    """
+    """Measure the library against its goals, and against its peers where they are installed."""
+    # Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer. With --against each module runs
+    # five times (with --quick once) in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
     root = Path(__file__).resolve().parents[2]
     for option, file in (("--json", json_file), ("--chart", chart)):
         if file is not None and not file.parent.is_dir():

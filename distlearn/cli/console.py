@@ -54,11 +54,9 @@ def say(text: str, *, style: str = "", err: bool = False) -> None:
 
 @contextmanager
 def plain_errors(*kinds: type[Exception]):
-    """Turn errors that the user can fix into one line and exit status 1.
-
-    The library's messages name the value, what was expected and where, so the line is enough; `DISTLEARN_DEBUG=1` shows
-    the traceback.
-    """
+    """Turn errors that the user can fix into one line and exit status 1."""
+    # The library's messages name the value, what was expected and where, so the line is enough; `DISTLEARN_DEBUG=1`
+    # shows the traceback.
     import os
 
     try:

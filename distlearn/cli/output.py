@@ -35,11 +35,9 @@ TIMELINE_STEPS = 3
 
 @contextmanager
 def results_folder(path: Path, force: bool = False, resumed: bool = False):
-    """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one.
-
-    If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead; unless `force`,
-    which removes earlier results, or `resumed`: what the run wrote before stays until it reports again.
-    """
+    """Make the folder of a run, and lock it while the block runs: a concurrent command gets another one."""
+    # If it is not empty, or another command is writing there, `path-2`, `path-3`, ... is made instead; unless `force`,
+    # which removes earlier results, or `resumed`: what the run wrote before stays until it reports again.
     number, chosen = 1, path
     while (lock := _claim(chosen, force or resumed)) is None:
         if force or resumed:
@@ -124,10 +122,8 @@ def middle_steps(trace, n: int = TIMELINE_STEPS) -> tuple[float | None, float | 
 
 
 def pipeline_step(trace) -> tuple[float, float]:
-    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0.
-
-    The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
-    """
+    """Return start and end of a step in the middle of a pipeline's trace; rank 0 begins each with micro-batch 0."""
+    # The last batch of an epoch may be too small for all micro-batches: one of the steps with the most is taken.
     from ..parallel.pipeline.schedule import Action, actions_of
 
     mine = sorted((a.start, a.action) for a in actions_of(trace) if a.rank == 0)

@@ -132,11 +132,9 @@ def read_partial(folder: Path) -> History | None:
 
 
 def communication_share(trace: Trace) -> float:
-    """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks.
-
-    Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
-    evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
-    """
+    """Return the part of the steps' time in which a rank communicated without computing, the mean over ranks."""
+    # Waiting for others is part of it, as it is of every all-reduce. What is no part of a step does not count:
+    # evaluation, checkpoints, what happens before the first work and after the last update. NaN for an empty trace.
     from ..viz.intervals import gaps, length, pieces, union
 
     def inside(spans) -> tuple:

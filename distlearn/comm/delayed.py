@@ -13,11 +13,10 @@ _TAG = 1 << 12
 
 
 class DelayedComm(DelegatingComm):
-    """Sends through `host`, after a wait of alpha + n / beta seconds for a message of n bytes.
+    """Sends through `host`, after a wait of alpha + n / beta seconds for a message of n bytes."""
 
-    With a network whose contention is "ports" a rank also receives one message at a time: those that arrive together
-    are taken one after another, n / beta seconds each.
-    """
+    # With a network whose contention is "ports" a rank also receives one message at a time: those that arrive together
+    # are taken one after another, n / beta seconds each.
 
     n_tags = _TAG
 

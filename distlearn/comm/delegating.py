@@ -6,10 +6,9 @@ from .base import BaseComm
 
 
 class DelegatingComm(BaseComm):
-    """Primitives that call `host`, a communicator of the same ranks.
+    """Primitives that call `host`, a communicator of the same ranks."""
 
-    Attributes that are not in the protocol, such as MPIComm's `raw` and `activity`, are looked up in `host` as well.
-    """
+    # Attributes that are not in the protocol, such as MPIComm's `raw` and `activity`, are looked up in `host` as well.
 
     def __init__(self, host):
         self.host = host

@@ -121,10 +121,8 @@ class NCCLWork:
         return f"{self._name} of {self._nbytes} bytes"
 
     def wait(self):
-        """Let the current stream wait until it is done; return the result, without waiting for the card.
-
-        Whatever is launched on the current stream from now on sees the result, including a copy to the host.
-        """
+        """Let the current stream wait until it is done; return the result, without waiting for the card."""
+        # Whatever is launched on the current stream from now on sees the result, including a copy to the host.
         if self._agreement is not None:
             self._comm.host.block(self._agreement.done, self._agreement)
             self._agreement = None

@@ -148,10 +148,8 @@ class Communicator(Protocol):
         """Start an `all_reduce`; do not touch `x` before `wait`."""
 
     def reduce_scatter(self, x, op: str = "sum"):
-        """Reduce the flat array `x` over ranks; return this rank's share of the result.
-
-        Shares are those of `numpy.array_split(x, size)`.
-        """
+        """Reduce the flat array `x` over ranks; return this rank's share of the result."""
+        # Shares are those of `numpy.array_split(x, size)`.
 
     def ireduce_scatter(self, x, op: str = "sum") -> Work:
         """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
@@ -209,16 +207,12 @@ class FaultTolerant(Protocol):
         """Make all operations of all ranks on this communicator raise `RevokedError`; harmless when repeated."""
 
     def agree(self, flag: bool) -> bool:
-        """Return whether *all* survivors passed True: the same answer on each of them, whatever fails meanwhile.
-
-        Works on a revoked communicator too.
-        """
+        """Return whether *all* survivors passed True: the same answer on each of them, whatever fails meanwhile."""
+        # Works on a revoked communicator too.
 
     def shrink(self) -> Communicator:
-        """Return a communicator of the survivors, in their old order; all of them must call it.
-
-        Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.
-        """
+        """Return a communicator of the survivors, in their old order; all of them must call it."""
+        # Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.
 
 
 def ignore_report(step: int, total: int, **values) -> None:

@@ -32,12 +32,10 @@ class Machine:
 
 
 def select_backend(comm, machine=Machine):
-    """Assign every rank a GPU, if its machine has one, and return the communicator to use.
-
-    A rank takes the GPU whose number is its local rank on the machine. If every rank has its own GPU and NCCL is
-    installed, arrays on GPUs are sent by `NCCLComm`; where ranks share a GPU, or some have none, by MPI. All ranks
-    must call it; where none has NVIDIA's driver that costs one small all-reduce.
-    """
+    """Assign every rank a GPU, if its machine has one, and return the communicator to use."""
+    # A rank takes the GPU whose number is its local rank on the machine. If every rank has its own GPU and NCCL is
+    # installed, arrays on GPUs are sent by `NCCLComm`; where ranks share a GPU, or some have none, by MPI. All ranks
+    # must call it; where none has NVIDIA's driver that costs one small all-reduce.
     spans = len(comm.clock.trace.spans)
     found = _choose(comm, machine)
     del comm.clock.trace.spans[spans:]

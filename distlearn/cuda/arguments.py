@@ -48,10 +48,8 @@ def triple(value, what: str, most: tuple[int, int, int]) -> tuple[int, int, int]
 
 
 def geometry(grid, block, shared_mem, most_threads=1024) -> tuple[tuple, tuple, int]:
-    """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common.
-
-    `most_threads` is from the kernel's own `__launch_bounds__`.
-    """
+    """Check grid, block and dynamic shared memory against the limits that all cards since Volta have in common."""
+    # `most_threads` is from the kernel's own `__launch_bounds__`.
     grid = triple(grid, "grid", (2**31 - 1, 65535, 65535))
     block = triple(block, "block", (1024, 1024, 64))
     threads = block[0] * block[1] * block[2]
@@ -91,10 +89,9 @@ def as_tuple(kernel: str, args) -> tuple:
 
 
 class Bound(NamedTuple):
-    """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names.
+    """The arguments of a launch: arrays (for pointers) and bytes (for everything else), with their types and names."""
 
-    After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
-    """
+    # After the kernel's own come a table of the pointers that structs hold (pointers.py), and the arrays they point to.
 
     values: list
     signature: list[str]
@@ -275,10 +272,9 @@ def _copy(out, given, address):
 
 
 class Table:
-    """The table of pointers in a launch's arguments; `Kernel::run` of cuda_emu.h puts them there.
+    """The table of pointers in a launch's arguments; `Kernel::run` of cuda_emu.h puts them there."""
 
-    After the kernel's own arguments come this table and the arrays that it names, each once.
-    """
+    # After the kernel's own arguments come this table and the arrays that it names, each once.
 
     def __init__(self, n_arguments: int):
         self._first = n_arguments + 1

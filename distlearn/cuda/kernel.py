@@ -104,10 +104,8 @@ class RawKernel:
         return self
 
     def set_constant(self, name: str, value: np.ndarray) -> None:
-        """Set a `__constant__` (or `__device__`) variable for later launches.
-
-        In the checked build such variables are reset at every launch. Type and size are checked at the launch.
-        """
+        """Set a `__constant__` (or `__device__`) variable for later launches."""
+        # In the checked build such variables are reset at every launch. Type and size are checked at the launch.
         declared = set(translate.global_names(self.device.text))
         if name not in declared:
             raise KernelError(

@@ -127,17 +127,10 @@ class Dataset:
         return replace(self, **arrays)
 
     def take(self, n_train: int, n_test: int | None = None) -> Dataset:
-        """Return a smaller data set: the first samples of each split.
-
-        `load` shuffles the training split, so its first samples are a random choice. Nothing is copied.
-
-        Parameters
-        ----------
-        n_train : int
-            Training samples to keep; the validation split shrinks in proportion, but not to nothing.
-        n_test : int, optional
-            Test samples to keep; all by default.
-        """
+        """Return a smaller data set: the first samples of each split."""
+        # `load` shuffles the training split, so its first samples are a random choice. Nothing is copied.
+        # n_train: Training samples to keep; the validation split shrinks in proportion, but not to nothing.
+        # n_test: Test samples to keep; all by default.
         n_train = whole("take", "n_train", n_train, 1, len(self.x_train))
         n_test = whole("take", "n_test", len(self.x_test) if n_test is None else n_test, 0, len(self.x_test))
         n_val = -(-len(self.x_val) * n_train // len(self.x_train))  # rounded up: one sample stays if there was one

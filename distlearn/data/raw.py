@@ -41,10 +41,8 @@ class Raw(NamedTuple):
 
 
 def digits() -> Raw:
-    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, that come with scikit-learn.
-
-    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI Machine Learning Repository.
-    """
+    """Return the 1,797 digits of 8 x 8 pixels, 0 to 16, that come with scikit-learn."""
+    # Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI Machine Learning Repository.
     table = _digits_table()
     # the file is sorted by writer: its last fifth would be handwriting that training has never seen
     order = np.random.default_rng(0).permutation(len(table))

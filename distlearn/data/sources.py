@@ -94,29 +94,15 @@ class _ChecksumError(Exception):
 
 
 def fetch(file: str, folder, mirrors, sha256: str) -> Path:
-    """Return the path of a published file in a folder, downloading it unless a good copy is there.
-
-    A download is written under another name (`<file>.part`, kept for the next attempt) and gets its own only when its
-    checksum is right. Processes that ask for the same file at once wait for the first.
-
-    Parameters
-    ----------
-    file : str
-        Name of the file.
-    folder : str or Path
-        Made if needed.
-    mirrors : sequence of str
-        Addresses to which the name is appended, best first.
-    sha256 : str
-        Checksum in hexadecimal digits.
-
-    Raises
-    ------
-    ConnectionError
-        If all mirrors fail; says what happened at each.
-    ValueError
-        If the downloaded file has another checksum; names the file, what was expected and what was found.
-    """
+    """Return the path of a published file in a folder, downloading it unless a good copy is there."""
+    # A download is written under another name (`<file>.part`, kept for the next attempt) and gets its own only when its
+    # checksum is right. Processes that ask for the same file at once wait for the first.
+    # file: Name of the file.
+    # folder: Made if needed.
+    # mirrors: Addresses to which the name is appended, best first.
+    # sha256: Checksum in hexadecimal digits.
+    # ConnectionError: If all mirrors fail; says what happened at each.
+    # ValueError: If the downloaded file has another checksum; names the file, what was expected and what was found.
     path = Path(folder, file)
     if is_good(path, sha256):
         return path
@@ -359,10 +345,9 @@ def find(name: str) -> Files:
 
 
 def files_in(folder: Path) -> Files:
-    """Return the four IDX files that a folder holds.
-
-    The official names are preferred to others such as `emnist-letters-train-images-idx3-ubyte`, gzipped to plain files.
-    """
+    """Return the four IDX files that a folder holds."""
+    # The official names are preferred to others such as `emnist-letters-train-images-idx3-ubyte`, gzipped to plain
+    # files.
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     chosen = []
     for official, (role, pattern) in zip(FILES, _ROLES.values(), strict=True):
@@ -391,10 +376,8 @@ def _root() -> Path | None:
 
 
 def _users_folder(name: str) -> Path | None:
-    """The folder below DISTLEARN_DATA that holds a data set, or DISTLEARN_DATA itself if it holds the files.
-
-    A folder named after one known data set is never used for another.
-    """
+    """The folder below DISTLEARN_DATA that holds a data set, or DISTLEARN_DATA itself if it holds the files."""
+    # A folder named after one known data set is never used for another.
     root = _root()
     if root is None or not name or Path(name).name != name or name == "..":
         return None

@@ -52,7 +52,6 @@ def cluster(x, clusters: int = 16, *, rounds: int = 50) -> Clustered:
 
     Parameters
     ----------
-    x : array
     clusters : int
         From 2 to 256; 16 take 4 bits an element.
     rounds : int

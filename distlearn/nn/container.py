@@ -138,7 +138,6 @@ class Sequential(Container):
 
         Parameters
         ----------
-        dy : array
         on_grad : callable, optional
             `on_grad(param)` is called as soon as a parameter's gradient is complete: when overlapped communication of
             it may start. Parameters come in reverse order; a tied one after its last use.
@@ -227,10 +226,8 @@ def cost(layer, direction, shape, itemsize) -> tuple[int, int]:
 
 
 def layer_span(clock, layer, direction, shape, itemsize):
-    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves.
-
-    Without a clock it is a null context.
-    """
+    """Open the span of one layer's pass ("forward" or "backward"), with what it computes and moves."""
+    # Without a clock it is a null context.
     if clock is None:
         return nullcontext()
     flops, nbytes = cost(layer, direction, shape, itemsize)

@@ -13,7 +13,6 @@ class Param:
 
     Parameters
     ----------
-    data : array
     name : str
         Unique within a model after `Sequential` has prefixed the layer's position ("1.W").
     frozen : bool
@@ -141,25 +140,14 @@ class Layer:
             Gradient of the loss with respect to the output. The layer may overwrite it.
         saved : object
             What `forward` returned.
-
-        Returns
-        -------
-        dx : array, shape of the input
         """
         raise NotImplementedError
 
     def backward_input(self, dy, saved):
-        """Return the gradient of the input, and what `backward_weights` needs: backward in two halves.
-
-        Pipelines compute the second half when there is nothing better to do. A layer that does not separate the two
-        does everything here.
-
-        Returns
-        -------
-        dx : array or None
-        kept : object
-            Pass it to `backward_weights`, once.
-        """
+        """Return the gradient of the input, and what `backward_weights` needs: backward in two halves."""
+        # Pipelines compute the second half when there is nothing better to do. A layer that does not separate the two
+        # does everything here.
+        # kept: Pass it to `backward_weights`, once.
         return self.backward(dy, saved), None
 
     def backward_weights(self, kept) -> None:
@@ -170,12 +158,10 @@ class Layer:
         return 0
 
     def eval(self):
-        """Return the layer for prediction; most layers behave alike in both modes and return themselves.
-
-        The mode is a property of the object that is called, not a flag that could be forgotten:
-        `model.forward(x)` trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so
-        it is never out of date and costs nothing to make.
-        """
+        """Return the layer for prediction; most layers behave alike in both modes and return themselves."""
+        # The mode is a property of the object that is called, not a flag that could be forgotten: `model.forward(x)`
+        # trains, `model.eval().forward(x)` predicts. What `eval` returns shares the parameters, so it is never out of
+        # date and costs nothing to make.
         return self
 
     @property
@@ -214,14 +200,9 @@ def describe(layer: Layer) -> str:
 
 
 def check_shape(layer: Layer, shape, *axes) -> None:
-    """Raise unless `shape` fits.
-
-    Parameters
-    ----------
-    *axes : int or str
-        One per axis: a number must match, a name matches any size. A leading "..." matches any number of axes, but at
-        least the batch.
-    """
+    """Raise unless `shape` fits."""
+    # *axes: One per axis: a number must match, a name matches any size. A leading "..." matches any number of axes, but
+    # at least the batch.
     tail = axes[1:] if axes[0] == "..." else axes
     fits = len(shape) > len(tail) if axes[0] == "..." else len(shape) == len(tail)
     for axis, n in zip(reversed(tail), reversed(shape), strict=False):

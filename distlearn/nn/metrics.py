@@ -46,10 +46,9 @@ class Metric:
 
 
 class Accuracy(Metric):
-    """Share of the labels that have the highest score; for sequences, of the labels of all positions.
+    """Share of the labels that have the highest score; for sequences, of the labels of all positions."""
 
-    A row of scores with a NaN counts as wrong.
-    """
+    # A row of scores with a NaN counts as wrong.
 
     name, share = "accuracy", True
 

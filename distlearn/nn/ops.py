@@ -17,10 +17,8 @@ DEVICE_BYTES = 256 * 1024 * 1024
 
 
 def add_bias(y, b) -> None:
-    """Add the row `b` to every row of the last axis of the contiguous array `y`, in place.
-
-    A narrow row is first repeated to the size of an image: NumPy pays for every run of contiguous elements.
-    """
+    """Add the row `b` to every row of the last axis of the contiguous array `y`, in place."""
+    # A narrow row is first repeated to the size of an image: NumPy pays for every run of contiguous elements.
     if y.ndim > 2 and len(b) < 256:
         b = get_xp(b).tile(b, math.prod(y.shape[1:-1]))
         y = y.reshape(len(y), -1)
@@ -42,13 +40,8 @@ def bias_relu(y, b) -> None:
 
 
 def blocks(n: int, rows: int, row_bytes: int, xp) -> list[tuple[slice, slice]]:
-    """Cut `n` images of `rows` rows into blocks whose work buffer, of `row_bytes` a row, stays in the cache.
-
-    Returns
-    -------
-    blocks : list of (samples, rows)
-        Several whole images each, or some rows of one image where one alone is too large.
-    """
+    """Cut `n` images of `rows` rows into blocks whose work buffer, of `row_bytes` a row, stays in the cache."""
+    # blocks: Several whole images each, or some rows of one image where one alone is too large.
     budget = CACHE_BYTES if xp is np else DEVICE_BYTES
     step = budget // max(1, rows * row_bytes)
     if step >= 1:
@@ -64,11 +57,10 @@ def batches(n: int, sample_bytes: int, xp) -> list[slice]:
 
 
 def gathered(x):
-    """Copy strided pixels, (n, h, w, c), to contiguous memory, so that the next operation has one long run.
-
-    NumPy pays for every run of contiguous values, and an operation pays four times what a copy does; a copy whose items
-    are pixels, not values, pays half of that again. On other devices, and with many channels, `x` itself is as good.
-    """
+    """Copy strided pixels, (n, h, w, c), to contiguous memory, so that the next operation has one long run."""
+    # NumPy pays for every run of contiguous values, and an operation pays four times what a copy does; a copy whose
+    # items are pixels, not values, pays half of that again. On other devices, and with many channels, `x` itself is as
+    # good.
     pixels = _pixels(x)
     return x if pixels is None or x.shape[-1] > LONG else np.ascontiguousarray(pixels).view(x.dtype)
 

@@ -154,10 +154,8 @@ def give_to_best(dy, beats, targets) -> None:
 
 
 def _give_to_winners(dy, beats, dx, axis, size, stride):
-    """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything.
-
-    `dy` is overwritten.
-    """
+    """Gradient before `_max_along`, into `dx`: the last candidate that beat all before it gets everything."""
+    # `dy` is overwritten.
     apart = stride >= size  # windows that do not overlap: every pixel gets at most one gradient
     first, *others = _shifts(dx, axis, size, stride, dy.shape[axis])
     if apart and axis == 1:  # whole rows of pixels

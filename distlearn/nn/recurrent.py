@@ -162,19 +162,10 @@ class GRU(Recurrent):
         return self.backward_from(dy, saved, None)[0]
 
     def forward_from(self, x, state):
-        """Run forward over a block of steps from a given initial state.
-
-        Parameters
-        ----------
-        x : (batch, time, d_in) array
-        state : (batch, d_hidden) array or None
-            After the step before the block; None is zero.
-
-        Returns
-        -------
-        y : (batch, time, d_hidden) array
-            Its last step is the state from which the next block begins.
-        """
+        """Run forward over a block of steps from a given initial state."""
+        # x: (batch, time, d_in) array
+        # state: After the step before the block; None is zero.
+        # y: Its last step is the state from which the next block begins.
         self._check(x)
         x, n = swap(x), self.d_hidden
         xp, c = get_xp(x), self.c.data
@@ -201,22 +192,12 @@ class GRU(Recurrent):
         return swap(h), (x, gates, h, candidates, first)
 
     def backward_from(self, dy, saved, dlast):
-        """Run backward over a block of steps.
-
-        Parameters
-        ----------
-        dy : (batch, time, d_hidden) array
-        saved : object
-            What `forward_from` returned.
-        dlast : (batch, d_hidden) array or None
-            Gradient of the last state, from the next block; None is zero.
-
-        Returns
-        -------
-        dx : (batch, time, d_in) array or None
-        dstate : (batch, d_hidden) array or None
-            Gradient of the state before the block; None where that was zero.
-        """
+        """Run backward over a block of steps."""
+        # dy: (batch, time, d_hidden) array
+        # saved: What `forward_from` returned.
+        # dlast: Gradient of the last state, from the next block; None is zero.
+        # dx: (batch, time, d_in) array or None
+        # dstate: Gradient of the state before the block; None where that was zero.
         x, gates, h, candidates, first = saved
         xp, dy = get_xp(dy), swap(dy)
         if dlast is not None:

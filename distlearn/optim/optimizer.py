@@ -194,10 +194,8 @@ def state_arrays(state) -> tuple:
 
 
 def apply_rule(rule, data, grad, state, lr: float, step: int) -> None:
-    """Update an array by a rule; large arrays on a CPU piece by piece.
-
-    A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
-    """
+    """Update an array by a rule; large arrays on a CPU piece by piece."""
+    # A rule makes several passes over its arrays; piece by piece, all but the first find them in the cache.
     if not 0 <= lr < np.inf:  # a schedule may return anything
         raise ValueError(f"the learning rate of step {step} is {lr!r}, expected a number of 0 or more")
     on_cpu, arrays = isinstance(data, np.ndarray), [data, grad, *state_arrays(state)]

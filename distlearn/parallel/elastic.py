@@ -168,13 +168,8 @@ class ElasticDataParallel(Strategy):
 
     # -- surviving -----------------------------------------------------------------------------------------------------
     def retry_until_agreed(self, action):
-        """Call `action()` on all ranks until it has succeeded on every remaining one; return its result.
-
-        Parameters
-        ----------
-        action : callable
-            Communicates, and can be repeated.
-        """
+        """Call `action()` on all ranks until it has succeeded on every remaining one; return its result."""
+        # action: Communicates, and can be repeated.
         while True:
             agreed = False
             try:
@@ -190,11 +185,9 @@ class ElasticDataParallel(Strategy):
         return self.comm.agree(flag) if isinstance(self.comm, FaultTolerant) else flag
 
     def _recover(self, agreed: bool = False) -> None:
-        """Find the remaining ranks, and bring all of them to the same state.
-
-        On each communicator every rank calls `agree` equally often, and `shrink` once an answer was no: so ranks that
-        saw a failure and ranks that did not stay synchronized.
-        """
+        """Find the remaining ranks, and bring all of them to the same state."""
+        # On each communicator every rank calls `agree` equally often, and `shrink` once an answer was no: so ranks that
+        # saw a failure and ranks that did not stay synchronized.
         noticed, members = self.clock.now(), self.members
         with self.clock.span("recover", lane="failure"):
             while True:

@@ -172,11 +172,10 @@ class SimComm(FormulaCollectives):
 
 
 class MessageComm(SimComm):
-    """A simulated rank's `Communicator` whose collectives of arrays send messages.
+    """A simulated rank's `Communicator` whose collectives of arrays send messages."""
 
-    Collectives of objects, and `split`, take the time of the formula: they set a program up, and what they move has
-    another length on every rank, which an algorithm that receives into buffers would first have to be told.
-    """
+    # Collectives of objects, and `split`, take the time of the formula: they set a program up, and what they move has
+    # another length on every rank, which an algorithm that receives into buffers would first have to be told.
 
     def __init__(self, transport, fibre, rank, members, context=0, clock=None):
         super().__init__(transport, fibre, rank, members, context, clock)

@@ -69,10 +69,8 @@ class Decision(NamedTuple):
 
 
 def follow(decisions: list[Decision]) -> Callable:
-    """Return a function that makes these decisions one after another, then always the first that is possible.
-
-    So once they are made, messages are delivered in the order of sending.
-    """
+    """Return a function that makes these decisions one after another, then always the first that is possible."""
+    # So once they are made, messages are delivered in the order of sending.
     left = iter(decisions)
 
     def choose(options, transport):
@@ -220,10 +218,8 @@ class OrderedTransport(Transport):
 
     # -- decisions -----------------------------------------------------------------------------------------------------
     def options(self) -> list[Decision]:
-        """Return the decisions that are possible now; none where no message can be delivered.
-
-        The first one delivers the message that was sent first, of those that the lowest waiting rank may get.
-        """
+        """Return the decisions that are possible now; none where no message can be delivered."""
+        # The first one delivers the message that was sent first, of those that the lowest waiting rank may get.
         blocked = [f for f in self.scheduler.names if f.waits is not None and not f.greenlet.dead]
         deliver = [
             Decision("deliver", fibre.rank, source)

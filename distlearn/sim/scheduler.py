@@ -108,10 +108,8 @@ class Scheduler:
         self._hub.greenlet = getcurrent()
 
     def run(self, main: Callable[[Fibre], object]) -> list:
-        """Run `main(fibre)` on every fibre to its end; return the results by rank.
-
-        The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` as itself).
-        """
+        """Run `main(fibre)` on every fibre to its end; return the results by rank."""
+        # The first exception unwinds all other fibres and surfaces as `RankError` (`KeyboardInterrupt` as itself).
         __tracebackhide__ = True  # an error shows the program of the ranks, not what runs them
         for fibre in self.fibres:
             self._start(fibre, main)

@@ -52,11 +52,10 @@ COLLECTIVE_TAG = -1
 
 
 class Event:
-    """Something that a rank can wait for.
+    """Something that a rank can wait for."""
 
-    Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` describes what a
-    fibre waits for, for the report of a deadlock.
-    """
+    # Its attribute `when` is None until it is known at what virtual time it happens; `waiting(fibre)` describes what a
+    # fibre waits for, for the report of a deadlock.
 
     __slots__ = ()
 
@@ -120,12 +119,11 @@ class RecvOp(Event):
 
 
 class CollectiveCall(Event):
-    """One collective call of all members of a communicator: which ranks have called so far, and with what.
+    """One collective call of all members of a communicator: which ranks have called so far, and with what."""
 
-    `seq` numbers the collectives of a communicator. `failed_ranks` are the ranks of the world on which it has failed;
-    None until it has ended, and always in a world without failures. `when`, `payloads` and `results` are those of a
-    collective that is computed at once (`formula`).
-    """
+    # `seq` numbers the collectives of a communicator. `failed_ranks` are the ranks of the world on which it has failed;
+    # None until it has ended, and always in a world without failures. `when`, `payloads` and `results` are those of a
+    # collective that is computed at once (`formula`).
 
     __slots__ = ("calls", "context", "failed_ranks", "members", "payloads", "results", "seq", "when")
 

@@ -51,10 +51,8 @@ ASYNCHRONOUS: dict[str, Callable] = {"param_server": _param_server}
 
 
 def train_asynchronously(recipe: Recipe, dataset) -> tuple[History, dict | None]:
-    """Train with the method named in the settings.
-
-    Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
-    """
+    """Train with the method named in the settings."""
+    # Workers take as many steps on average as an epoch has batches, times the epochs; faster workers take more.
     settings = recipe.settings
     batches = len(Batches(dataset.x_train, dataset.y_train, settings.batch_size))
     stride = min(settings.evaluate_every or settings.epochs, settings.epochs)

@@ -17,10 +17,9 @@ _STEPS = ("samples", "batch_size")
 
 
 class Saving:
-    """The checkpoints of one call of `fit`.
+    """The checkpoints of one call of `fit`."""
 
-    Rank 0 alone reads and writes files; what it read is broadcast.
-    """
+    # Rank 0 alone reads and writes files; what it read is broadcast.
 
     def __init__(self, store: CheckpointStore, every: int, strategy, run: dict):
         if not isinstance(every, (int, np.integer)) or every < 0:

@@ -70,13 +70,8 @@ class Trained:
         return odds / odds.sum(axis=1, keepdims=True)
 
     def scaled(self, x) -> np.ndarray:
-        """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are.
-
-        Raises
-        ------
-        ValueError
-            For values outside the range of the training data: the predictions would be meaningless.
-        """
+        """Return pixels as the model was trained on them: bytes scaled to 0..1, floating-point numbers as they are."""
+        # ValueError: For values outside the range of the training data: the predictions would be meaningless.
         x, (low, high) = np.asarray(x), self.value_range
         if x.dtype.kind in "iu":
             if x.size and not (x.min() >= low and x.max() <= high):
@@ -125,7 +120,6 @@ def load(path) -> Trained:
     ------
     WeightsError
         If the file is damaged, was not written by `distlearn train`, or does not match its model.
-    FileNotFoundError
 
     Examples
     --------

@@ -15,28 +15,15 @@ MOST_ROWS = 16  # accesses of a warp that one figure shows
 
 @styled
 def plot_accesses(report, array, interval=None, *, ax=None, title=None):
-    """Draw threads against the elements of an array that they touch between two barriers; clashes are marked.
-
-    Two threads clash where they touch one element without a barrier between, at least one writes, and the report names
-    a race of the array.
-
-    Parameters
-    ----------
-    report : Report
-        Of `RawKernel.check(..., record=(0,))`.
-    array : str
-        Name of a shared or global array.
-    interval : int, optional
-        Number of barriers of the block before it; by default the interval with the most clashes, or the first in which
-        the array is touched.
-    title : str, optional
-        By default the finding.
-
-    Raises
-    ------
-    ValueError
-        If nothing was recorded of the array (in that interval).
-    """
+    """Draw threads against the elements of an array that they touch between two barriers; clashes are marked."""
+    # Two threads clash where they touch one element without a barrier between, at least one writes, and the report
+    # names a race of the array.
+    # report: Of `RawKernel.check(..., record=(0,))`.
+    # array: Name of a shared or global array.
+    # interval: Number of barriers of the block before it; by default the interval with the most clashes, or the first
+    # in which the array is touched.
+    # title: By default the finding.
+    # ValueError: If nothing was recorded of the array (in that interval).
     found = [a for a in recorded_accesses(report) if a.array == array]
     if interval is None:
         by_interval = Counter(
@@ -78,27 +65,14 @@ def plot_accesses(report, array, interval=None, *, ax=None, title=None):
 
 @styled
 def plot_sectors(report, array, warp=0, *, ax=None, title=None):
-    """Draw the 32-byte sectors of a global array that a warp's accesses move, each line of the source in its colour.
-
-    A row is one access of the warp. A pale square is a sector that moves, its dark part the bytes that the lanes
-    asked for: the pale area is moved but not used.
-
-    Parameters
-    ----------
-    report : Report
-        Of `RawKernel.check(..., record=(0,))`.
-    array : str
-        Name of a global array.
-    warp : int
-        Number of the warp in the block.
-    title : str, optional
-        By default the finding.
-
-    Raises
-    ------
-    ValueError
-        If nothing was recorded of the array and warp.
-    """
+    """Draw the 32-byte sectors of a global array that a warp's accesses move, each line of the source in its colour."""
+    # A row is one access of the warp. A pale square is a sector that moves, its dark part the bytes that the lanes
+    # asked for: the pale area is moved but not used.
+    # report: Of `RawKernel.check(..., record=(0,))`.
+    # array: Name of a global array.
+    # warp: Number of the warp in the block.
+    # title: By default the finding.
+    # ValueError: If nothing was recorded of the array and warp.
     rows = requests_of_warp([a for a in recorded_accesses(report) if a.array == array and a.thread // WARP == warp])
     if not rows or rows[0][1][0].space != "global":
         arrays = ", ".join(dict.fromkeys(a.array for a in report.recorded if a.space == "global"))

@@ -70,19 +70,10 @@ class Bars:
         return tuple(np.concatenate(columns) for columns in zip(*found, strict=True))
 
     def waiting(self, trace):
-        """Return when ranks wait: exposed communication in which no message of the rank is on its way.
-
-        Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
-
-        Parameters
-        ----------
-        trace : Trace
-            What this is a part of.
-
-        Returns
-        -------
-        row, start, end : (n,) array
-        """
+        """Return when ranks wait: exposed communication in which no message of the rank is on its way."""
+        # Of a trace without messages, as those of real ranks are: in a collective that some rank has not entered yet.
+        # trace: What this is a part of.
+        # row, start, end: (n,) array
         found = [(np.empty(0, int), np.empty(0), np.empty(0))]
         comm = np.flatnonzero(self.lane == self.lanes.index("comm")) if "comm" in self.lanes else np.empty(0, int)
         which, start, end = self.exposed(comm)

@@ -11,28 +11,13 @@ OURS, PEER = COLORS[0], MUTED
 
 @styled
 def plot_benchmarks(records, *, ax=None, title=None):
-    """Draw the time (or rate) of the library as a multiple of its peer's, one row for each measurement.
-
-    Parameters
-    ----------
-    records : sequence of dict
-        What `distlearn bench --json` writes: those with a `ratio` are drawn, ours / peer.
-    ax : Axes, optional
-        Where to draw.
-    title : str, optional
-        What the figure shows; by default how many goals are met.
-
-    Returns
-    -------
-    ax : Axes
-        A dot is a ratio, on a logarithmic axis; the bar from 1 is its distance from the peer. A goal is a short line:
-        the dot must be on the side to which the arrow beside it points. A missed goal is red.
-
-    Raises
-    ------
-    ValueError
-        If no record has a ratio.
-    """
+    """Draw the time (or rate) of the library as a multiple of its peer's, one row for each measurement."""
+    # records: What `distlearn bench --json` writes: those with a `ratio` are drawn, ours / peer.
+    # ax: Where to draw.
+    # title: What the figure shows; by default how many goals are met.
+    # ax: A dot is a ratio, on a logarithmic axis; the bar from 1 is its distance from the peer. A goal is a short line:
+    # the dot must be on the side to which the arrow beside it points. A missed goal is red.
+    # ValueError: If no record has a ratio.
     rows = [r for r in records if r["ratio"] is not None]
     if not rows:
         raise ValueError("plot_benchmarks: no record has a ratio to a peer")

@@ -191,10 +191,8 @@ def _draw(ax, curves: list[_Curve], runs: list[dict], several_names: bool, marke
 
 
 def _looks(n: int, groups: list[list[int]]) -> list[dict]:
-    """Look of each of n runs, the same in every panel, and no two alike.
-
-    Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
-    """
+    """Look of each of n runs, the same in every panel, and no two alike."""
+    # Runs on top of each other go from broad and light to narrow and dark, so that each shows beneath the next.
     looks = []
     for i in range(n):
         style = i + i // len(COLORS)  # the seventh run has the first one's colour, but another line and marker

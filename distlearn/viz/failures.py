@@ -15,25 +15,11 @@ from .units import count_axis, time_axis
 
 @styled
 def plot_recoveries(trace, *, ax=None, title=None):
-    """Draw a simulated run with failures: training, which ranks failed, the time to detection, and the recovery.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of a `SimWorld` with failures.
-    title : str, optional
-        By default what was lost, and how long training stood still.
-
-    Returns
-    -------
-    ax : Axes
-        Its x axis holds seconds, its y axis ranks.
-
-    Raises
-    ------
-    ValueError
-        If the trace holds no spans.
-    """
+    """Draw a simulated run with failures: training, which ranks failed, the time to detection, and the recovery."""
+    # trace: Of a `SimWorld` with failures.
+    # title: By default what was lost, and how long training stood still.
+    # ax: Its x axis holds seconds, its y axis ranks.
+    # ValueError: If the trace holds no spans.
     if not trace.spans:
         raise ValueError("plot_recoveries: the trace holds no spans, expected a run of a SimWorld")
     lost = {span.rank: span for span in trace.select(lane="failure") if span.name != "recover"}
@@ -80,20 +66,10 @@ def _standstill(trace, lost, n: int) -> str:
 
 @styled
 def plot_restarts(run, *, ax=None, title=None):
-    """Draw how training on real engines recovered from every failure: steps done over time.
-
-    Parameters
-    ----------
-    run : ElasticRun
-        Of `distlearn.world.train_through_failures`.
-    title : str, optional
-        By default the number of failures, and what they cost.
-
-    Returns
-    -------
-    ax : Axes
-        Its x axis holds seconds, its y axis steps.
-    """
+    """Draw how training on real engines recovered from every failure: steps done over time."""
+    # run: Of `distlearn.world.train_through_failures`.
+    # title: By default the number of failures, and what they cost.
+    # ax: Its x axis holds seconds, its y axis steps.
     if not run.progress:
         raise ValueError("plot_restarts: the run holds no progress, expected a program that reports its steps")
     if ax is None:
@@ -123,20 +99,10 @@ def plot_restarts(run, *, ax=None, title=None):
 
 @styled
 def plot_checkpoint_intervals(study, *, ax=None, title=None):
-    """Draw the time of a run over the interval between checkpoints: predicted and simulated.
-
-    Parameters
-    ----------
-    study : IntervalStudy
-        Of `distlearn.parallel.study_intervals`.
-    title : str, optional
-        By default the best interval, predicted and simulated.
-
-    Returns
-    -------
-    ax : Axes
-        Its x axis holds the interval [s], its y axis the time of the run as a multiple of the work alone.
-    """
+    """Draw the time of a run over the interval between checkpoints: predicted and simulated."""
+    # study: Of `distlearn.parallel.study_intervals`.
+    # title: By default the best interval, predicted and simulated.
+    # ax: Its x axis holds the interval [s], its y axis the time of the run as a multiple of the work alone.
     if ax is None:
         (ax,) = new_axes(figsize=(9.2, 3.8))
     fine = np.geomspace(study.intervals[0], study.intervals[-1], 200)

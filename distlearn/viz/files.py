@@ -54,27 +54,14 @@ def describe(drawn) -> str:
 
 
 def save(drawn, path, *, alt: str | None = None, dpi: float = 160, close: bool = False) -> Path:
-    """Write a figure to a file, atomically; the format follows from the name: .png, .svg or .pdf.
-
-    Parameters
-    ----------
-    path : path
-        The file; its folder must exist.
-    alt : str, optional
-        Alternative text, kept in the file (in an SVG as its title, which screen readers read); by default what
-        `describe` says.
-    dpi : float
-        Resolution of a PNG [pixels per inch].
-    close : bool
-        Close the figure afterwards; else it stays in memory, and a notebook shows it, too.
-
-    Raises
-    ------
-    ValueError
-        If the name ends in something else.
-    FileNotFoundError
-        If the folder does not exist.
-    """
+    """Write a figure to a file, atomically; the format follows from the name: .png, .svg or .pdf."""
+    # path: The file; its folder must exist.
+    # alt: Alternative text, kept in the file (in an SVG as its title, which screen readers read); by default what
+    # `describe` says.
+    # dpi: Resolution of a PNG [pixels per inch].
+    # close: Close the figure afterwards; else it stays in memory, and a notebook shows it, too.
+    # ValueError: If the name ends in something else.
+    # FileNotFoundError: If the folder does not exist.
     figure, path = figure_of(drawn), Path(os.fspath(path))
     kind = path.suffix.lower().lstrip(".")
     if kind not in FORMATS:

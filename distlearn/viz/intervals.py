@@ -22,21 +22,11 @@ def gaps(start, end, low: float, high: float):
 
 
 def pieces(start, end, inside_start, inside_end):
-    """Cut intervals down to what lies inside others.
-
-    Parameters
-    ----------
-    start, end : (n,) array
-        Intervals to cut; they may overlap.
-    inside_start, inside_end : (m,) array
-        Disjoint and in order.
-
-    Returns
-    -------
-    index : (k,) array of int
-        Which interval each piece is of.
-    start, end : (k,) array
-    """
+    """Cut intervals down to what lies inside others."""
+    # start, end: Intervals to cut; they may overlap.
+    # inside_start, inside_end: Disjoint and in order.
+    # index: Which interval each piece is of.
+    # start, end: (k,) array
     first = np.searchsorted(inside_end, start, side="right")
     count = np.maximum(np.searchsorted(inside_start, end, side="left") - first, 0)
     index = np.repeat(np.arange(len(start)), count)

@@ -60,15 +60,9 @@ def plot_layers(profiles, *, share: bool = False, model: str = "", ax=None, titl
 
 @styled
 def plot_batching(sweeps, *, ax=None, title=None):
-    """Draw how many times as many samples a second a larger batch trains.
-
-    Parameters
-    ----------
-    sweeps : dict of str to list of Profile
-        What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
-    title : str, optional
-        By default the finding.
-    """
+    """Draw how many times as many samples a second a larger batch trains."""
+    # sweeps: What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
+    # title: By default the finding.
     if not sweeps or not all(sweeps.values()):
         raise ValueError("plot_batching: expected at least one model with at least one profile")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax

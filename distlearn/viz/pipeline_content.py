@@ -68,10 +68,8 @@ class Content:
         return self.deadlock.arrows if self.deadlock else []
 
     def stuck(self, rank: int) -> list[tuple[Action, bool]]:
-        """The action that a rank cannot start, and those behind it at which a broken arrow begins.
-
-        Each with whether actions between it and the one before are left out.
-        """
+        """The action that a rank cannot start, and those behind it at which a broken arrow begins."""
+        # Each with whether actions between it and the one before are left out.
         waiting = next(w for w in self.deadlock.waiting if w.rank == rank)
         wanted = {arrow.before for arrow in self.broken}
         rest = list(enumerate(self.schedule.orders[rank]))[waiting.position :]

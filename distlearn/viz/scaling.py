@@ -13,10 +13,9 @@ from .units import share_axis
 
 
 class Speedup(NamedTuple):
-    """Speed-up of one set of runs, by number of ranks.
+    """Speed-up of one set of runs, by number of ranks."""
 
-    Of repeated runs the median, and `low` and `high`, the slowest and the fastest.
-    """
+    # Of repeated runs the median, and `low` and `high`, the slowest and the fastest.
 
     sizes: np.ndarray
     median: np.ndarray

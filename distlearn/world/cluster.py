@@ -222,10 +222,8 @@ class Cluster:
         self._start_engines()
 
     def kill_engines(self, pids=()) -> None:
-        """Kill all engines.
-
-        Those with the given process ids are killed first: their nannies then inform the controller and exit.
-        """
+        """Kill all engines."""
+        # Those with the given process ids are killed first: their nannies then inform the controller and exit.
         _kill([p for p in reaper.marked(self.folder) if p.pid in pids], timeout=1)
         if pids:
             self.exit_statuses()  # before mpiexec, which prints them, is killed too

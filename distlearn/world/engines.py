@@ -130,13 +130,8 @@ class EngineWorld:
         return list(self._ranks.pids)
 
     def resize(self, size: int) -> None:
-        """Change the number of engines: the next `run` restarts them.
-
-        Raises
-        ------
-        CommError
-            If this world did not start its engines.
-        """
+        """Change the number of engines: the next `run` restarts them."""
+        # CommError: If this world did not start its engines.
         if self._cluster is None:
             raise CommError("EngineWorld.resize: this world did not start its engines, so it cannot start others")
         if not isinstance(size, int) or size < 1:

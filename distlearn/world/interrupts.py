@@ -50,11 +50,10 @@ _deferral = _Deferral()
 
 
 class defer_interrupts:
-    """A block in which interrupts are raised only by `check_interrupts` and at its end.
+    """A block in which interrupts are raised only by `check_interrupts` and at its end."""
 
-    Blocks can be nested; the outermost counts. It has no effect in threads other than the main one, which receive no
-    signals, or where SIGINT is ignored or ends the process.
-    """
+    # Blocks can be nested; the outermost counts. It has no effect in threads other than the main one, which receive no
+    # signals, or where SIGINT is ignored or ends the process.
 
     def __enter__(self):
         before = signal.getsignal(signal.SIGINT)
@@ -85,10 +84,9 @@ def check_interrupts() -> None:
 
 
 class EngineInterrupts:
-    """SIGINT on an engine while a launch runs: keeps the stack that it found, and raises KeyboardInterrupt.
+    """SIGINT on an engine while a launch runs: keeps the stack that it found, and raises KeyboardInterrupt."""
 
-    Inside `with interrupts:` the exception waits for the end of the block.
-    """
+    # Inside `with interrupts:` the exception waits for the end of the block.
 
     def __init__(self):
         self.frames: list | None = None

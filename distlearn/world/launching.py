@@ -23,11 +23,9 @@ NAP = 0.1
 
 
 def find_mpiexec() -> str:
-    """Return the path of the mpiexec that belongs to this Python, else of the one on PATH.
-
-    MPI installed from a wheel puts mpiexec beside the interpreter, where PATH does not find it unless the environment
-    is activated.
-    """
+    """Return the path of the mpiexec that belongs to this Python, else of the one on PATH."""
+    # MPI installed from a wheel puts mpiexec beside the interpreter, where PATH does not find it unless the environment
+    # is activated.
     for folder in (Path(sys.prefix) / "bin", Path(sys.executable).parent):
         if os.access(folder / "mpiexec", os.X_OK):
             return str(folder / "mpiexec")

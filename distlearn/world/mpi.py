@@ -141,10 +141,9 @@ class MPIWorld:
 
 
 class _Waits:
-    """Reports one rank's long waits to rank 0, and a moment later to the user.
+    """Reports one rank's long waits to rank 0, and a moment later to the user."""
 
-    Rank 0 ends the job when all ranks wait.
-    """
+    # Rank 0 ends the job when all ranks wait.
 
     def __init__(self, world: MPIWorld):
         self._world, self._raw = world, world._own.raw

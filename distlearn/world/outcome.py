@@ -64,10 +64,8 @@ class Outcome:
 
 
 def frames_of(walk) -> list[Frame]:
-    """Turn (frame, line number) pairs, outermost first, into `Frame`s.
-
-    The line number is None where a signal arrived between two lines; the function's first line is used then.
-    """
+    """Turn (frame, line number) pairs, outermost first, into `Frame`s."""
+    # The line number is None where a signal arrived between two lines; the function's first line is used then.
     found = []
     for frame, lineno in walk:
         code, module = frame.f_code, frame.f_globals.get("__name__", "")

@@ -60,10 +60,9 @@ def _plain(value):
 
 
 class Texts:
-    """Formats the values of reports.
+    """Formats the values of reports."""
 
-    A value called `samples` counts from the start; it is shown as samples/s since the first report.
-    """
+    # A value called `samples` counts from the start; it is shown as samples/s since the first report.
 
     def __init__(self):
         self._first = None  # time and samples of the first report, so that start-up does not count
@@ -111,11 +110,10 @@ class Bar:
 
 
 class Output:
-    """Prints what ranks print, each line prefixed with its rank.
+    """Prints what ranks print, each line prefixed with its rank."""
 
-    The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown line
-    by line while it runs, later ranks afterwards.
-    """
+    # The output is ordered by rank, so that it is the same in every run. The first rank that has not ended is shown
+    # line by line while it runs, later ranks afterwards.
 
     def __init__(self, size: int):
         self._shown = {(rank, name): 0 for rank in range(size) for name in ("stdout", "stderr")}

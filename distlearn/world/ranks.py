@@ -85,10 +85,8 @@ class Ranks:
         return len(self.ids)
 
     def _ask_who(self, targets) -> list:
-        """Ask each engine for its process and rank; ask again if no answer comes.
-
-        The first message to an engine that has just registered can be lost.
-        """
+        """Ask each engine for its process and rank; ask again if no answer comes."""
+        # The first message to an engine that has just registered can be lost.
         asked = {target: [] for target in targets}
         unanswered, patience, waited = list(targets), FIRST_PATIENCE, 0.0
         while unanswered and waited < JOIN_SECONDS:

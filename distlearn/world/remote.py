@@ -100,11 +100,9 @@ def join_world(
 
 
 def shield_traceback() -> None:
-    """Make this engine answer even a call that is interrupted twice in a row.
-
-    The kernel's answer to a KeyboardInterrupt begins with `showtraceback`. A second interrupt before the answer is
-    sent would leave the client without one; a moment later it would end the engine.
-    """
+    """Make this engine answer even a call that is interrupted twice in a row."""
+    # The kernel's answer to a KeyboardInterrupt begins with `showtraceback`. A second interrupt before the answer is
+    # sent would leave the client without one; a moment later it would end the engine.
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -96,7 +96,7 @@ def test_shapes_are_judged_by_both_bytes():
     assert not judged((32, 32, 32), n, high=0.5)
     assert "at best" in judged((1, 2**8, 2**7), n, low=0.05)
     assert "at best" in judged((1, n, 1), n, high=0.5)
-    assert "multiply-add is two" in judged((1, n // 2, 1), n, low=0.05)
+    assert "wanted exactly" in judged((1, n // 2, 1), n, low=0.05)
     # few bytes at best, but the rows of 25 and 20 numbers begin amid sectors
     odd = judged((20, 25, 20), 10_000, ridge=7.0, high=0.5)
     assert "✓ it (20, 25, 20), at best" in odd

@@ -90,11 +90,9 @@ BOOL_OPS = {"sum": "LOR", "prod": "LAND", "min": "LAND", "max": "LOR"}  # as Num
 
 @functools.cache
 def nan_propagating(op: str, dtype: np.dtype):
-    """Make the MPI operator that reduces floats by NumPy's minimum or maximum.
-
-    The result of MPI's own for NaN depends on the order of the operands, so ranks can end up with different results;
-    here NaN on any rank gives NaN on all.
-    """
+    """Make the MPI operator that reduces floats by NumPy's minimum or maximum."""
+    # The result of MPI's own for NaN depends on the order of the operands, so ranks can end up with different results;
+    # here NaN on any rank gives NaN on all.
     from mpi4py import MPI
 
     ufunc = {"min": np.minimum, "max": np.maximum}[op]

@@ -78,11 +78,9 @@ class MPIComm(Messages, Collectives, BaseComm):
 
     @classmethod
     def begin(cls, raw, report=None, **options) -> MPIComm:
-        """Make the communicator of a run: when it returns, all ranks have called it and their clocks are at 0.
-
-        Ranks of one machine have the same origin of time, when the last one arrived; between machines it differs by
-        the time of a barrier.
-        """
+        """Make the communicator of a run: when it returns, all ranks have called it and their clocks are at 0."""
+        # Ranks of one machine have the same origin of time, when the last one arrived; between machines it differs by
+        # the time of a barrier.
         comm = cls(raw, report=report, **options)
         comm._make_control("all ranks to begin")
         node = zlib.crc32(platform.node().encode())

@@ -27,10 +27,8 @@ from ..protocol import ANY, CommError
 
 @functools.cache
 def mpi_reads_gpu() -> bool:
-    """Return whether the MPI that mpi4py has loaded can read and write the memory of a GPU.
-
-    Open MPI and MPICH both answer by `MPIX_Query_cuda_support`; an MPI without that function cannot.
-    """
+    """Return whether the MPI that mpi4py has loaded can read and write the memory of a GPU."""
+    # Open MPI and MPICH both answer by `MPIX_Query_cuda_support`; an MPI without that function cannot.
     mpi = sys.modules.get("mpi4py.MPI")
     try:
         query = ctypes.CDLL(mpi.__file__).MPIX_Query_cuda_support

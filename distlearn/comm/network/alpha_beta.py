@@ -127,15 +127,9 @@ class Network:
         return self.alpha + nbytes / self.beta  # as in `route`, and, inlined for speed, in the simulator's transport
 
     def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple]:
-        """Say how a message travels.
-
-        Returns
-        -------
-        latency, seconds : float
-            It arrives after both; it occupies its links for the second [s].
-        links : tuple
-            Names of the links that it needs, all of them at once.
-        """
+        """Say how a message travels."""
+        # latency, seconds: It arrives after both; it occupies its links for the second [s].
+        # links: Names of the links that it needs, all of them at once.
         return self.alpha, nbytes / self.beta, self._links(source, dest)
 
     def _links(self, source, dest, level: str = "") -> tuple:

@@ -21,10 +21,8 @@ ARRAY_SIZES = (1 << 10, 1 << 13, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
 def ping_pong(comm, sizes=MESSAGE_SIZES, repeats: int = 11, peer: int = 1) -> list[list[float]]:
-    """Send messages from rank 0 to `peer` and back; return seconds one way, a list of `repeats` for each size.
-
-    Only rank 0's times count. Other ranks wait at the end.
-    """
+    """Send messages from rank 0 to `peer` and back; return seconds one way, a list of `repeats` for each size."""
+    # Only rank 0's times count. Other ranks wait at the end.
     if comm.size < 2:
         raise ValueError("ping_pong needs 2 ranks or more, got 1")
     if not 1 <= peer < comm.size:
@@ -86,13 +84,9 @@ def reducing(comm, sizes=ARRAY_SIZES, repeats: int = 7) -> list[list[float]]:
 
 
 def fastest(times) -> np.ndarray:
-    """Return the shortest of each list of seconds: other programs make a measurement longer, never shorter.
-
-    References
-    ----------
-    W. Gropp, E. Lusk (1999), Reproducible measurements of MPI performance characteristics, EuroPVM/MPI 1999,
-    LNCS 1697.
-    """
+    """Return the shortest of each list of seconds: other programs make a measurement longer, never shorter."""
+    # W. Gropp, E. Lusk (1999), Reproducible measurements of MPI performance characteristics, EuroPVM/MPI 1999, LNCS
+    # 1697.
     return np.array([min(t) for t in times])
 
 

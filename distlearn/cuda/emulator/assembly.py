@@ -62,12 +62,10 @@ def read_flow(text: str) -> list[tuple]:
 
 
 def order_blocks(flow: list[tuple]) -> dict[int, BasicBlock]:
-    """Return the blocks that need a hook, by the number of their hook, in the order in which a warp would run them.
-
-    The compiler cuts blocks further after it has placed the hooks (around checks of an index, say) and moves the pieces
-    around. All pieces that can be reached from a hook without passing another belong to it. A block that always follows
-    the same other one, which nothing else follows, is joined to that one and needs no hook of its own.
-    """
+    """Return the blocks that need a hook, by the number of their hook, in the order in which a warp would run them."""
+    # The compiler cuts blocks further after it has placed the hooks (around checks of an index, say) and moves the
+    # pieces around. All pieces that can be reached from a hook without passing another belong to it. A block that
+    # always follows the same other one, which nothing else follows, is joined to that one and needs no hook of its own.
     labels = {event[1]: i for i, event in enumerate(flow) if event[0] == "label"}
     blocks = {event[1]: _read_block(flow, at, labels) for at, event in enumerate(flow) if event[0] == "block"}
     _join_chains(blocks)
@@ -119,10 +117,8 @@ def _read_block(flow, start, labels) -> BasicBlock:
 
 
 def weak_order(graph: dict[int, list[int]]) -> list[int]:
-    """Order the nodes so that those of a loop are together, its head first, before the nodes after the loop.
-
-    Nodes are visited in the order of the dictionary: a function's entry comes before its other blocks.
-    """
+    """Order the nodes so that those of a loop are together, its head first, before the nodes after the loop."""
+    # Nodes are visited in the order of the dictionary: a function's entry comes before its other blocks.
     before: dict[int, list[int]] = {node: [] for node in graph}
     for node, following in graph.items():
         for s in following:

@@ -184,12 +184,10 @@ def _words_of_the_runtime() -> frozenset[str]:
 
 
 def unit(text: str, exported: str, overloaded=()) -> str:
-    """Return the file that is compiled: a translated source, and the export of a kernel.
-
-    The source has its own namespace, where its types and variables hide those of the runtime. Its functions must
-    not hide them but overload them, as on a card; `overloaded` are their names. Each is declared once more beside the
-    runtime's, for C++ has no way to ask whether there is one.
-    """
+    """Return the file that is compiled: a translated source, and the export of a kernel."""
+    # The source has its own namespace, where its types and variables hide those of the runtime. Its functions must not
+    # hide them but overload them, as on a card; `overloaded` are their names. Each is declared once more beside the
+    # runtime's, for C++ has no way to ask whether there is one.
     beside = "".join(f"void {name}(EmuUnused&); " for name in overloaded)
     using = "".join(f"using emu_kernel::{name}; " for name in overloaded)
     return (

@@ -177,10 +177,8 @@ def _brackets_removed(head: str) -> str:
 
 
 def function_name(head: str) -> tuple[str, int] | None:
-    """Return the name of the function that a head declares (with its scope) and where its brackets open, or None.
-
-    The place is in `_brackets_removed(_without_template(head))`.
-    """
+    """Return the name of the function that a head declares (with its scope) and where its brackets open, or None."""
+    # The place is in `_brackets_removed(_without_template(head))`.
     text = _brackets_removed(_without_template(head))
     if match := re.search(r"\boperator\s*(\(\s*\)|[^\s(\w]+|\w[\w\s*&]*)\s*\(", text):
         return "operator", match.end() - 1
@@ -387,12 +385,10 @@ def device_code(source: str, name: str, options=(), preprocessor=None) -> Device
 
 
 def without_host_code(source: str, options=(), names=()) -> Flat:
-    """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked.
-
-    Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So
-    do all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from
-    the first of each. A source without host code is returned unchanged.
-    """
+    """Return a source for a compiler of device code alone: host functions, their includes and variables are blanked."""
+    # Its own headers are read in. All kernels stay with what they need, and what `names` (name expressions) need. So do
+    # all branches of `#if`, which are for that compiler to choose; where a declaration begins and ends is read from the
+    # first of each. A source without host code is returned unchanged.
     flat = flatten(source, options)
     code = first_branches(without_comments(flat.text))
     if unbalanced(code):

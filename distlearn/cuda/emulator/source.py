@@ -111,10 +111,9 @@ def spaces(text: str) -> str:
 
 
 def taken_branches(text: str, preprocessor) -> str:
-    """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves.
-
-    It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are taken.
-    """
+    """Blank the lines in branches of `#if` that a preprocessor does not take, and the `#if` lines themselves."""
+    # It is given the conditions and macros, and a placeholder for every line: lines whose placeholder returns are
+    # taken.
     code = without_comments(text).split("\n")
     if not any(map(CONDITION.match, code)):
         return text

@@ -216,10 +216,8 @@ def global_names(source: str) -> list[str]:
 
 
 def to_cpp(source: str, *, arithmetic: bool = True, renamed=()) -> Translated:
-    """Return CUDA C as C++, with the `arithmetic` of a card or of C++.
-
-    `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
-    """
+    """Return CUDA C as C++, with the `arithmetic` of a card or of C++."""
+    # `renamed` are kernels that have a name of the runtime: where the declaration begins and ends, and the name.
     code = without_comments(source)
     edits = [Edit(m.start(), m.end(), " " * len(m[0])) for m in INCLUDE.finditer(code)]
     edits += [Edit(m.start(), m.end(), "  ") for m in GLOBAL_SCOPE.finditer(code)]

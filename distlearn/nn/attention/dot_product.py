@@ -70,10 +70,6 @@ def attend_backward(dy, saved):
     dy : (batch, heads, n, d) array
     saved : tuple
         What `attend` returned.
-
-    Returns
-    -------
-    dq, dk, dv : array, shapes of q, k, v
     """
     q, k, v, p, y = saved
     xp, scale = get_xp(q), 1 / math.sqrt(q.shape[-1])

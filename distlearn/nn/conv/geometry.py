@@ -80,19 +80,11 @@ def pad(x, top, bottom, left, right, value=0):
 
 
 def windows(x, size, stride=(1, 1), dilation=(1, 1)):
-    """View every window of an image without copying.
-
-    Parameters
-    ----------
-    x : (n, h, w, c) array
-    size : (kh, kw)
-    stride, dilation : (int, int)
-
-    Returns
-    -------
-    view : (n, oh, ow, kh, kw, c) array
-        Read it only: its elements overlap.
-    """
+    """View every window of an image without copying."""
+    # x: (n, h, w, c) array
+    # size: (kh, kw)
+    # stride, dilation: (int, int)
+    # view: Read it only: its elements overlap.
     n, h, w, c = x.shape
     (kh, kw), (sy, sx), (dy, dx) = size, stride, dilation
     oh, ow = (h - dy * (kh - 1) - 1) // sy + 1, (w - dx * (kw - 1) - 1) // sx + 1

@@ -80,19 +80,11 @@ class Transforms(NamedTuple):
 
     @classmethod
     def from_points(cls, points, m: int) -> Transforms:
-        """Derive the matrices of F(m x m, 3 x 3) by the Toom-Cook method, in float64.
-
-        Parameters
-        ----------
-        points : sequence of float
-            The m + 1 finite interpolation points, all different; infinity is the last one.
-
-        Notes
-        -----
-        With V_k the values of 1, a, ..., a^(k - 1) at every point a (at infinity the last of them), the product of two
-        polynomials is V_alpha^-1 ((V_3 g) * (V_m h)); transposed, that is the correlation: BT = V_alpha^-T, G = V_3,
-        AT = V_m^T. `make` has the same with rows scaled so that BT is whole.
-        """
+        """Derive the matrices of F(m x m, 3 x 3) by the Toom-Cook method, in float64."""
+        # points: The m + 1 finite interpolation points, all different; infinity is the last one.
+        # With V_k the values of 1, a, ..., a^(k - 1) at every point a (at infinity the last of them), the product of
+        # two polynomials is V_alpha^-1 ((V_3 g) * (V_m h)); transposed, that is the correlation: BT = V_alpha^-T, G =
+        # V_3, AT = V_m^T. `make` has the same with rows scaled so that BT is whole.
         points = np.array(points, np.float64)
         if len(set(points.tolist())) != m + R - 2 or not np.isfinite(points).all():
             raise ValueError(f"from_points: points are {points.tolist()}, expected {m + R - 2} different finite ones")

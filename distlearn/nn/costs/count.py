@@ -23,7 +23,6 @@ class MockDeviceArray:
 
     Parameters
     ----------
-    array : numpy.ndarray
     chain : list of int, optional
         Of the array that this one is a view of: the longest chain of operations on it so far.
 
@@ -248,11 +247,10 @@ for _symbol, _ufunc in {
 
 
 class CountedArray(MockDeviceArray):
-    """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted.
+    """A strict array that NumPy's own functions accept: so the operations of code written with `np.` can be counted."""
 
-    NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
-    could be counted from there on.
-    """
+    # NumPy arrays may be mixed in; the result is counted. Copying one into a NumPy array raises a TypeError, as nothing
+    # could be counted from there on.
 
     def _operand(self, x):
         return _counted(x)
@@ -423,7 +421,6 @@ def count_operations(function, *arrays) -> Counted:
     function : callable
         Takes arrays, returns an array or a tuple whose first element is one. It computes with operators, NumPy's
         functions, or those of `get_xp(x)`.
-    *arrays : numpy arrays
 
     Examples
     --------

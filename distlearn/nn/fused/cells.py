@@ -79,10 +79,8 @@ def _seen(kernel, cell):
 
 
 def _phases(x, kernel, geometry, cell):
-    """Cut images with their border into phases: (n, ph, pw, c_in, rows, columns).
-
-    A phase has as many columns as a row of cells sees, and a row more than all cells see: runs end there.
-    """
+    """Cut images with their border into phases: (n, ph, pw, c_in, rows, columns)."""
+    # A phase has as many columns as a row of cells sees, and a row more than all cells see: runs end there.
     (n, h, w, c), (py, px), (ph, pw), (kh, kw) = x.shape, geometry.padding, cell, _seen(kernel, cell)
     oh, ow = geometry.output(h, w)
     high, wide = oh // ph + kh // ph, ow // pw + kw // pw - 1
@@ -91,10 +89,8 @@ def _phases(x, kernel, geometry, cell):
 
 
 def _cells(phases, kernels, rows):
-    """Yield (samples, seen), seen being (samples, K, cells): so many that they and the products stay in the cache.
-
-    kernels is the shape of what `_wide` gives, `rows` the number of rows of cells.
-    """
+    """Yield (samples, seen), seen being (samples, K, cells): so many that they and the products stay in the cache."""
+    # kernels is the shape of what `_wide` gives, `rows` the number of rows of cells.
     xp, (n, ph, pw, c, _, width) = get_xp(phases), phases.shape
     (_, _, k, kh, kw, _), (of_n, of_i, of_j, of_c, row, column) = kernels, phases.strides
     shape = (n, kh // ph, ph, kw // pw, pw, c, rows * width)

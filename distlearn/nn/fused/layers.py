@@ -86,11 +86,10 @@ class FusedPool(Fused):
 
 
 class FusedConv2d(Fused):
-    """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it.
+    """A convolution by the fastest algorithm, and the maximum pooling and ReLU after it."""
 
-    Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
-    (module `cells`).
-    """
+    # Where a pooling window sees few values of the image, the convolution's whole output is never in memory at once
+    # (module `cells`).
 
     def __init__(self, layers):
         super().__init__(layers)

@@ -101,10 +101,8 @@ def _meetings(geometry, together, h, oh, width):
 
 
 def _row_windows(x, geometry, together, output_bytes):
-    """Yield (samples, windows), windows being (samples, h ow, rows kw c_in): so many that they stay in the cache.
-
-    An output takes `output_bytes`, and its products as many again.
-    """
+    """Yield (samples, windows), windows being (samples, h ow, rows kw c_in): so many that they stay in the cache."""
+    # An output takes `output_bytes`, and its products as many again.
     size = (together, geometry.size[1])
     every = geometry_of.windows(x, size, (1, geometry.stride[1]), geometry.dilation)
     n, h, ow, r, kw, c = every.shape

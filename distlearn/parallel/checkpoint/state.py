@@ -127,10 +127,8 @@ def capture(strategy) -> tuple[dict[str, np.ndarray] | None, dict]:
 
 
 def restore(strategy, arrays: dict, scalars: dict) -> None:
-    """Put a captured state into a strategy, in place; every rank must call, with all arrays.
-
-    With the same number of ranks and the same layers, each takes its generators; else new ones are made.
-    """
+    """Put a captured state into a strategy, in place; every rank must call, with all arrays."""
+    # With the same number of ranks and the same layers, each takes its generators; else new ones are made.
     strategy.load_state_dict(arrays)
     set_counters(strategy.optimizer, scalars["optimizer"])
     found = all_generators(strategy)

@@ -213,15 +213,9 @@ class CheckpointStore:
         return self.folder / f"step-{step:010d}.safetensors"
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Save a checkpoint, durably and atomically; remove those beyond `keep`.
-
-        Raises
-        ------
-        ValueError
-            If the step is not a whole number, 0 or more.
-        OSError
-            If there is no room, or the folder cannot be written; what was saved before is unchanged.
-        """
+        """Save a checkpoint, durably and atomically; remove those beyond `keep`."""
+        # ValueError: If the step is not a whole number, 0 or more.
+        # OSError: If there is no room, or the folder cannot be written; what was saved before is unchanged.
         step = checkpoint.step
         if not (hasattr(step, "__index__") and 0 <= step <= _LARGEST):
             raise ValueError(f"CheckpointStore.save: step is {step!r}, expected a whole number from 0 to {_LARGEST}")
@@ -263,13 +257,9 @@ class CheckpointStore:
         return checkpoint
 
     def latest(self) -> Checkpoint | None:
-        """Read the newest intact checkpoint; warn of those that are not. None if there is none at all.
-
-        Raises
-        ------
-        CheckpointError
-            If there are checkpoints, and none of them can be used: silently starting from scratch would lose a run.
-        """
+        """Read the newest intact checkpoint; warn of those that are not. None if there is none at all."""
+        # CheckpointError: If there are checkpoints, and none of them can be used: silently starting from scratch would
+        # lose a run.
         problems, steps = [], self.steps
         for step in reversed(steps):
             try:

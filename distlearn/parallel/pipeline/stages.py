@@ -275,10 +275,8 @@ class StageComm:
 
 
 def agree_on_boundaries(comm, stages, rank_of: list[int], x) -> list:
-    """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call.
-
-    A chain of small messages from the first stage to the last, and a broadcast.
-    """
+    """Find shape (of a sample) and dtype of each stage's input and of the last one's output; every rank must call."""
+    # A chain of small messages from the first stage to the last, and a broadcast.
     found = [(tuple(x.shape[1:]), x.dtype)]
     for s, stage in stages.items():
         if s and rank_of[s - 1] != comm.rank:

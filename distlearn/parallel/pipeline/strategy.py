@@ -45,10 +45,9 @@ _check_once = lru_cache(maxsize=16)(_check)
 
 
 class StagedModel(Strategy):
-    """Some stages of a model on each rank, and micro-batches that go through them.
+    """Some stages of a model on each rank, and micro-batches that go through them."""
 
-    `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
-    """
+    # `Pipeline` and `PipeDream` say what a step is; their docstrings explain the parameters.
 
     alone = True  # only the pipeline's ranks; else rank numbers are not stages', and spans name the stage
 
@@ -112,10 +111,8 @@ class StagedModel(Strategy):
 
     # -- a step --------------------------------------------------------------------------------------------------------
     def _run(self, batch, on_grad=None) -> None:
-        """Run this rank's actions in order; the receive of the next one is posted before an action computes.
-
-        `on_grad(param)` is called during the last backward of the parameter's stage.
-        """
+        """Run this rank's actions in order; the receive of the next one is posted before an action computes."""
+        # `on_grad(param)` is called during the last backward of the parameter's stage.
         self._cut_batch(batch.x)
         self._batch, self._loss = batch, 0.0
         self._stage_comm = stage_comm = StageComm(self.comm, self.schedule, self._shape_of, self._xp)
@@ -326,22 +323,12 @@ class Pipeline(StagedModel):
         return loss
 
     def accumulate(self, batch, on_grad: Callable | None = None) -> float:
-        """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient.
-
-        Parameters
-        ----------
-        batch : Batch
-            `x`, `y`, and n, the size of the global batch; the same on every rank of the pipeline.
-        on_grad : callable, optional
-            `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete: during
-            the last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the
-            pipeline starts to communicate there.
-
-        Returns
-        -------
-        loss : float
-            Of this batch, divided by n; on every rank.
-        """
+        """Run all micro-batches forward and backward; `p.grad` then holds this rank's part of the batch's gradient."""
+        # batch: `x`, `y`, and n, the size of the global batch; the same on every rank of the pipeline.
+        # on_grad: `on_grad(param)` is called for each of this rank's parameters as soon as its gradient is complete:
+        # during the last micro-batch's backward, or, if stages share it, after their sum. Data parallelism around the
+        # pipeline starts to communicate there.
+        # loss: Of this batch, divided by n; on every rank.
         for p in self.params:  # not only the optimizer's: shared ones are summed
             p.zero_grad()
         if on_grad is None:

@@ -101,11 +101,9 @@ class PolicyState:
 
     @property
     def quorum(self) -> int:
-        """How many gradients make an update now.
-
-        Where workers wait for updates, those that have left are not waited for; what is held when the last one leaves
-        makes a last, smaller update.
-        """
+        """How many gradients make an update now."""
+        # Where workers wait for updates, those that have left are not waited for; what is held when the last one leaves
+        # makes a last, smaller update.
         if not self.active:
             return 1
         return self.policy.quorum(len(self.active) if self.policy.waits else len(self.clocks))

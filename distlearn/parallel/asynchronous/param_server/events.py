@@ -54,10 +54,8 @@ class Events:
 
     @property
     def gradients_per_second(self) -> float:
-        """Gradients that were applied, per second, until the first worker found no step left to do.
-
-        What comes after that says more about the last steps of a few than about the policy.
-        """
+        """Gradients that were applied, per second, until the first worker found no step left to do."""
+        # What comes after that says more about the last steps of a few than about the policy.
         last = max(0, len(self) - self.workers - 1)
         return int((self.version[: last + 1] > 0).sum()) / float(self.time[last])
 

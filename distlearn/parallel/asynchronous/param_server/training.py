@@ -171,15 +171,9 @@ class ParameterServer(Strategy):
 
     # -- a server ----------------------------------------------------------------------------------------------------
     def serve(self, steps: int | None = None, seconds: float = math.inf) -> Coordinator | None:
-        """Serve until all workers have left; return the coordinator of the first server on rank 0.
-
-        Parameters
-        ----------
-        steps : int, optional
-            Gradients that each worker computes, on average; unlimited by default.
-        seconds : float
-            Begin no step later than that [s].
-        """
+        """Serve until all workers have left; return the coordinator of the first server on rank 0."""
+        # steps: Gradients that each worker computes, on average; unlimited by default.
+        # seconds: Begin no step later than that [s].
         self._shard.take_snapshot(self._start.version, self.clock.now())
         left = self._left(steps)
         if self.comm.rank:
