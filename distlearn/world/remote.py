@@ -8,11 +8,13 @@ which some ranks were interrupted before they made theirs; `Duplicates` keeps co
 from __future__ import annotations
 
 import faulthandler
+import io
 import os
 import pickle
 import signal
 import sys
 import time
+import types
 
 from ..comm.local import DisconnectedComm
 from ..comm.waiting import RankClock, poll
@@ -175,14 +177,31 @@ def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
     return pickle.dumps(outcome), value
 
 
-def _call(comm, payload: bytes) -> bytes:
-    """Unpickle the function, call it, pickle its result."""
+def pack(obj) -> bytes:
+    """Pickle anything that a notebook defines by value, with the file names by which errors name its lines."""
     import cloudpickle
 
+    class Pickler(cloudpickle.CloudPickler):
+        def reducer_override(self, obj):
+            if isinstance(obj, types.CodeType):  # from version 3.1.3 on cloudpickle leaves the name of the file out
+                return _rebuild_code, (*self.dispatch_table[types.CodeType](obj), obj.co_filename)
+            return super().reducer_override(obj)
+
+    file = io.BytesIO()
+    Pickler(file).dump(obj)
+    return file.getvalue()
+
+
+def _rebuild_code(make, arguments, filename):
+    return make(*arguments).replace(co_filename=filename)
+
+
+def _call(comm, payload: bytes) -> bytes:
+    """Unpickle the function, call it, pickle its result."""
     fn, args, kwargs = pickle.loads(payload)
     result = fn(comm, *args, **kwargs)
     try:
-        return cloudpickle.dumps(result)
+        return pack(result)
     except Exception as error:
         raise TypeError(f"the result, a {type(result).__name__}, cannot be sent back: {error}") from error
 
