@@ -116,7 +116,7 @@ def complaints(source: str, module: str, is_package: bool = False) -> list[str]:
         if here.startswith("parallel.planning"):
             continue  # it runs strategies in a SimWorld
         if mine not in ("comm", "sim") and FLOORS[mine] < 5 and below(rest, IMPLEMENTATIONS):
-            wrong.append(f"{where}: floor {FLOORS[mine]} knows comm.protocol, not who implements it")
+            wrong.append(f"{where}: floor {FLOORS[mine]} knows comm.base, not who implements it")
     return wrong
 
 
@@ -184,7 +184,7 @@ def test_the_rule_sees(module, source, expected):
     [
         (
             "distlearn.parallel.data.data_parallel",
-            "from ..comm.protocol import Communicator\nfrom .bucket import Bucket",
+            "from ..comm.base import Communicator\nfrom .bucket import Bucket",
         ),
         ("distlearn.world.mpi", "from mpi4py import MPI\nfrom ..comm.mpi import MPIComm"),
         ("distlearn.cli.train", "from .. import viz\nfrom ..train import fit"),

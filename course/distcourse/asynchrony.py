@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
-from distlearn.comm.protocol import ignore_report
+from distlearn.comm.base import ignore_report
 from distlearn.data import Dataset, available, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, Momentum

@@ -16,7 +16,7 @@ import warnings
 
 import numpy as np
 
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 from distlearn.cuda import CompileError
 
 from . import scope, show

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from distlearn import backend
-from distlearn.comm.protocol import ignore_report
+from distlearn.comm.base import ignore_report
 from distlearn.comm.waiting import count_cores
 from distlearn.world.progress import Bar
 

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from threadpoolctl import threadpool_limits
 
-from distlearn.comm.protocol import ignore_report
+from distlearn.comm.base import ignore_report
 from distlearn.data import Batch, available, load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import SGD, NoiseScale, Optimizer

@@ -14,10 +14,10 @@ from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from distlearn.comm.delayed import DelayedComm
+from distlearn.comm.base import CommError, DoneWork
 from distlearn.comm.network import Network, cost
 from distlearn.comm.network.fit import all_reduce_sweep, fastest, ping_pong
-from distlearn.comm.protocol import CommError, DoneWork
+from distlearn.comm.point_to_point import DelayedComm
 from distlearn.sim import SimWorld, explore, replay
 from distlearn.tables import format_time, quantity
 from distlearn.viz.look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title

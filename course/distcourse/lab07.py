@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
-from distlearn.comm.protocol import RankError, ignore_report
+from distlearn.comm.base import RankError, ignore_report
 from distlearn.comm.waiting import count_cores  # noqa: F401  (for the notebook)
 from distlearn.data import Batch, Batches, load, shard
 from distlearn.nn import MLP, SoftmaxCrossEntropy

@@ -12,8 +12,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network, ring_all_reduce
+from distlearn.comm.base import RankError
 from distlearn.comm.network.formulas import sent_bytes
-from distlearn.comm.protocol import RankError
 from distlearn.comm.waiting import count_cores
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from distlearn.comm import Network
-from distlearn.comm.protocol import ignore_report
+from distlearn.comm.base import ignore_report
 from distlearn.data import load
 from distlearn.nn import MLP, SoftmaxCrossEntropy
 from distlearn.optim import Adagrad

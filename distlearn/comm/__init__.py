@@ -4,11 +4,7 @@ Nothing here knows about layers, models or optimizers.
 """
 
 from . import collectives
-from .collectives import ALL_REDUCES, ring_all_reduce, shares
-from .mesh import Mesh, mesh
-from .network import HierarchicalNetwork, Network, cost
-from .network.fit import Fit
-from .protocol import (
+from .base import (
     ANY,
     CommError,
     CommTimeoutError,
@@ -21,6 +17,10 @@ from .protocol import (
     RevokedError,
     Work,
 )
+from .collectives import ALL_REDUCES, ring_all_reduce, shares
+from .mesh import Mesh, mesh
+from .network import HierarchicalNetwork, Network, cost
+from .network.fit import Fit
 
 __all__ = [
     "ALL_REDUCES",

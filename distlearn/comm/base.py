@@ -1,19 +1,101 @@
-"""The base of every communicator: each call checks its arguments once, here, and then calls a primitive.
+"""The communicator: the one interface that every parallel algorithm of the library is written against.
 
-A communicator over a new kind of connection is a subclass that implements the primitives: the methods of the last part,
-whose names begin with an underscore. They get checked arguments, ranks and tags as plain integers, and for a
-collective the `Call` that must be the same on every rank.
+Calls block, like MPI's. Arrays are contiguous and are received into buffers that the caller provides; anything else
+is sent pickled by the `_obj` forms. A `send` may block until it is received: code that relies on buffering is wrong,
+and the simulator reports it as a deadlock.
+
+Each call checks its arguments once, in the public method, and then calls the method of the same name with an
+underscore, which gets checked arguments, ranks and tags as plain integers, and for a collective the `Call` that must be
+the same on every rank. A communicator over a new kind of connection is a subclass of `point_to_point.PointToPoint` with
+five primitives.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from ..backend import share_memory
-from .protocol import ANY, REDUCTIONS, Work
+from ..trace import Clock
+
+ANY = -1
+"""As `source` of `recv_obj`: take the object that arrives first, from any rank."""
+
+
+class CommError(RuntimeError):
+    """Something went wrong between ranks."""
+
+
+class CommTimeoutError(CommError):
+    """A rank waited longer for the others than its timeout."""
+
+
+class DeadlockError(CommError):
+    """Every rank waits for another, so none can ever continue."""
+
+
+class RankError(CommError):
+    """A rank raised, died or hung; `rank` is the first one that did.
+
+    `original` is the exception where known; `lost` is True if the rank died or hung, rather than raised.
+    """
+
+    def __init__(self, rank: int, message: str, original: BaseException | None = None, lost: bool = False):
+        super().__init__(f"rank {rank}: {message}")
+        self.rank, self.original, self.lost = rank, original, lost
+
+
+class PeerLostError(CommError):
+    """Other ranks are lost, so an operation that needs them cannot end; `shrink` makes a communicator without them.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        All ranks of the communicator that are known to be lost.
+    """
+
+    def __init__(self, ranks, message: str):
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+    def __reduce__(self):
+        return type(self), (self.ranks, str(self))
+
+
+class RevokedError(CommError):
+    """Another rank has called `revoke`: something failed, and all ranks must join the recovery."""
+
+
+class CutOffError(CommError):
+    """The rank itself has been declared lost by the others (it hung, or the network failed): it must stop."""
+
+
+class Work(Protocol):
+    """Handle of an operation in progress."""
+
+    def wait(self):
+        """Block until it is done; return its result (for receives and in-place collectives: the buffer)."""
+
+    def done(self) -> bool:
+        """Return whether it is done, without blocking."""
+
+
+class DoneWork:
+    """A `Work` that is already done."""
+
+    def __init__(self, result=None):
+        self._result = result
+
+    def wait(self):
+        """Return the result."""
+        return self._result
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
 
 OWN = ("distlearn.comm", "distlearn.sim")
 """Modules whose frames are not the user's: errors name the line of the user's code that called them."""
@@ -65,222 +147,11 @@ class Call(NamedTuple):
         return f"{self} ({self.site})" if self.site else str(self)
 
 
+# -- checks of arguments: the same errors from every communicator and every collective --------------------------------
+REDUCTIONS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+"""The operators of `all_reduce` and `reduce_scatter`, by name."""
+
 N_TAGS = 1 << 20  # in every world; an MPI library may have fewer
-
-
-class BaseComm:
-    """The `Communicator` protocol except for the primitives."""
-
-    rank: int
-    size: int
-    n_tags: int = N_TAGS
-    timeout: float | None = None
-    _stated: tuple = ()
-
-    def state(self, what: str) -> None:
-        """Let the ranks compare `what` along with their next collective call, which costs no message."""
-        self._stated = (what,)
-
-    def _call(self, name: str, *arguments) -> Call:
-        arguments, self._stated = arguments + self._stated, ()
-        return Call(name, arguments, call_site())
-
-    def agreement(self, call: Call):
-        """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
-
-    def abort(self) -> None:
-        """Abort operations in progress that would never end, because another rank will not join them."""
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(rank {self.rank} of {self.size})"
-
-    # -- between two ranks: arrays -----------------------------------------------------------------------------------
-    def send(self, x, dest, tag=0):
-        """Send `x`; may block until it is received."""
-        self._send(*self._checked_send(x, dest, tag))
-
-    def isend(self, x, dest, tag=0):
-        """Start a send; do not touch `x` before `wait`."""
-        return self._isend(*self._checked_send(x, dest, tag))
-
-    def recv(self, out, source, tag=0):
-        """Receive into `out` a message of exactly its size; return `out`."""
-        return self._recv(*self._checked_recv(out, source, tag))
-
-    def irecv(self, out, source, tag=0):
-        """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
-        return self._irecv(*self._checked_recv(out, source, tag))
-
-    def send_recv(self, x, dest, out, source, tag=0):
-        """Send and receive at once; return `out`, which may not share memory with `x`."""
-        sent, received = self._checked_send(x, dest, tag), self._checked_recv(out, source, tag)
-        check_apart("send_recv", x, out, self.rank)
-        return self._send_recv(sent, received)
-
-    def _checked_send(self, x, dest, tag) -> tuple:
-        check_peer("dest", dest, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
-        check_buffer("send", x, self.rank)
-        return x, int(dest), int(tag)
-
-    def _checked_recv(self, out, source, tag) -> tuple:
-        check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
-        check_output("recv", out, self.rank)
-        return out, int(source), int(tag)
-
-    # -- between two ranks: anything that can be pickled -------------------------------------------------------------
-    def send_obj(self, obj, dest, tag=0):
-        """Send a pickled object; may block until it is received."""
-        check_peer("dest", dest, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
-        self._send_obj(obj, int(dest), int(tag))
-
-    def recv_obj(self, source=ANY, tag=0):
-        """Receive the object from `source`, or the first that arrives from any rank."""
-        if source != ANY:
-            check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
-        return self._recv_obj(int(source), int(tag))
-
-    # -- all ranks ---------------------------------------------------------------------------------------------------
-    def all_reduce(self, x, op="sum"):
-        """Replace `x` on every rank by its reduction; return it."""
-        check_reduction("all_reduce", x, op, self.rank)
-        return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
-
-    def iall_reduce(self, x, op="sum"):
-        """Start an all-reduce, in place; do not touch `x` before `wait`."""
-        check_reduction("all_reduce", x, op, self.rank)
-        return self._iall_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
-
-    def reduce_scatter(self, x, op="sum"):
-        """Reduce the flat array `x`; return this rank's share."""
-        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._reduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
-
-    def ireduce_scatter(self, x, op="sum"):
-        """Start a reduce-scatter; do not touch `x` before `wait`."""
-        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
-
-    def all_gather(self, x):
-        """Return the `x` of every rank, stacked."""
-        check_buffer("all_gather", x, self.rank)
-        return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
-
-    def broadcast(self, x, root=0):
-        """Replace `x` on every rank by the root's; return it."""
-        check_root(root, self.rank, self.size)
-        (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
-        return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
-
-    def scatter(self, x, out, root=0):
-        """Copy the rows of the root's `x`, one to each rank, into `out`; return it."""
-        check_root(root, self.rank, self.size)
-        check_output("scatter", out, self.rank)
-        if self.rank == root:
-            check_scatter("scatter", x, out, self.rank, self.size)
-        call = self._call("scatter", f"root={root}", out.shape, out.dtype)
-        return self._scatter(call, x if self.rank == root else None, out, int(root))
-
-    def gather(self, x, root=0):
-        """Return the `x` of every rank, stacked, on the root."""
-        check_root(root, self.rank, self.size)
-        check_buffer("gather", x, self.rank)
-        return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))
-
-    def all_to_all(self, x):
-        """Send row j to rank j; return the rows received, by source."""
-        check_rows("all_to_all", x, self.rank, self.size)
-        return self._all_to_all(self._call("all_to_all", x.shape, x.dtype), x)
-
-    def barrier(self):
-        """Wait until every rank has called it."""
-        self._barrier(self._call("barrier"))
-
-    def broadcast_obj(self, obj, root=0):
-        """Return the root's object on every rank."""
-        check_root(root, self.rank, self.size)
-        return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
-
-    def gather_obj(self, obj, root=0):
-        """Return the object of every rank, by rank, on the root."""
-        check_root(root, self.rank, self.size)
-        return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
-
-    def split(self, color, key=0):
-        """Return the communicator of the ranks that gave the same `color`, or None for color None."""
-        return self._split(self._call("split"), color, key)
-
-    # -- primitives: what a subclass implements ----------------------------------------------------------------------
-    def _isend(self, x, dest, tag) -> Work:
-        raise NotImplementedError
-
-    def _irecv(self, out, source, tag) -> Work:
-        raise NotImplementedError
-
-    def _send(self, x, dest, tag) -> None:
-        self._isend(x, dest, tag).wait()
-
-    def _recv(self, out, source, tag):
-        return self._irecv(out, source, tag).wait()
-
-    def _send_recv(self, sent: tuple, received: tuple):
-        incoming = self._irecv(*received)
-        outgoing = self._isend(*sent)
-        incoming.wait()
-        outgoing.wait()
-        return received[0]
-
-    def _send_obj(self, obj, dest, tag) -> None:
-        raise NotImplementedError
-
-    def _recv_obj(self, source, tag):
-        raise NotImplementedError
-
-    def _iall_reduce(self, call: Call, x, op) -> Work:
-        raise NotImplementedError
-
-    def _all_reduce(self, call: Call, x, op):
-        return self._iall_reduce(call, x, op).wait()
-
-    def _ireduce_scatter(self, call: Call, x, op) -> Work:
-        raise NotImplementedError
-
-    def _reduce_scatter(self, call: Call, x, op):
-        return self._ireduce_scatter(call, x, op).wait()
-
-    def _all_gather(self, call: Call, x):
-        raise NotImplementedError
-
-    def _broadcast(self, call: Call, x, root):
-        raise NotImplementedError
-
-    def _scatter(self, call: Call, x, out, root):
-        raise NotImplementedError
-
-    def _gather(self, call: Call, x, root):
-        raise NotImplementedError
-
-    def _all_to_all(self, call: Call, x):
-        raise NotImplementedError
-
-    def _barrier(self, call: Call) -> None:
-        raise NotImplementedError
-
-    def _broadcast_obj(self, call: Call, obj, root):
-        raise NotImplementedError
-
-    def _gather_obj(self, call: Call, obj, root):
-        raise NotImplementedError
-
-    def _split(self, call: Call, color, key):
-        raise NotImplementedError
-
-
-# -- checks of arguments: the same errors from every communicator and every collective
-
 
 WITH_OBJECTS = ("send", "recv", "broadcast", "gather")
 """Operations that have a form for objects, named `*_obj`."""
@@ -382,3 +253,245 @@ def check_scatter(what: str, x, out, rank: int, size: int) -> None:
         rows = f"rows of shape {x.shape[1:]} {x.dtype}, but `out` has shape {out.shape} {out.dtype}"
         raise ValueError(f"rank {rank}: {what} sends {rows}")
     check_apart(what, x, out, rank)
+
+
+# -- the interface -----------------------------------------------------------------------------------------------------
+def ignore_report(step: int, total: int, **values) -> None:
+    """Do nothing with a report."""
+
+
+class Communicator:
+    """The operations that a parallel algorithm may use.
+
+    Attributes
+    ----------
+    rank : int
+        This process's index, 0 to `size` - 1.
+    size : int
+        Number of ranks.
+    clock : Clock
+        The only source of time.
+    n_tags : int
+        Tags are whole numbers below it.
+    """
+
+    rank: int
+    size: int
+    clock: Clock
+    n_tags: int = N_TAGS
+    timeout: float | None = None
+    _report = staticmethod(ignore_report)
+    _stated: tuple = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(rank {self.rank} of {self.size})"
+
+    def report(self, step: int, total: int, **values) -> None:
+        """Report to an observer, such as a progress bar, that `step` of `total` is done; only rank 0's count."""
+        check_report(self.rank, step, total)
+        self._report(step, total, **values)
+
+    def abort(self) -> None:
+        """Abort operations in progress that would never end, because another rank will not join them."""
+
+    def state(self, what: str) -> None:
+        """Let the ranks compare `what` along with their next collective call, which costs no message."""
+        self._stated = (what,)
+
+    def agreement(self, call: Call):
+        """Begin to compare this rank's call of a collective with the others'; None where it is not compared."""
+
+    def _call(self, name: str, *arguments) -> Call:
+        arguments, self._stated = arguments + self._stated, ()
+        return Call(name, arguments, call_site())
+
+    # -- between two ranks: arrays -----------------------------------------------------------------------------------
+    def send(self, x, dest: int, tag: int = 0) -> None:
+        """Send the contiguous array `x`; may block until `dest` receives it."""
+        self._send(*self._checked_send(x, dest, tag))
+
+    def isend(self, x, dest: int, tag: int = 0) -> Work:
+        """Start a send; do not touch `x` before `wait`."""
+        return self._isend(*self._checked_send(x, dest, tag))
+
+    def recv(self, out, source: int, tag: int = 0):
+        """Receive into the contiguous array `out` (same dtype and size as what was sent) and return it."""
+        return self._recv(*self._checked_recv(out, source, tag))
+
+    def irecv(self, out, source: int, tag: int = 0) -> Work:
+        """Start a receive; `out` is valid after `wait`, which raises if the message had another size."""
+        return self._irecv(*self._checked_recv(out, source, tag))
+
+    def send_recv(self, x, dest: int, out, source: int, tag: int = 0):
+        """Send `x` to `dest` while receiving `out` from `source`; return `out`. Cannot deadlock by itself.
+
+        `out` may not share memory with `x`.
+        """
+        sent, received = self._checked_send(x, dest, tag), self._checked_recv(out, source, tag)
+        check_apart("send_recv", x, out, self.rank)
+        return self._send_recv(sent, received)
+
+    def _checked_send(self, x, dest, tag) -> tuple:
+        check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        check_buffer("send", x, self.rank)
+        return x, int(dest), int(tag)
+
+    def _checked_recv(self, out, source, tag) -> tuple:
+        check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        check_output("recv", out, self.rank)
+        return out, int(source), int(tag)
+
+    # -- between two ranks: anything that can be pickled -------------------------------------------------------------
+    def send_obj(self, obj, dest: int, tag: int = 0) -> None:
+        """Send a pickled object; may block until it is received."""
+        check_peer("dest", dest, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        self._send_obj(obj, int(dest), int(tag))
+
+    def recv_obj(self, source: int = ANY, tag: int = 0):
+        """Receive an object from `source`, or from any rank (`ANY`) the one that arrives first."""
+        if source != ANY:
+            check_peer("source", source, self.rank, self.size)
+        check_tag(tag, self.rank, self.n_tags)
+        return self._recv_obj(int(source), int(tag))
+
+    # -- all ranks ---------------------------------------------------------------------------------------------------
+    def all_reduce(self, x, op: str = "sum"):
+        """Replace `x` on every rank by the element-wise `op` ("sum", "prod", "min", "max") over ranks; return it."""
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._all_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
+
+    def iall_reduce(self, x, op: str = "sum") -> Work:
+        """Start an `all_reduce`; do not touch `x` before `wait`."""
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._iall_reduce(self._call("all_reduce", f"op={op!r}", x.shape, x.dtype), x, op)
+
+    def reduce_scatter(self, x, op: str = "sum"):
+        """Reduce the flat array `x` over ranks; return this rank's share, as `numpy.array_split(x, size)` cuts them."""
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._reduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
+
+    def ireduce_scatter(self, x, op: str = "sum") -> Work:
+        """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._ireduce_scatter(self._call("reduce_scatter", f"op={op!r}", x.shape, x.dtype), x, op)
+
+    def all_gather(self, x):
+        """Return the `x` of every rank, stacked: (size, *x.shape). Shapes must agree."""
+        check_buffer("all_gather", x, self.rank)
+        return self._all_gather(self._call("all_gather", x.shape, x.dtype), x)
+
+    def broadcast(self, x, root: int = 0):
+        """Replace `x` on every rank by the root's; return it."""
+        check_root(root, self.rank, self.size)
+        (check_buffer if self.rank == root else check_output)("broadcast", x, self.rank)
+        return self._broadcast(self._call("broadcast", f"root={root}", x.shape, x.dtype), x, int(root))
+
+    def scatter(self, x, out, root: int = 0):
+        """Distribute the rows of the root's `x` (size, *out.shape), one to each rank, into `out`; return it.
+
+        Only the root's `x` is read; the others pass None. `out` may not share memory with it.
+        """
+        check_root(root, self.rank, self.size)
+        check_output("scatter", out, self.rank)
+        if self.rank == root:
+            check_scatter("scatter", x, out, self.rank, self.size)
+        call = self._call("scatter", f"root={root}", out.shape, out.dtype)
+        return self._scatter(call, x if self.rank == root else None, out, int(root))
+
+    def gather(self, x, root: int = 0):
+        """Return the `x` of every rank, stacked (size, *x.shape), on the root, and None elsewhere."""
+        check_root(root, self.rank, self.size)
+        check_buffer("gather", x, self.rank)
+        return self._gather(self._call("gather", f"root={root}", x.shape, x.dtype), x, int(root))
+
+    def all_to_all(self, x):
+        """Send row j of `x` (size, ...) to rank j; return the rows received, by source."""
+        check_rows("all_to_all", x, self.rank, self.size)
+        return self._all_to_all(self._call("all_to_all", x.shape, x.dtype), x)
+
+    def barrier(self) -> None:
+        """Wait until every rank has called it."""
+        self._barrier(self._call("barrier"))
+
+    def broadcast_obj(self, obj, root: int = 0):
+        """Return the root's object on every rank."""
+        check_root(root, self.rank, self.size)
+        return self._broadcast_obj(self._call("broadcast_obj", f"root={root}"), obj, int(root))
+
+    def gather_obj(self, obj, root: int = 0) -> list | None:
+        """Return the object of every rank, by rank, on the root, and None elsewhere."""
+        check_root(root, self.rank, self.size)
+        return self._gather_obj(self._call("gather_obj", f"root={root}"), obj, int(root))
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Return the communicator of the ranks that gave the same `color`, ordered by (`key`, rank).
+
+        A rank that gives None is in no new communicator and gets None. Every rank must call it.
+        """
+        return self._split(self._call("split"), color, key)
+
+    # -- primitives: what a subclass implements ----------------------------------------------------------------------
+    def _isend(self, x, dest: int, tag: int) -> Work:
+        raise NotImplementedError
+
+    def _irecv(self, out, source: int, tag: int) -> Work:
+        raise NotImplementedError
+
+    def _send_obj(self, obj, dest: int, tag: int) -> None:
+        raise NotImplementedError
+
+    def _recv_obj(self, source: int, tag: int):
+        raise NotImplementedError
+
+    def _split(self, call: Call, color, key) -> Communicator | None:
+        raise NotImplementedError
+
+    # -- what follows from the primitives, and what a subclass may do better -----------------------------------------
+    def _send(self, x, dest, tag) -> None:
+        self._isend(x, dest, tag).wait()
+
+    def _recv(self, out, source, tag):
+        return self._irecv(out, source, tag).wait()
+
+    def _send_recv(self, sent: tuple, received: tuple):
+        incoming = self._irecv(*received)
+        outgoing = self._isend(*sent)
+        incoming.wait()
+        outgoing.wait()
+        return received[0]
+
+    def _all_reduce(self, call: Call, x, op):
+        return self._iall_reduce(call, x, op).wait()
+
+    def _reduce_scatter(self, call: Call, x, op):
+        return self._ireduce_scatter(call, x, op).wait()
+
+
+@runtime_checkable
+class FaultTolerant(Protocol):
+    """Operations of a communicator that survives the loss of ranks: MPI's "user-level failure mitigation".
+
+    An operation that needs a lost rank raises `PeerLostError`, possibly on some ranks and not on others: a rank that
+    got its part of a collective in time does not notice. So a rank that gets the error calls `revoke`, which makes the
+    operations of every other rank raise too; then all survivors call `shrink` and continue on the communicator that it
+    returns.
+
+    References
+    ----------
+    W. Bland, A. Bouteiller, T. Herault, G. Bosilca, J. Dongarra (2013), Post-failure recovery of MPI communication
+    capability: design and rationale, IJHPCA 27(3).
+    """
+
+    def revoke(self) -> None:
+        """Make all operations of all ranks on this communicator raise `RevokedError`; harmless when repeated."""
+
+    def agree(self, flag: bool) -> bool:
+        """Return whether *all* survivors passed True: the same answer on each of them, whatever fails meanwhile."""
+        # Works on a revoked communicator too.
+
+    def shrink(self) -> Communicator:
+        """Return a communicator of the survivors, in their old order; all of them must call it."""
+        # Works on a revoked communicator too. A rank that fails meanwhile may be in it; operations on it then raise.

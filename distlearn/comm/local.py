@@ -7,14 +7,12 @@ raises an error that says what is missing.
 
 from __future__ import annotations
 
-import pickle
-
 from ..trace import WallClock
-from .base import BaseComm, check_report
-from .protocol import ANY, CommError, DoneWork, ignore_report
+from .base import ANY, CommError, ignore_report
+from .point_to_point import PointToPoint
 
 
-class LocalComm(BaseComm):
+class LocalComm(PointToPoint):
     """The `Communicator` of one rank, without MPI: the same checks, the wall clock, no messages."""
 
     rank = 0
@@ -24,11 +22,6 @@ class LocalComm(BaseComm):
         self.clock = WallClock() if clock is None else clock
         self._report = ignore_report if report is None else report
 
-    def report(self, step, total, **values):
-        """Pass the progress on."""
-        check_report(0, step, total)
-        self._report(step, total, **values)
-
     def __repr__(self) -> str:
         return "LocalComm()"
 
@@ -36,37 +29,6 @@ class LocalComm(BaseComm):
     def _recv_obj(self, source, tag):
         assert source == ANY
         raise ValueError("rank 0: recv_obj(source=ANY) on a communicator of one rank: no other rank can send")
-
-    def _iall_reduce(self, call, x, op):
-        return DoneWork(x)
-
-    def _ireduce_scatter(self, call, x, op):
-        return DoneWork(x.reshape(-1).copy())
-
-    def _all_gather(self, call, x):
-        return x[None].copy()
-
-    def _broadcast(self, call, x, root):
-        return x
-
-    def _scatter(self, call, x, out, root):
-        out[...] = x[0]
-        return out
-
-    def _gather(self, call, x, root):
-        return x[None].copy()
-
-    def _all_to_all(self, call, x):
-        return x.copy()
-
-    def _barrier(self, call):
-        pass
-
-    def _broadcast_obj(self, call, obj, root):
-        return pickle.loads(pickle.dumps(obj, protocol=5))  # a copy, as between ranks
-
-    def _gather_obj(self, call, obj, root):
-        return [self._broadcast_obj(call, obj, root)]
 
     def _split(self, call, color, key):
         return None if color is None else LocalComm(self.clock, self._report)

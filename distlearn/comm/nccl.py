@@ -8,8 +8,8 @@ import numpy as np
 
 from ..shares import shares
 from ..trace import Span
-from .delegating import DelegatingComm
-from .protocol import CommError, CommTimeoutError
+from .base import CommError, CommTimeoutError
+from .point_to_point import DelegatingComm
 from .waiting import poll
 
 # -- stream ------------------------------------------------------------------------------------------------------------

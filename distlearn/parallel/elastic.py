@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import get_xp, to_numpy
-from ..comm.protocol import FaultTolerant, PeerLostError, RevokedError
+from ..comm.base import FaultTolerant, PeerLostError, RevokedError
 from ..data import Batch, shard
 from ..trace import Clock
 from .checkpoint.state import counters, generators, named_arrays, set_counters

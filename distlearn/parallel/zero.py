@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..backend import get_xp
-from ..comm.protocol import Work
+from ..comm.base import Work
 from ..nn.container import Sequential
 from ..nn.layer import Param, nbytes
 from ..optim.optimizer import state_arrays

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from numpy import ndarray
 
 from ..comm import collectives
-from ..comm.base import check_apart, check_buffer, check_output, check_peer, check_report, check_tag
+from ..comm.base import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag
 from ..comm.network.formulas import BY_ROWS, LEVELS
-from ..comm.protocol import ANY
 from ..trace import Span
 from .clock import SimClock
 from .formula import FormulaCollectives

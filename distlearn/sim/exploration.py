@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.protocol import ANY, CommError, PeerLostError
+from ..comm.base import ANY, CommError, PeerLostError
 from .communicator import MessageComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
 from .transport import CollectiveCall, Completion, Event, ObjectSendOp, RecvOp, SendOp, Transport

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..comm.base import check_report
-from ..comm.protocol import ANY, CutOffError, PeerLostError, RevokedError
+from ..comm.base import ANY, CutOffError, PeerLostError, RevokedError, check_report
 from ..trace import Span
 from .communicator import SimComm
 from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler

@@ -9,15 +9,14 @@ import pickle
 from collections import defaultdict
 
 from ..backend import get_xp
-from ..comm.base import BaseComm
-from ..comm.protocol import REDUCTIONS
+from ..comm.base import REDUCTIONS, Communicator
 from ..shares import shares
 from ..trace import Span
 from .timeline import first_common
 from .transport import CollectiveCall, CollectiveWork
 
 
-class FormulaCollectives(BaseComm):
+class FormulaCollectives(Communicator):
     """The collectives of a simulated rank's communicator, taking the seconds that the network's formula gives."""
 
     def _meet(self, call, payload, nbytes, finish) -> CollectiveCall:

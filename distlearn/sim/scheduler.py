@@ -23,8 +23,7 @@ from types import TracebackType
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..comm.base import OWN, call_site
-from ..comm.protocol import CommError, DeadlockError, RankError
+from ..comm.base import OWN, CommError, DeadlockError, RankError, call_site
 from .timeline import CommTimeline
 
 

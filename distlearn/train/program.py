@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import data as datasets
 from ..backend import to_device
-from ..comm.protocol import CutOffError
+from ..comm.base import CutOffError
 from ..nn import MLP, SoftmaxCrossEntropy, fuse
 from ..nn import build as build_model
 from ..nn.fused import is_fused

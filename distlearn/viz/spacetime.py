@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from matplotlib.ticker import MaxNLocator
 
-from ..comm.protocol import DeadlockError, RankError
+from ..comm.base import DeadlockError, RankError
 from ..sim.exploration import Exploration, Run, SpaceTimeEvent
 from .look import MUTED, NAVY, VERMILION, new_axes, styled, write_title
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..comm.protocol import CommError, RankError
+from ..comm.base import CommError, RankError
 from ..parallel.checkpoint.store import CheckpointStore
 from .progress import Bar
 

@@ -16,13 +16,14 @@ import sys
 import time
 import weakref
 
-from ..comm.protocol import CommError
+from ..comm.base import CommError
 from ..trace import Trace
 from .cluster import Cluster
 from .interrupts import defer_interrupts
 from .outcome import first_failure, where
 from .progress import PATIENCE_SECONDS, Bar, brief
 from .ranks import Ranks
+from .remote import pack
 from .watch import ControllerDied, Deadlock, NoProgress, TimedOut, Watch, unpack
 
 _open: weakref.WeakSet[EngineWorld] = weakref.WeakSet()
@@ -303,12 +304,10 @@ class EngineWorld:
 
 def _pack(fn, args, kwargs) -> bytes:
     """Pickle the call, once for all ranks."""
-    import cloudpickle
-
     if not callable(fn):
         raise TypeError(f"EngineWorld.run: {fn!r} is not a function")
     try:
-        return cloudpickle.dumps((fn, args, kwargs))
+        return pack((fn, args, kwargs))
     except Exception as error:
         name = getattr(fn, "__name__", repr(fn))
         raise TypeError(f"EngineWorld.run: {name} or its arguments cannot be sent to the engines: {error}") from error

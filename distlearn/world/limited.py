@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..comm.delayed import DelayedComm
 from ..comm.network import Network
+from ..comm.point_to_point import DelayedComm
 from .engines import EngineWorld
 
 LATENCY = 1e-3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from ..comm.base import RankError
 from ..comm.local import LocalComm
-from ..comm.protocol import RankError
 from ..trace import Trace, WallClock
 
 

@@ -15,8 +15,8 @@ import sys
 import time
 import traceback
 
+from ..comm.base import RankError
 from ..comm.mpi import MPIComm, world_comm
-from ..comm.protocol import RankError
 from ..comm.select_backend import select_backend
 from ..comm.waiting import poll
 from ..trace import Trace

@@ -14,7 +14,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..comm.protocol import CommTimeoutError, DeadlockError, RankError
+from ..comm.base import CommTimeoutError, DeadlockError, RankError
 
 OWN_MODULES = ("distlearn.comm", "distlearn.sim", "distlearn.world", "distlearn.trace")
 """Frames of these are not shown to users: the line that called them says more."""

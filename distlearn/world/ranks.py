@@ -13,7 +13,7 @@ from collections import deque
 
 import psutil
 
-from ..comm.protocol import CommError
+from ..comm.base import CommError
 from . import remote
 from .cluster import Cluster, identity
 from .deaths import DeathWatch, first_to_die, how_it_ended

@@ -12,7 +12,7 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
 
-from ..comm.protocol import CommError
+from ..comm.base import CommError
 from .cluster import is_engine_death
 from .interrupts import check_interrupts
 from .outcome import Outcome, text_of_error, where

@@ -9,7 +9,7 @@ from distcourse.asynchrony import ON_FOUR, Task, program, run_policy
 from threadpoolctl import threadpool_limits
 
 from distlearn.comm import Network
-from distlearn.comm.protocol import ignore_report
+from distlearn.comm.base import ignore_report
 from distlearn.parallel.asynchronous.param_server import Run, Speeds, asp
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from distlearn.comm import collectives
+from distlearn.comm.base import ANY, REDUCTIONS, Communicator
 from distlearn.comm.collectives import (
     ALL_REDUCES,
     hierarchical_all_reduce,
@@ -17,7 +18,6 @@ from distlearn.comm.collectives import (
     shares,
     torus_all_reduce,
 )
-from distlearn.comm.protocol import ANY, REDUCTIONS, Communicator
 
 DTYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "bool", "complex64", "complex128")
 LENGTHS = (0, 1, 2, 3, 7, 1000)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from distlearn.comm import Network
+from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.mpi import MPIComm
-from distlearn.comm.protocol import CommError, CommTimeoutError
 from distlearn.parallel import FP16, CompressedAllReduce, Int8, OneBit, TopK
 
 

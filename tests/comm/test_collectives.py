@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distlearn.comm import Network, RankError, collectives
+from distlearn.comm.base import REDUCTIONS
 from distlearn.comm.collectives import Group, shares
 from distlearn.comm.network import cost
 from distlearn.comm.network.formulas import ALGORITHMS
-from distlearn.comm.protocol import REDUCTIONS
 from distlearn.sim import SimWorld
 
 SIZES, LENGTHS = st.integers(1, 9), st.integers(0, 40)

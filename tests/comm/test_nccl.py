@@ -6,8 +6,8 @@ import inspect
 import numpy as np
 import pytest
 
+from distlearn.comm.base import CommError, CommTimeoutError
 from distlearn.comm.nccl import NCCLComm, version
-from distlearn.comm.protocol import CommError, CommTimeoutError
 from distlearn.nn.costs.count import MockDeviceArray
 from distlearn.sim import SimWorld
 from distlearn.trace import Trace

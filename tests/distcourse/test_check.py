@@ -7,7 +7,7 @@ import pytest
 from distcourse import Check, CheckFailed
 
 import distlearn as dl
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 
 X = np.arange(6.0).reshape(2, 3)
 

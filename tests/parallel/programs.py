@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from distlearn.comm.base import DoneWork
 from distlearn.comm.collectives import ring_all_gather, ring_all_reduce, ring_reduce_scatter
-from distlearn.comm.protocol import DoneWork
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import RULES, Optimizer
 from distlearn.parallel import Serial

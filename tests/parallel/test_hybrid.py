@@ -5,7 +5,7 @@ import pytest
 
 from distlearn import nn
 from distlearn.comm import Network
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
 from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK

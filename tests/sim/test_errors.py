@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from distlearn import SimWorld
-from distlearn.comm.protocol import DeadlockError, RankError
+from distlearn.comm.base import DeadlockError, RankError
 
 
 def shown(error):

@@ -5,7 +5,7 @@ import re
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 from distlearn.world.progress import brief
 
 

@@ -10,8 +10,8 @@ import traceback
 import numpy as np
 import pytest
 
+from distlearn.comm.base import CommError, CommTimeoutError, RankError
 from distlearn.comm.collectives import ring_all_reduce
-from distlearn.comm.protocol import CommError, CommTimeoutError, RankError
 from distlearn.sim import SimWorld
 from distlearn.world import EngineWorld, RankDeadlockError, RankTimeoutError, World
 from distlearn.world.progress import REPORT_SECONDS

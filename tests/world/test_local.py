@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from distlearn.comm.base import CommError, RankError
 from distlearn.comm.local import DisconnectedComm
-from distlearn.comm.protocol import CommError, RankError
 from distlearn.sim import SimWorld
 from distlearn.trace import WallClock
 from distlearn.world import LocalWorld, World

@@ -99,7 +99,7 @@ def test_error_of_all_is_told_once(late):
 
 def test_error_on_a_single_rank_is_an_exception():
     done = script(1, [0])
-    assert "distlearn.comm.protocol.RankError: rank 0: ValueError: no good" in done.stderr
+    assert "distlearn.comm.base.RankError: rank 0: ValueError: no good" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from distlearn.comm import DeadlockError
-from distlearn.comm.protocol import CommTimeoutError, RankError
+from distlearn.comm.base import CommTimeoutError, RankError
 from distlearn.world.outcome import (
     Frame,
     Outcome,

@@ -13,7 +13,7 @@ import inspect
 import types
 
 from distlearn.comm import protocol
-from distlearn.comm.base import BaseComm
+from distlearn.comm.base import Communicator
 from distlearn.trace import Clock, WallClock
 
 from .remote import Remote, abilities
@@ -49,13 +49,13 @@ def of_judge(value):
     home = (kind.__module__ or "").partition(".")[0]
     if isinstance(value, Remote):
         raise TypeError("this object belongs to another check")
-    if isinstance(value, BaseComm):
+    if isinstance(value, Communicator):
         return "", *_COMM
     if isinstance(value, WallClock) or kind.__module__ == "distlearn.sim.clock":
         return "", *_CLOCK
     if isinstance(value, contextlib.AbstractContextManager) and kind.__module__ == "contextlib":
         return "context", (), ()
-    if kind.__module__ == "distlearn.sim.transport" or kind is protocol.DoneWork:
+    if kind.__module__ == "distlearn.sim.transport" or kind is base.DoneWork:
         return "", *_WORK
     if isinstance(value, (*_FUNCTIONS, type)):
         if getattr(value, "__self__", None) is None and _importable(value):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...backend import get_xp
 from ...shares import share
-from ..base import check_buffer, check_reduction
-from ..protocol import REDUCTIONS
+from ..base import REDUCTIONS, check_buffer, check_reduction
 
 
 def bruck_all_gather(comm, x, tag: int = 0):

@@ -9,8 +9,7 @@ from collections import Counter
 import numpy as np
 
 from ...shares import shares
-from ..base import Call
-from ..protocol import CommError
+from ..base import Call, CommError
 from .messages import GuardedWork, MPIWork, as_bytes, empty, from_host, like, synchronized, to_host
 
 # -- agreement ---------------------------------------------------------------------------------------------------------

@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ...trace import Span
-from ..base import N_TAGS, BaseComm, Call, check_report
-from ..protocol import CommError, CommTimeoutError, ignore_report
+from ..base import N_TAGS, Call, CommError, CommTimeoutError, Communicator, ignore_report
 from ..waiting import CROWDED_SPIN_SECONDS, SPIN_SECONDS, RankClock, count_cores, poll
 from .collectives import RETURN, Agreement, Collectives
 from .messages import KINDS, Activity, Messages
@@ -56,7 +55,7 @@ def release_shared_memory_names() -> None:
             os.unlink(name)
 
 
-class MPIComm(Messages, Collectives, BaseComm):
+class MPIComm(Messages, Collectives, Communicator):
     """One rank of an MPI communicator, with the library's `Communicator` protocol."""
 
     def __init__(self, comm=None, clock=None, report=None, *, timeout=None, strict=True, activity=None):
@@ -146,11 +145,6 @@ class MPIComm(Messages, Collectives, BaseComm):
             comm._free()
         if lost:
             raise CommError(f"rank {self.rank} never received {lost[0]}")
-
-    def report(self, step, total, **values):
-        """Pass rank 0's progress on."""
-        check_report(self.rank, step, total)
-        self._report(step, total, **values)
 
     # -- waiting and recording ---------------------------------------------------------------------------------------
     def block(self, done, what, nbytes: int = 0) -> None:

@@ -13,8 +13,7 @@ from collections import defaultdict
 import numpy as np
 
 from ...backend import get_xp, same_bytes, to_numpy
-from ..base import call_site
-from ..protocol import ANY, CommError
+from ..base import ANY, CommError, call_site
 
 # -- staging -----------------------------------------------------------------------------------------------------------
 # How arrays on a GPU reach MPI: directly where it can access GPU memory, and through host memory elsewhere.

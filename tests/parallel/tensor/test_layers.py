@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from distlearn import nn
 from distlearn.backend import to_numpy
 from distlearn.comm import Network
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.layer import move
 from distlearn.parallel import parallelize

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from distlearn import nn
 from distlearn.comm import Network
-from distlearn.comm.protocol import RankError
+from distlearn.comm.base import RankError
 from distlearn.data import Batch
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import LARS, SGD, Momentum, Optimizer

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from typing import NamedTuple
 
-from ....comm.protocol import CommError
+from ....comm.base import CommError
 from .messages import Command, Push
 from .policy import check_policy
 from .run import GradientLog

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....comm.protocol import CommError
+from ....comm.base import CommError
 from ....optim.optimizer import state_arrays
 from .messages import Command
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....comm.protocol import ANY, PeerLostError
+from ....comm.base import ANY, PeerLostError
 from ....optim.optimizer import apply_rule, needs_whole
 from .coordinator import Coordinator
 from .messages import Command, Lost, Push, Reply

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ....backend import to_numpy
-from ....comm.protocol import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
+from ....comm.base import CommError, CutOffError, FaultTolerant, PeerLostError, RevokedError
 from ....optim.optimizer import check_rule, state_arrays
 from ....optim.schedules import as_schedule
 from ....shares import shares
