@@ -198,8 +198,9 @@ class Check:
             self._add(BAD, "stopped", text, advice)
         elif not self.lines:
             self._add(BAD, "empty", "this check checks nothing")
-        for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
-            self._add(NOTE, "warning", text)
+        if not self.ok:  # a right answer may overflow on the way to its result
+            for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
+                self._add(NOTE, "warning", text)
         card = self._card()
         show.display(card)
         if not self.ok:
@@ -221,21 +222,31 @@ class Check:
         if isinstance(error, NotImplementedError):
             lost = _told(error, "advice") or missing_method(error, is_library)
             return rank + (lost or _NOT_WRITTEN), "", ""
+        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
+        advice = _told(error, "advice") or advise(error, check_file, is_library)
+        frame = self._students_frame(error, check_file)
+        if frame is not None and not isinstance(error, CompileError):  # its own exception, whatever was returned before
+            where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
+            return f"{text}\n{where}", advice, f"{type(error).__name__}: {error}\n  {where}"
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
-            return f"{rank}{label} returned None", "did you forget `return`?", ""
-        if inspect.isgenerator(result) and not _in_call(error):  # some checks take one, others stumble over it
+            return f"{rank}{label} returned None: {error}", "did you forget `return`?", ""
+        if inspect.isgenerator(result):  # some checks take one, others stumble over it
             return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
-        if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
+        if label and "unpack" in str(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
-        advice = _told(error, "advice") or advise(error, check_file, is_library)
-        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
-        frame = _students_frame(error)
-        if frame is None or frame.filename == check_file or isinstance(error, CompileError):
-            return text, advice, ""
-        where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
-        return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
+        return text, advice, ""
+
+    def _students_frame(self, error, check_file):
+        """The innermost frame in the student's code; None if the check's code, which holds this object, raised it."""
+        frames = _told(error, "frames")
+        if frames is None:
+            pairs = zip(traceback.walk_tb(error.__traceback__), traceback.extract_tb(error.__traceback__), strict=True)
+            frames = [f for (frame, _), f in pairs if not any(value is self for value in frame.f_locals.values())]
+        frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
+        frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
+        return frames[-1] if frames and frames[-1].filename != check_file else None
 
     def _nothing(self, name) -> str:
         """Say why a result may be None: a function that has returned something before does have a `return`."""
@@ -292,19 +303,6 @@ def home_of(fn) -> str:
     """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
     written = inspect.unwrap(getattr(fn, "__func__", fn))
     return getattr(written, "__module__", None) or ""
-
-
-def _in_call(error) -> bool:
-    """Whether it was raised by what `Check.call` called."""
-    return any(f.name == "call" and f.filename == __file__ for f in traceback.extract_tb(error.__traceback__))
-
-
-def _students_frame(error):
-    """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
-    frames = _told(error, "frames") or traceback.extract_tb(error.__traceback__)
-    frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
-    frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
-    return frames[-1] if frames else None
 
 
 def _told(error, what: str):

@@ -57,7 +57,8 @@ class Card:
         width = max((len(line.name) for line in self.lines), default=0)
         rows = [f"{mark(self.tone)} {self.title}"]
         for line in self.lines:
-            rows.append(f"  {mark(line.tone)} {line.name:<{width}}  {line.text}".rstrip())
+            text = line.text.replace("\n", f"\n{' ' * (width + 6)}")
+            rows.append(f"  {mark(line.tone)} {line.name:<{width}}  {text}".rstrip())
             rows += [f"    {' ' * width}  -> {line.advice}"] if line.advice else []
         return "\n".join(rows + ([f"  {self.foot}"] if self.foot else []))
 

@@ -143,7 +143,7 @@ def _diagnosis(outputs) -> str:
         named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
         failed = [line.removeprefix("stopped").strip() for line in failed]  # the name of the line for an exception
-        text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
+        text = next(iter(named or failed or [out.evalue]), "")
         text = "".join(ch if ch.isprintable() else " " for ch in text)  # students choose parts of it
         return textwrap.shorten(text, 200, placeholder=" ...")
     return ""
