@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -77,24 +78,57 @@ def test_lateness_and_a_formula_in_a_name():
     assert recognise("/x/@SUM(1)_lab00.ipynb")["student_id"] == "SUM1"
 
 
-def test_a_zip_is_unpacked_as_far_as_it_holds_notebooks_of_a_notebooks_size(tmp_path, monkeypatch, caplog):
+def _zip(files) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in files:
+            file.writestr(name, text)
+    return data.getvalue()
+
+
+def _tar(files) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as file:
+        for name, text in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            file.addfile(info, io.BytesIO(text))
+        link = tarfile.TarInfo("link_lab00.ipynb")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        file.addfile(link)
+    return data.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+@pytest.mark.parametrize(("ending", "pack"), [("zip", _zip), ("tar.gz", _tar), ("TGZ", _tar)])
+def test_an_archive_is_unpacked_as_far_as_it_holds_notebooks_of_a_notebooks_size(
+    tmp_path, monkeypatch, caplog, ending, pack
+):
     monkeypatch.setattr(collect, "NOTEBOOK", 10**6)
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as file:
-        for i in range(4):
-            file.writestr(f"{i}_lab00.ipynb", bytes(400_000))
+    files = [(name, b"{}") for name in ("anna_lab00.ipynb", "../../ben_lab00.ipynb", "b/carl_lab00.ipynb")]
+    files += [("b/.ipynb_checkpoints/carl_lab00.ipynb", b""), ("b/carl_lab00.ipynb", b"{ }")]
+    files += [("bomb_lab00.ipynb", bytes(2_000_000)), ("notes.txt", b"")]
+    files += [(f"nested.{ending}", pack([(f"{i}_lab00.ipynb", bytes(400_000)) for i in range(4)]))]
     (tmp_path / "in").mkdir()
-    with zipfile.ZipFile(tmp_path / "in" / "all.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("anna_lab00.ipynb", "{}")
-        file.writestr("../../ben_lab00.ipynb", "{}")
-        file.writestr("bomb_lab00.ipynb", bytes(2_000_000))
-        file.writestr("nested.zip", inner.getvalue())
-        file.writestr("broken.zip", "x")
+    (tmp_path / "in" / f"all.{ending}").write_bytes(pack([*files, (f"broken.{ending}", b"x")]))
     collect.Extract().extract(str(tmp_path / "in"), str(tmp_path / "out"))
-    found = {str(p.relative_to(tmp_path / "out" / "all")) for p in tmp_path.rglob("*.ipynb")}
-    assert found == {"anna_lab00.ipynb", "ben_lab00.ipynb", "nested/0_lab00.ipynb", "nested/1_lab00.ipynb"}
-    for text in ("has 2 MB: bomb_lab00.ipynb in all.zip", "cannot be unpacked"):
+    plugin, collected = collect.Collect(), set()
+    for path in sorted(tmp_path.rglob("*.ipynb")):
+        if plugin.collect(str(path)):
+            collected.add(str(path.relative_to(tmp_path / "out" / "all")))
+    names = {"anna_lab00.ipynb", "ben_lab00.ipynb", "b/carl_lab00.ipynb", "b/again/carl_lab00.ipynb"}
+    assert collected == names | {"nested/0_lab00.ipynb", "nested/1_lab00.ipynb"}
+    for text in (f"has 2 MB: bomb_lab00.ipynb in all.{ending}", "cannot be unpacked", "carl has handed in twice: "):
         assert text in caplog.text
+    assert "again/carl_lab00.ipynb" in caplog.text
+
+
+def test_a_tar_is_read_as_far_as_all_of_it_may_have(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(collect, "COLLECTED", 10**6)
+    (tmp_path / "all.tar.gz").write_bytes(_tar([("film.mp4", bytes(2_000_000)), ("anna_lab00.ipynb", b"{}")]))
+    collect.Extract().extract(str(tmp_path), str(tmp_path / "out"))
+    assert not list((tmp_path / "out").rglob("*"))
+    assert "Skipped the rest, after 1 MB: all.tar.gz" in caplog.text
 
 
 def test_who_handed_in_twice_is_named_with_both_files(caplog):
