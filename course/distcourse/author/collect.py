@@ -59,7 +59,7 @@ def recognise(path: str) -> dict | None:
 
 
 class Extract(ExtractorPlugin):
-    """Unpacks notebooks, also from an archive within an archive, as far as they have a size that a notebook may have."""
+    """Unpacks notebooks of the size that a notebook may have, also from an archive within an archive."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
         """Unpack or copy all files of a folder to another one."""

@@ -57,6 +57,8 @@ _OURS = new_markdown_cell()
 WHOLE, PARTS, NOTHING = range(3)
 """How much of a cell is run."""
 _SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets."""
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
@@ -113,11 +115,11 @@ class ExecuteAll(Execute):
             self._at = None
             try:
                 return super().preprocess(nb, resources, km)[0]
-            except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
+            except (RuntimeError, CellTimeoutError, *_UNREADABLE) as error:  # a DeadKernelError is a RuntimeError
                 if self._at is None and failed < 2:  # it did not start: another process may have taken its ports
                     failed += 1
                     continue
-                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
+                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError, *_UNREADABLE)):
                     raise
                 self._blame(error)
                 if self._deaths > self.most_restarts:
@@ -320,6 +322,8 @@ class ExecuteAll(Execute):
         if isinstance(error, CellTimeoutError):
             how = f"could not be stopped after {self._given} s, or printed more than could be read"
             self._note_endless(self.nb.cells[self._at], self._at)
+        elif isinstance(error, _UNREADABLE):
+            how = f"made the kernel send what cannot be read ({type(error).__name__}: {str(error)[:80]})"
         else:
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1

@@ -51,7 +51,7 @@ def source_notebooks(course, names=None) -> list[Path]:
 
 def labs_dir(course) -> Path:
     """Folder of the students' copies."""
-    return Path(os.path.abspath(Path(course, _config(course).CourseDirectory.get("release_directory", "release"))))
+    return Path(os.path.abspath(Path(course, config_of(course).CourseDirectory.get("release_directory", "release"))))
 
 
 def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
@@ -129,7 +129,8 @@ def _known(course, names) -> list[str]:
     return list(names) if names else there
 
 
-def _config(course):
+def config_of(course):
+    """Return nbgrader's configuration of a course directory."""
     from traitlets.config.loader import PyFileConfigLoader
 
     config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
@@ -142,7 +143,7 @@ def _assign(course, name, release) -> Path:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
 
-    config = _config(course)
+    config = config_of(course)
     config.CourseDirectory.release_directory = str(release)
     config.CourseDirectory.assignment_id = name
     config.SaveCells.enabled = False

@@ -16,7 +16,7 @@ import numpy as np
 
 from distlearn.nn import Param
 
-from .wire import ProtocolError
+from .frames import ProtocolError
 
 LARGEST = 1 << 30
 """Bytes of memory that the other process may ask this one to mirror."""

@@ -14,12 +14,10 @@ import sys
 import traceback
 import types
 
-import numpy as np
-
 from .arrays import SharedArrays
-from .remote import make_proxy
-from .values import Codec, Handle
-from .wire import Connection, ProtocolError
+from .frames import Connection, ProtocolError
+from .objects import Handle, make_proxy
+from .values import Codec
 
 ASK, ANSWER, ERROR = "q", "r", "e"
 LONGEST = 10_000
@@ -85,7 +83,7 @@ class Link:
             self._send(ANSWER, number, result)
 
     def _do(self, operation, target, *operands):
-        name = operands[0] if operation in ("method", "get", "set") else ""
+        name = operands[0] if operation in ("method", "get") else ""
         if not isinstance(name, str) or name.startswith("_") or not self._allowed(target, operation, name):
             label = getattr(target, "__name__", type(target).__name__)
             raise AttributeError(f"{label}{'.' * bool(name)}{name} cannot be used in an answer")
@@ -96,24 +94,12 @@ class Link:
                 return getattr(target, name)(*args, **kwargs)
             case "get", (_,):
                 return getattr(target, name)
-            case "set", (_, value):
-                return setattr(target, name, value)
             case "enter", ():
                 return target.__enter__()
             case "exit", (failed,):
                 return target.__exit__(*((RuntimeError, RuntimeError("failed"), None) if failed else (None,) * 3))
-            case "array", ():
-                return np.asarray(target)
-            case "float", ():
-                return float(target)
-            case "length", ():
-                return len(target)
-            case "item", (index,):
-                return target[index]
             case "items", ():
                 return [item for item, _ in zip(target, range(MOST_ITEMS), strict=False)]
-            case "text", ():
-                return repr(target)[:LONGEST]
         raise ProtocolError(f"an operation {operation!r:.40} that is not known")
 
     # -- frames -------------------------------------------------------------------------------------------------------
