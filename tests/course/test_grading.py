@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
-from distcourse.author.nbgrader_steps import DEMONSTRATIONS
 from distcourse.author.source import BEGIN_HIDDEN, END_HIDDEN, Source
+from distcourse.author.steps import DEMONSTRATIONS
 from nbclient import NotebookClient
 
 from . import grading

@@ -14,6 +14,7 @@ started, engines too, end with it. The instructor is told in the log, at its end
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -33,21 +34,9 @@ from traitlets import Bool, Integer
 
 from distlearn.world import reaper
 
-from .kernel import JudgeLost, SandboxedKernel, processes
-from .limits import MemoryWatch, Room, stretch
-from .source import Cell
-from .stage import (
-    before_check,
-    course_of,
-    definitions,
-    grade_id_of,
-    name_of,
-    names_of_answers,
-    skeleton,
-    source_of,
-    users_of,
-)
-from .summary import tell
+from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
+from .source import Cell, course_of, grade_id_of, name_of, source_of
+from .stage import before_check, definitions, names_of_answers, skeleton, users_of
 from .suspicions import suspicions
 
 MARK = "DISTLEARN_GRADING"
@@ -400,3 +389,37 @@ def _left_out(why: str) -> list:
 def _red(name: str, text: str) -> list[str]:
     """The lines that a notebook shows of an error; feedback does not break long ones."""
     return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]
+
+
+TOLD: list[str] = []
+
+
+def tell(log, told, text: str) -> None:
+    """Warn about a submission.
+
+    Parameters
+    ----------
+    told : dict
+        nbgrader's resources: the student and the lab.
+    text : str
+        What happened.
+    """
+    line = f"{told['student']}, {told['assignment']}: {text}"
+    log.warning(line)
+    if not TOLD and _is_command():
+        atexit.register(_print, log)
+    TOLD.append(line)
+
+
+def _is_command() -> bool:
+    """Whether `nbgrader autograde` runs, and not Formgrader's server, which does not end."""
+    from nbgrader.apps import AutogradeApp
+    from traitlets.config import Application
+
+    return Application.initialized() and isinstance(Application.instance(), AutogradeApp)
+
+
+def _print(log) -> None:
+    log.warning("Graded, but worth a look:")
+    for line in TOLD:
+        log.warning("  %s", line)

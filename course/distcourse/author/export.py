@@ -13,8 +13,7 @@ import nbformat
 
 from .grade import remaining
 from .release import labs_dir, source_notebooks
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
-from .stage import grade_id_of
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
 
 LATE = "late"
 """File of a submission that its platform calls late."""

@@ -21,9 +21,8 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import NamedTuple
 
-from .ready import tests_of
 from .release import config_of
-from .source import Source
+from .source import Source, tests_of
 
 
 class Graded(NamedTuple):
@@ -131,9 +130,9 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
 
 def _grade_one(api, lab: str, student: str) -> dict:
-    from . import summary
+    from .execute import TOLD
 
-    before = len(summary.TOLD)
+    before = len(TOLD)
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
         text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
@@ -144,7 +143,7 @@ def _grade_one(api, lab: str, student: str) -> dict:
     with api.gradebook as book:
         grades = [g for n in book.find_submission(lab, student).notebooks for g in n.grades]
         points = {g.name: g.score for g in grades}
-    looks = [line.partition(": ")[2] for line in summary.TOLD[before:]]
+    looks = [line.partition(": ")[2] for line in TOLD[before:]]
     return {"points": points, "error": "", "looks": looks}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import hashlib
 import re
 import symtable
 import warnings
@@ -238,6 +239,53 @@ class Source:
             f"{len(self.cells)} cells, {words} words of text to {code_words} of code, {figures} figures, "
             f"{len(self.exercises)} exercises, {points:g} points, {minutes} min"
         )
+
+
+def tests_of(source: Source) -> str:
+    """Return a digest of what a lab grades: cells, points and checks."""
+    graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
+    return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
+
+
+def grade_id_of(cell) -> str:
+    """Return nbgrader's name of a notebook's cell, or ""."""
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
+def name_of(cell) -> str:
+    """How the instructor finds a cell: by nbgrader's name, or by its first line."""
+    grade_id = grade_id_of(cell)
+    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    first = "".join(ch for ch in first if ch.isprintable())  # it is shown in terminals
+    return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
+
+
+def course_of(config) -> str:
+    """Return the course directory."""
+    from nbgrader.coursedir import CourseDirectory
+
+    return CourseDirectory(config=config).root
+
+
+def source_of(config, assignment: str, notebook: str) -> Source | None:
+    """Return the lab's source from the course directory, or None if it is not there."""
+    from nbgrader.coursedir import CourseDirectory
+
+    course = CourseDirectory(config=config)
+    folder = Path(course.format_path(course.source_directory, ".", assignment))
+    try:
+        return Source(folder / f"{notebook}.ipynb")
+    except (OSError, ValueError):
+        return None
+
+
+class Text(dict):
+    """The attributes of a notebook's code cell that `Cell` reads."""
+
+    cell_type, metadata = "code", {}
+
+    def __init__(self, source: str):
+        self.source = source
 
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
-from .stage import Text, grade_id_of, name_of
+from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text, grade_id_of, name_of
 
 ODD = re.compile(
     r"_getframe|currentframe|inspect\.(?:stack|trace|getsource)|f_(?:back|locals|globals|code)\b|\bgc\.get_|\blinecache\b"
