@@ -24,8 +24,7 @@ from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
-CHECK_FILE = "<check>"
-"""What the file of a check is called while it is graded."""
+CHECK_FILE = "<check>"  # What the file of a check is called while it is graded.
 _GENERATOR = "`yield` makes one: collect the values, and `return` them"
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
@@ -39,19 +38,11 @@ class CheckFailed(AssertionError):
         self._lines = [f"CheckFailed: {card.title}"] + ([place] if place else [])
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows instead of a traceback: the table above says the rest."""
         return self._lines
 
 
 class Check:
-    """Checks of one exercise, to be used in a `with` statement.
-
-    Parameters
-    ----------
-    title : str
-        Name of the exercise.
-    hints : bool
-        Refer to the hints below when something fails.
+    """Checks of one exercise, to be used in a `with` statement; `hints` refers to those below when something fails.
 
     Examples
     --------
@@ -74,19 +65,9 @@ class Check:
     # -- what a lab calls -------------------------------------------------------------------------------------------
 
     def call(self, fn, /, *args, inplace: bool = False, **kwargs):
-        """Call the student's function and report arguments that it changed.
+        """Call the student's function, return its result, and report arrays among its arguments that it changed.
 
-        Parameters
-        ----------
-        *args, **kwargs
-            What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
-        inplace : bool
-            Allow changed arguments and no result.
-
-        Returns
-        -------
-        object
-            What `fn` returned.
+        `inplace` allows changed arguments and no result.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
         if is_librarys(fn):
@@ -160,13 +141,7 @@ class Check:
 
     @contextlib.contextmanager
     def group(self, name: str, most: int = 2):
-        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong.
-
-        Parameters
-        ----------
-        name : str
-            Of that line.
-        """
+        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong."""
         start, failures = len(self.lines), self._failures
         yield
         mine, failures = self.lines[start:], self._failures - failures
@@ -177,7 +152,6 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has failed so far."""
         return all(line.tone != BAD for line in self.lines)
 
     # -- the with statement -----------------------------------------------------------------------------------------
@@ -215,7 +189,6 @@ class Check:
         return Card(title, _folded(self.lines), GOOD if self.ok else BAD, foot)
 
     def _explain(self, error) -> tuple[str, str, str]:
-        """What stopped the checks, what to do, and where it happened."""
         rank, check_file = "", error.__traceback__.tb_frame.f_code.co_filename
         if isinstance(error, RankError) and error.original is not None:
             rank, error = f"rank {error.rank}: ", error.original
@@ -249,7 +222,6 @@ class Check:
         return frames[-1] if frames and frames[-1].filename != check_file else None
 
     def _nothing(self, name) -> str:
-        """Say why a result may be None: a function that has returned something before does have a `return`."""
         if self._returned[0] in self._gave:
             return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
         return f"{name} is None: did you forget `return`?"
@@ -280,8 +252,6 @@ def _folded(lines: list[Line]) -> list[Line]:
 
 
 class _Stdout:
-    """Forwards writes to the current stdout."""
-
     def write(self, text) -> int:
         return sys.stdout.write(text)
 
@@ -290,10 +260,8 @@ class _Stdout:
 
 
 def is_librarys(fn) -> bool:
-    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded.
-
-    A plain function of the library is how some checks run an answer.
-    """
+    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded."""
+    # a plain function of the library, in a notebook, is how some checks run an answer
     told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
     home = told if told is not None else home_of(fn) if hasattr(fn, "__self__") else ""
     return home.partition(".")[0] in ("distlearn", "distcourse")
@@ -324,7 +292,6 @@ def _named(fn, args, kwargs) -> dict:
 
 
 def _arrays(value, name=""):
-    """Yield (name, array) for the arrays in nested lists, tuples and dicts."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _arrays(item, f"{name}[{key!r}]" if name else str(key))

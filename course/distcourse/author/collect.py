@@ -1,12 +1,4 @@
-"""Whose notebook is this? File names as learning platforms write them; course/nbgrader_config.py names `Collect`.
-
-| platform | what it hands over |
-| --- | --- |
-| Canvas | `schmidtanna_LATE_12345_67890_lab00-2.ipynb` |
-| Moodle | `Anna Schmidt_123456_assignsubmission_file/lab00.ipynb`, in folders or with `_` for `/` |
-| Blackboard | `Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb` |
-| by hand | `anna_lab00.ipynb` |
-"""
+"""Whose notebook is this? File names as learning platforms write them; course/nbgrader_config.py names `Collect`."""
 
 from __future__ import annotations
 
@@ -20,29 +12,29 @@ from pathlib import Path
 
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
-_LAB = r"(?P<file_id>lab\d\d)"
+# Platforms and their names of files; the first that fits counts.
+# what platforms call files; the first that fits counts
 FORMS = (
-    (
-        "Moodle",
-        r"[/\\](?P<name>[^/\\]+?)_(?P<number>\d+)_assignsubmission_file(?:_?[/\\]|_)(?:.*[/\\])?[^/\\]*?" + _LAB,
-    ),
-    ("Blackboard", r"[/\\][^/\\]*?_(?P<student_id>[^/\\_]+)_attempt_(?P<timestamp>[\d-]+)_[^/\\]*?" + _LAB),
-    ("Canvas", r"[/\\](?P<student_id>[^/\\_ ]+)(?P<late>_LATE)?_(?P<number>\d+)_\d+_[^/\\]*?" + _LAB),
-    ("by hand", r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?" + _LAB),
+    # Moodle: Anna Schmidt_123456_assignsubmission_file/lab00.ipynb, in folders or with `_` for `/`
+    r"[/\\](?P<name>[^/\\]+?)_(?P<number>\d+)_assignsubmission_file(?:_?[/\\]|_)(?:.*[/\\])?[^/\\]*?",
+    # Blackboard: Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb
+    r"[/\\][^/\\]*?_(?P<student_id>[^/\\_]+)_attempt_(?P<timestamp>[\d-]+)_[^/\\]*?",
+    # Canvas: schmidtanna_LATE_12345_67890_lab00-2.ipynb
+    r"[/\\](?P<student_id>[^/\\_ ]+)(?P<late>_LATE)?_(?P<number>\d+)_\d+_[^/\\]*?",
+    # by hand: anna_lab00.ipynb
+    r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?",
 )
-"""Platforms and their names of files; the first that fits counts."""
 ZIP, ARCHIVE = re.compile(r"\.zip$", re.IGNORECASE), re.compile(r"\.(zip|tar\.gz|tgz)$", re.IGNORECASE)
-NOTEBOOK, COLLECTED = 2**26, 2**31
-"""Bytes that a notebook, and all of a platform's archive, may have unpacked."""
+NOTEBOOK, COLLECTED = 2**26, 2**31  # Bytes that a notebook, and all of a platform's archive, may have unpacked.
 
 
 def recognise(path: str) -> dict | None:
     """Return student, lab and time of hand-in for the path of a file, or None if no platform writes such a name."""
     if re.search(r"[/\\](\.ipynb_checkpoints|__MACOSX)[/\\]", path):
         return None  # an editor's copies
-    for _, form in FORMS:
-        match = re.search(form + r"[^/\\]*\.ipynb$", path, re.IGNORECASE)
-        if match is None or not match["file_id"]:
+    for form in FORMS:
+        match = re.search(form + r"(?P<file_id>lab\d\d)[^/\\]*\.ipynb$", path, re.IGNORECASE)
+        if match is None:
             continue
         found = match.groupdict()
         student = found.get("student_id") or found["name"]
@@ -93,7 +85,6 @@ class Extract(ExtractorPlugin):
 
 
 def _members(archive, name: str):
-    """Yield (name, size, function that reads it) for the files in an archive."""
     if ZIP.search(name):
         with zipfile.ZipFile(archive) as file:
             for info in file.infolist():
@@ -134,7 +125,6 @@ class Collect(FileNameCollectorPlugin):
 
 
 def _plain(name: str) -> str:
-    """A name that is the same on every file system, and safe in a path."""
     plain = unicodedata.normalize("NFKC", name).strip()
     if re.search(r"\s", plain):
         plain = re.sub(r"[\s_]+", "-", plain.lower())

@@ -1,15 +1,9 @@
 """Run a submission to its end, whatever its cells do; course/nbgrader_config.py names this step.
 
-nbgrader's own step gives up on a whole notebook where one cell ends the kernel (a segmentation fault, `os._exit`, no
-memory left), swallows the interrupt after its time is up, or prints faster than can be read: 0 points for everything.
-Here such a cell loses only its own points. The notebook is run again in a new kernel, with only the functions, classes
-and imports of that cell, so that whatever does not depend on the rest of it keeps its points.
-
-The kernel runs in a sandbox, and runs answers and given cells. Checks run in another process, the judge, which calls
-the kernel's functions (see `distcourse.judge`).
-
-The number of kernels that a submission may end, its time, memory and output are limited. Processes that a kernel has
-started, engines too, end with it. The instructor is told in the log, at its end, and at the top of the feedback.
+nbgrader's own step gives up on a whole notebook where one cell ends the kernel, swallows the interrupt after its time
+is up, or prints faster than can be read: 0 points for everything. Here such a cell loses only its own points: the
+notebook is run again in a new kernel, with only the functions, classes and imports of that cell. The kernel, in a
+sandbox, runs answers and given cells; checks run in another process, which calls its functions (`distcourse.judge`).
 """
 
 from __future__ import annotations
@@ -39,15 +33,14 @@ from .source import Cell, course_of, grade_id_of, name_of, source_of
 from .stage import before_check, definitions, names_of_answers, skeleton, users_of
 from .suspicions import suspicions
 
+# Environment variable of all processes of a submission, by which they are found after its kernel has died.
 MARK = "DISTLEARN_GRADING"
-"""Environment variable of all processes of a submission, by which they are found after its kernel has died."""
+# Placeholder for our own code, which may take longer than a cell because it loads the library.
 _OURS = new_markdown_cell()
-"""Placeholder for our own code, which may take longer than a cell because it loads the library."""
-WHOLE, PARTS, NOTHING = range(3)
-"""How much of a cell is run."""
+WHOLE, PARTS, NOTHING = range(3)  # How much of a cell is run.
 _SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
+# What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets.
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
-"""What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets."""
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
@@ -78,7 +71,6 @@ class ExecuteAll(Execute):
         super().__init__(*args, **kwargs)
 
     def preprocess(self, nb, resources, km=None):
-        """Execute one notebook."""
         told = resources["nbgrader"]
         self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
@@ -185,7 +177,6 @@ class ExecuteAll(Execute):
         return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
 
     def _set_stage(self, check) -> str:
-        """Give answers the tools, the setup and the helpers that their check expects; return those."""
         helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
         names = sorted(Cell(0, check).uses | {"print", "range", "len"})
         restore = f"__import__('distcourse.intact', fromlist=['restore']).restore(get_ipython(), {names})"
@@ -196,10 +187,8 @@ class ExecuteAll(Execute):
         return helpers
 
     def _fill_in(self, answer) -> None:
-        """Where an answer ended with an error, define what it leaves undefined as it was released.
-
-        Other exercises build on it: a class that the next one extends, in which one method is not written.
-        """
+        """Where an answer ended with an error, define what it leaves undefined as it was released."""
+        # Other exercises build on it: a class that the next one extends, in which one method is not written.
         released = skeleton(self._lab_source, grade_id_of(answer))
         if not released or not any(out.output_type == "error" for out in answer.outputs):
             return
@@ -210,7 +199,6 @@ class ExecuteAll(Execute):
             self._silently(released)
 
     def _judge_cell(self, check, helpers: str) -> None:
-        """Have the judge run a check on the kernel's functions, and take over what it shows."""
         names = names_of_answers(self._lab_source, check, helpers)
         seconds, asked, self._interrupted = self._seconds_for(check), None, False
         try:
@@ -239,7 +227,6 @@ class ExecuteAll(Execute):
         self._judged.add(grade_id_of(check))
 
     def _answer(self, seconds: float) -> dict:
-        """Wait for the judge; interrupt an answer that takes too long."""
         try:
             return self._judge.answer(seconds)
         except JudgeLost:
@@ -263,7 +250,6 @@ class ExecuteAll(Execute):
         return kernels if self._deaths >= self.restarts else f"the {self.budget} s for the submission were used up"
 
     def _seconds_for(self, cell) -> int:
-        """How long this cell may run."""
         if cell is _OURS:  # a kernel that does not answer costs its share of the patience, too
             self._given = self._cost = max(20, min(60, int((self.patience - self._lost) / 2)))
             return round(self._given * stretch(self.most_stretch))
@@ -307,7 +293,6 @@ class ExecuteAll(Execute):
     # -- when a kernel has died ---------------------------------------------------------------------------------------
 
     def _blame(self, error) -> None:
-        """Note which cell ended the kernel, and how; next time less of it is run."""
         if isinstance(error, CellTimeoutError):
             how = f"could not be stopped after {self._given} s, or printed more than could be read"
             self._note_endless(self.nb.cells[self._at], self._at)
@@ -329,7 +314,6 @@ class ExecuteAll(Execute):
                 cell.outputs = _left_out(why)
 
     def _report(self, nb, told) -> None:
-        """Tell the instructor, in the log and at the top of the notebook."""
         cells = self._slow | {i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}
         lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
         if self._unrun:
@@ -387,7 +371,6 @@ def _left_out(why: str) -> list:
 
 
 def _red(name: str, text: str) -> list[str]:
-    """The lines that a notebook shows of an error; feedback does not break long ones."""
     return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]
 
 
@@ -395,15 +378,7 @@ TOLD: list[str] = []
 
 
 def tell(log, told, text: str) -> None:
-    """Warn about a submission.
-
-    Parameters
-    ----------
-    told : dict
-        nbgrader's resources: the student and the lab.
-    text : str
-        What happened.
-    """
+    """Warn about a submission."""
     line = f"{told['student']}, {told['assignment']}: {text}"
     log.warning(line)
     if not TOLD and _is_command():

@@ -15,8 +15,7 @@ from .grade import remaining
 from .release import labs_dir, source_notebooks
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
 
-LATE = "late"
-"""File of a submission that its platform calls late."""
+LATE = "late"  # File of a submission that its platform calls late.
 
 
 def secrets(source: Source) -> set[str]:
@@ -126,7 +125,6 @@ def looks(course, lab: str) -> list[tuple[str, str]]:
 
 
 def _autograded(course, lab: str):
-    """Yield (student, notebook) for all graded submissions of a lab."""
     for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
         yield path.parent.parent.name, nbformat.read(path, as_version=4)
 

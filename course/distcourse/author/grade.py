@@ -67,15 +67,7 @@ def remaining(course, lab: str) -> list[str]:
 
 
 def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: bool = False):
-    """Grade students; yield a `Graded` for each when it is done.
-
-    Parameters
-    ----------
-    at_once : int, optional
-        Worker processes; by default one for each core.
-    unsafe : bool
-        Run submissions without a sandbox.
-    """
+    """Grade students; yield a `Graded` for each when it is done."""
     todo, done, running, stop = Queue(), Queue(), [], threading.Event()
     for student in students:
         todo.put(student)

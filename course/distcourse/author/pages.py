@@ -1,8 +1,7 @@
 """What browsers show of a graded submission: the instructor's in Formgrader, the student's as feedback.
 
-`Disarm` makes it harmless: HTML keeps its text, tables, styles and pictures, and loses scripts, frames, forms and event
-handlers; other kinds of output that a browser would run are left out. Markdown with active content is shown as it was
-typed. Paths of the machine that graded are shortened. `NameGrades` and `FeedbackPage` make the feedback: exercises by
+`Disarm` makes it harmless: HTML keeps its text, tables, styles and pictures, and loses whatever a browser would run;
+Markdown with active content is shown as it was typed. `NameGrades` and `FeedbackPage` make the feedback: exercises by
 name, answers that wait marked as such, formulas without a network, laid out by `templates/feedback/index.html.j2`.
 """
 
@@ -52,11 +51,10 @@ PROPERTIES += (
 )
 SCHEMES = frozenset(("http", "https", "mailto", "attachment"))
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$")
-MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")
-"""Commands of MathJax that make links or load code."""
+MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")  # Commands of MathJax that make links or load code.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
+# What makes a style load a file; a backslash could spell it otherwise.
 LOADS = re.compile(r"\\|(url|src|image|image-set)\s*\(", re.IGNORECASE)
-"""What makes a style load a file; a backslash could spell it otherwise."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*$")
 
 
@@ -64,7 +62,6 @@ class Disarm(NbGraderPreprocessor):
     """Disarm a submission that has been run; the step after `ExecuteAll`."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         short, told = Paths(course_of(self.config)), resources.get("nbgrader", {})
         source = source_of(self.config, told["assignment"], told["notebook"]) if told else None
         # the instructor's commands read it there; a feedback page shows no metadata
@@ -92,7 +89,6 @@ class Disarm(NbGraderPreprocessor):
 
 
 def _disarm_output(out, short) -> bool:
-    """Disarm an output; return whether anything of it is left."""
     if out.output_type == "stream":
         out.text = short(out.text)
         return True
@@ -113,7 +109,6 @@ def _disarm_output(out, short) -> bool:
 
 
 def _pictures(data) -> dict:
-    """Keep the pictures of an output, or of an attachment."""
     return {k: v for k, v in data.items() if k in PICTURES and isinstance(v, str) and _BASE64.match(v)}
 
 
@@ -160,13 +155,7 @@ def _cleaner(refused: list[str], strip: bool = False) -> bleach.Cleaner:
 
 
 class Paths:
-    """Shortens paths of this machine.
-
-    Parameters
-    ----------
-    course : path
-        The course directory.
-    """
+    """Shortens paths of this machine."""
 
     def __init__(self, course):
         library, own = Path(distlearn.__file__).parent, Path(__file__).parents[1]
@@ -177,26 +166,23 @@ class Paths:
         self._places = sorted(((p, short) for p, short in places.items() if len(p) > 1), key=lambda pair: -len(pair[0]))
 
     def __call__(self, text: str) -> str:
-        """Return a text without them."""
         for path, short in self._places:
             text = text.replace(path, short)
         return text
 
 
-LONGEST = 2000
-"""Characters of a formula that are converted."""
+LONGEST = 2000  # Characters of a formula that are converted.
 MATHML = {"xmlns", "display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder"}
 MATHML |= {"minsize", "maxsize", "width", "height", "depth", "lspace", "rspace", "linethickness", "symmetric"}
 MATHML |= {"columnalign", "columnspacing", "rowspacing", "columnlines", "rowlines", "displaystyle", "scriptlevel"}
+# Attributes of MathML that a page may hold: none makes a link or runs anything.
 MATHML |= {"movablelimits", "largeop", "mathsize", "mathcolor", "frame", "notation", "linebreak"}
-"""Attributes of MathML that a page may hold: none makes a link or runs anything."""
 
 
 class NameGrades(NbGraderPreprocessor):
     """Say for every graded cell what it is called, and whether it waits for a person; the step after `GetGrades`."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         told = resources["nbgrader"]
         source = source_of(self.config, told["assignment"], told["notebook"])
         names = titles(source)
@@ -250,8 +236,6 @@ def markdown(source: str) -> str:
 
 
 class _Renderer(IPythonRenderer):
-    """Renders formulas as MathML."""
-
     def block_math(self, body):
         return mathml(body, "block") or f"<pre>$${html.escape(body)}$$</pre>"
 

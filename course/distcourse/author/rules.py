@@ -18,8 +18,7 @@ from .. import scope
 from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, KINDS, Cell, Problem, Source
 
 MAX_LINES, MAX_WIDTH = 20, 100
-MAX_DRAWING = 80
-"""Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page."""
+MAX_DRAWING = 80  # Characters in a line of a drawing in the text: JupyterLab breaks lines that are wider than the page.
 SETUP = "import matplotlib.pyplot as plt\nimport numpy as np\nimport distlearn as dl\nimport distcourse"
 MADE = 'lab = distcourse.Lab("{number}"'
 LAST_WORDS = ("**Going further.**", "**References.**", "**Next lab.**")
@@ -358,21 +357,18 @@ def variables(lab: Source):
                 del gone[name]
 
 
-WORDS, GIVEN = 130, 8
-"""Words of text, and lines of given code, that are read in a minute."""
+WORDS, GIVEN = 130, 8  # Words of text, and lines of given code, that are read in a minute.
+# Minutes for a line that the student writes; failed attempts at an exercise, and minutes for each of them.
 LINE, TRIES, TRY = 1.0, 2, 2.0
-"""Minutes for a line that the student writes; failed attempts at an exercise, and minutes for each of them."""
+# Minutes for a guess, an answer in words, a figure, and for a code cell to run.
 PREDICTION, ANSWER, FIGURE, RUN = 1.0, 3.0, 0.5, 0.05
-"""Minutes for a guess, an answer in words, a figure, and for a code cell to run."""
+# By how much the stated minutes may miss the rule's; a lab of more than `PAUSE` minutes names a place for a break.
 TOLERANCE, PAUSE = 0.15, 150
-"""By how much the stated minutes may miss the rule's; a lab of more than `PAUSE` minutes names a place for a break."""
 
 
 def estimate(lab: Source) -> dict[str, float]:
-    """Return the minutes of each section, by its title.
-
-    What stands above the first section counts to it, and the summary to the last.
-    """
+    """Return the minutes of each section, by its title."""
+    # What stands above the first section counts to it, and the summary to the last.
     timed = [s for s in lab.sections if s.title != "Summary"] or lab.sections[:1]
     minutes = {s.title: 0.0 for s in timed}
     for cell in lab.cells:
@@ -399,7 +395,6 @@ def _minutes(cell: Cell) -> float:
 
 
 def _lines(text: str) -> int:
-    """Lines that are neither blank nor markers."""
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("### "))
 
 
@@ -414,12 +409,9 @@ def agree(lab: Source):
         yield Problem(lab.cells[0], f"{stated} minutes, and **Time.** names no section after which to take a break")
 
 
-DEMONSTRATIONS = {"engines", "real-run", "slow"}
-"""Tags of cells that grading skips."""
-COMPARED = "nbval-check-output"
-"""The tag of cells whose text is compared."""
-SECONDS_PER_CELL = 240
-"""No cell of a lab takes longer."""
+DEMONSTRATIONS = {"engines", "real-run", "slow"}  # Tags of cells that grading skips.
+COMPARED = "nbval-check-output"  # The tag of cells whose text is compared.
+SECONDS_PER_CELL = 240  # No cell of a lab takes longer.
 
 
 def printed(outputs) -> str:
@@ -557,12 +549,6 @@ RULES = (
 
 
 def check_lab(path) -> list[Problem]:
-    """Return the problems of a lab, in the order of the rules; an empty list if there are none.
-
-    Parameters
-    ----------
-    path : path
-        A source notebook, `course/source/labNN_topic/labNN.ipynb`.
-    """
+    """Return the problems of a lab, in the order of the rules; an empty list if there are none."""
     lab = path if isinstance(path, Source) else Source(path)
     return [problem for rule in RULES for problem in rule(lab)]

@@ -1,10 +1,8 @@
 """Where a submission runs: a sandbox that sees Python and the library, and nothing else of this machine.
 
-Bubblewrap makes it. `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of
-this machine, and no file but the system's programs, Python, the installed packages, the library and the data sets, all
-read-only; a home and `/tmp` of limited size live in memory. The folder that processes of one submission share holds
-their sockets. When the first process of a sandbox ends, all others in it end. `processes` starts the two of a
-submission, its kernel and the judge of its checks; `MemoryWatch` ends a kernel that takes too much.
+Bubblewrap makes it. Inside there is no network, no process of this machine, and no file but the system's programs,
+Python, packages, the library and the data sets, all read-only; a home and `/tmp` of limited size live in memory, and a
+folder that the processes of one submission share holds their sockets. When the first process ends, all others end.
 """
 
 from __future__ import annotations
@@ -34,23 +32,23 @@ import distlearn
 PROGRAM = "bwrap"
 HOME = "/home/student"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
+# The library and this package: not the folder of this one, which holds the labs with their solutions.
 PACKAGES = [str(Path(distlearn.__file__).parent), str(Path(__file__).parents[1])]
-"""The library and this package: not the folder of this one, which holds the labs with their solutions."""
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
 SETTINGS += ("/etc/localtime", "/etc/mime.types")
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
+# Environment variables that programs in the sandbox get.
 KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
-"""Environment variables that programs in the sandbox get."""
+# Settings of the machine.
 MACHINE = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "mtrr", "fs"))
-"""Settings of the machine."""
 
+# A program starts with copies of the emulator's parts and of the submission's files, which it may change.
 _COPY = """\
 mkdir -p .cache/distlearn/cuda work
 cp /opt/kernels/* .cache/distlearn/cuda 2>/dev/null
 cd work
 if test -d /opt/submission; then cp -r /opt/submission/. .; fi
 """
-"""A program starts with copies of the emulator's parts and of the submission's files, which it may change."""
 
 INSTALL = """\
 Submissions are untrusted programs, so grading runs them in a sandbox, and there is none here: {why}.
@@ -132,10 +130,8 @@ def _data_folder(environment) -> str:
 
 @functools.cache
 def _emulator_parts() -> Path:
-    """Copy the parts that every emulated kernel needs, so that they are not built again for each submission.
-
-    The other files of the cache are kernels that were built before, those of solutions among them.
-    """
+    """Copy the parts that every emulated kernel needs, so that they are not built again for each submission."""
+    # The other files of the cache are kernels that were built before, those of solutions among them.
     from distlearn.cuda.emulator.build import cache_directory
 
     folder = Path(tempfile.mkdtemp(prefix="dl-parts-"))
@@ -162,10 +158,8 @@ def available() -> str:
 
 
 def _bubblewrap() -> list[str]:
-    """Return how every sandbox begins.
-
-    Inside, process 1 is bubblewrap's own: what it was started with can be read there, so it gets no environment.
-    """
+    """Return how every sandbox begins."""
+    # Inside, process 1 is bubblewrap's own: what it was started with can be read there, so it gets no environment.
     words = ["env", "-i", shutil.which(PROGRAM), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
     words += ["--hostname", "grading", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     words += ["--proc", "/proc"]
@@ -175,20 +169,13 @@ def _bubblewrap() -> list[str]:
 
 
 def require() -> None:
-    """Raise unless there is a sandbox.
-
-    Raises
-    ------
-    NoSandbox
-        With what to install.
-    """
+    """Raise unless there is a sandbox."""
     why = available()
     if why:
         raise NoSandbox(INSTALL.format(why=why))
 
 
-START = 120.0
-"""Seconds within which a judge must be ready."""
+START = 120.0  # Seconds within which a judge must be ready.
 
 
 class SandboxedKernel(AsyncKernelManager):
@@ -205,7 +192,6 @@ class SandboxedKernel(AsyncKernelManager):
             self.kernel_spec.interrupt_mode = "message"  # a signal would end the sandbox
 
     def format_kernel_cmd(self, extra_arguments=None) -> list[str]:
-        """Return the command that starts the kernel."""
         command = super().format_kernel_cmd(extra_arguments)
         if self.sandbox is None:
             return command
@@ -223,7 +209,6 @@ class Judge:
         self._sandbox, self._shared, self._count, self._process = sandbox, Path(shared), 0, None
 
     def start(self) -> None:
-        """Start the process, unless it runs."""
         if self._process is not None and self._process.poll() is None:
             return
         command, environment = [sys.executable, "-m", "distcourse.judge.process"], dict(os.environ)
@@ -259,7 +244,6 @@ class Judge:
         return json.loads(line)
 
     def stop(self) -> None:
-        """End the process."""
         if self._process is None:
             return
         self._process.kill()
@@ -279,19 +263,7 @@ class Judge:
 
 @contextlib.contextmanager
 def processes(work, hidden, *, unsafe: bool, memory: int):
-    """Provide (sandbox of the kernel or None, folder for sockets, judge) for one submission.
-
-    Parameters
-    ----------
-    work : path or None
-        Folder of the submission.
-    hidden : iterable of path
-        Folders that neither process may see.
-    unsafe : bool
-        Run without a sandbox.
-    memory : int
-        Bytes that a process may use.
-    """
+    """Provide (sandbox of the kernel or None, folder for sockets, judge) for one submission."""
     if not unsafe:
         require()
     shared = Path(tempfile.mkdtemp(prefix="dl-"))  # short: the path of a socket has at most 107 characters
@@ -322,7 +294,6 @@ class MemoryWatch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -347,23 +318,18 @@ class MemoryWatch:
                     return
 
 
-PROCESSES = 150
-"""Processes that a submission may have at once."""
-DISK = 2**25
-"""Bytes that it may write to the folder of its sockets, the only one on a disk."""
+PROCESSES = 150  # Processes that a submission may have at once.
+DISK = 2**25  # Bytes that it may write to the folder of its sockets, the only one on a disk.
 
 
 def stretch(most: float) -> float:
-    """Return how many times longer a cell may run: programs that want to run for each core, from 1 to `most`.
-
-    A check that takes two seconds must not lose its points because ten other programs run beside it.
-    """
+    """Return how many times longer a cell may run: programs that want to run for each core, from 1 to `most`."""
+    # A check that takes two seconds must not lose its points because ten other programs run beside it.
     waiting = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
     return min(most, max(1.0, waiting / (os.cpu_count() or 1)))
 
 
 def _children(pid: int) -> list[psutil.Process]:
-    """All descendants of a process; by the kernel's own lists where it has them."""
     if not os.path.exists("/proc/self/task"):
         return psutil.Process(pid).children(recursive=True)
     found, todo = [], [pid]
@@ -377,7 +343,6 @@ def _children(pid: int) -> list[psutil.Process]:
 
 
 def _bytes_in(folder) -> int:
-    """Bytes of the files in a folder and below."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -48,11 +48,11 @@ class Kind(NamedTuple):
     whole: bool
 
 
+# By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full.
 KINDS = {
     "full": Kind(cells=(30, 70), goals=(3, 5), sections=(3, 6), questions=(2, 4), whole=True),
     "short": Kind(cells=(10, 30), goals=(1, 3), sections=(1, 3), questions=(1, 2), whole=False),
 }
-"""By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full."""
 
 
 class Cell:
@@ -76,7 +76,6 @@ class Cell:
 
     @property
     def points(self):
-        """Points, or None."""
         return self.grader.get("points")
 
     @property
@@ -167,13 +166,7 @@ class Cell:
 
 
 class Source:
-    """A source notebook with its cells, sections and number.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a notebook.
-    """
+    """A source notebook with its cells, sections and number."""
 
     def __init__(self, path):
         self.path = Path(path)
@@ -203,7 +196,6 @@ class Source:
 
     @property
     def code(self) -> list[Cell]:
-        """The code cells."""
         return [c for c in self.cells if c.is_code]
 
     @cached_property
@@ -220,7 +212,6 @@ class Source:
 
     @property
     def exercises(self) -> list[Cell]:
-        """The solution cells."""
         return [c for c in self.cells if c.is_solution]
 
     def after(self, cell: Cell, steps: int = 1) -> Cell | None:
@@ -306,7 +297,6 @@ class _Generators(ast.NodeTransformer):
 
 
 def _docstring_lines(node) -> int:
-    """Lines of the node's docstring that are not blank."""
     if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)) or ast.get_docstring(node) is None:
         return 0
     return len([line for line in ast.get_docstring(node, clean=False).splitlines() if line.strip()]) or 1

@@ -1,8 +1,7 @@
 """Give each check the lab's own setup and helpers, whatever became of them in a submission.
 
 A student may delete the setup cell, try things out in a demonstration, or write code that ends the kernel. None of it
-is what the check tests. So grading runs the source's own lines again before each check (`before_check`), and keeps
-of a cell that cannot be run whatever can (`definitions`).
+is what the check tests.
 """
 
 from __future__ import annotations
@@ -84,6 +83,5 @@ def _harmless(node) -> bool:
 
 
 def _text(cell: Cell, node) -> str:
-    """A statement as it was written, decorators included."""
     marks = "".join(f"@{ast.get_source_segment(cell.python, d)}\n" for d in getattr(node, "decorator_list", []))
     return marks + ast.get_source_segment(cell.python, node)

@@ -1,12 +1,7 @@
 """Steps that the course adds to nbgrader's, named in course/nbgrader_config.py; larger ones: `execute`, `pages`.
 
-`ClearPredictions` and `FoldCells` are for the students' copies. Grading begins with `Ready`, which refuses what cannot
-be done safely, or with tests that are no longer those of the source. `MendMetadata` and `RestoreCells` put back what a
-submission has lost: nbgrader knows a cell by the name in its metadata, and loses an exercise whose cells were deleted,
-merged, reordered, or stripped of metadata by another editor. What such a student has written is still there.
-`SkipDemonstrations` leaves out cells that cost much time and no points, and makes sure that nothing else is left out: a
-graded cell that is skipped raises no error and would earn full points. `HideTests` takes lines of hidden tests out of
-the outputs that students get to see.
+nbgrader knows a cell by the name in its metadata, and loses an exercise whose cells were deleted, merged, reordered, or
+stripped of metadata by another editor. What such a student has written is still there: `RestoreCells` puts it back.
 """
 
 from __future__ import annotations
@@ -29,15 +24,13 @@ from .rules import DEMONSTRATIONS, FOLDED
 from .sandbox import NoSandbox, require
 from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, source_of
 
-SKIP = "skip-execution"
-"""The tag that nbclient obeys."""
+SKIP = "skip-execution"  # The tag that nbclient obeys.
 
 
 class ClearPredictions(NbGraderPreprocessor):
     """Replace the `answer=` of every `lab.predict` call with `...`."""
 
     def preprocess_cell(self, cell, resources, cell_index):
-        """Handle one cell."""
         if cell.cell_type == "code" and "predict" in cell.metadata.get("tags", []):
             cell.source = without_answers(cell.source)
         return cell, resources
@@ -47,7 +40,6 @@ class FoldCells(NbGraderPreprocessor):
     """Hide the source of checks and of cells tagged `folded`, until the reader clicks on it."""
 
     def preprocess_cell(self, cell, resources, cell_index):
-        """Handle one cell."""
         told = cell.metadata.get("nbgrader", {})
         is_check = told.get("grade") and not told.get("solution")
         if cell.cell_type == "code" and (is_check or FOLDED in cell.metadata.get("tags", [])):
@@ -59,7 +51,6 @@ class SkipDemonstrations(NbGraderPreprocessor):
     """Have cells tagged `engines`, `real-run` or `slow` skipped while grading, and no others."""
 
     def preprocess_cell(self, cell, resources, cell_index):
-        """Handle one cell."""
         tags = [tag for tag in cell.metadata.get("tags", []) if tag != SKIP]
         if "nbgrader" not in cell.metadata and DEMONSTRATIONS & set(tags):
             tags.append(SKIP)
@@ -69,13 +60,11 @@ class SkipDemonstrations(NbGraderPreprocessor):
 
 
 class HideTests(NbGraderPreprocessor):
-    """Take lines of hidden tests out of all outputs; the step before nbgrader's `ClearHiddenTests`.
+    """Take lines of hidden tests out of all outputs; the step before nbgrader's `ClearHiddenTests`."""
 
-    They get there in the traceback of a check that was stopped, and where an answer prints what called it.
-    """
+    # They get there in the traceback of a check that was stopped, and where an answer prints what called it.
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         cells = [Cell(i, cell) for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
         hidden = {line.strip() for c in cells for line in c.region(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
         shown = {line.strip() for c in cells for line in c.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
@@ -93,7 +82,6 @@ HIDDEN = "[a line of the hidden tests]"
 
 
 def _texts(out):
-    """Yield (container, key) of every text of an output."""
     if out.output_type == "stream":
         yield out, "text"
     elif out.output_type == "error":
@@ -104,7 +92,6 @@ def _texts(out):
 
 
 def _without(secret, text: str) -> str:
-    """Remove the lines that contain a secret one, whether coloured, quoted or joined."""
     plain = _COLOUR.sub("", text)
     if not any(line in plain for line in secret):
         return text
@@ -140,7 +127,6 @@ class Ready(NbGraderPreprocessor):
     """Raise `Refused` before anything is run; the first step of autograding."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         told = resources["nbgrader"]
         try:
             if not ExecuteAll(parent=self).unsafe:
@@ -185,7 +171,6 @@ class MendMetadata(NbGraderPreprocessor):
     """Make the metadata of a submission readable for nbgrader; the first step."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         # half of a pair of surrogates, which no file can hold
         nb = from_dict(json.loads(json.dumps(nb, ensure_ascii=False).encode("utf-8", "replace")))
         nb.metadata.pop("distlearn", None)
@@ -213,7 +198,6 @@ class RestoreCells(NbGraderPreprocessor):
     """Put cells of exercises back where they are missing; the step before `OverwriteCells`."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         told = resources["nbgrader"]
         for cell in nb.cells:
             if cell.metadata.get("nbgrader") == {}:  # DeduplicateIds leaves this on copies, and OverwriteCells fails
@@ -239,7 +223,6 @@ class RestoreCells(NbGraderPreprocessor):
         return nb, resources
 
     def _recognise(self, nb, given, source) -> None:
-        """Give cells that lost their metadata their names back."""
         cells = source.cells if source else []
         ids = {c.id: c.grade_id for c in cells if c.grade_id}
         below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
@@ -254,7 +237,6 @@ class RestoreCells(NbGraderPreprocessor):
                     missing.discard(name)
 
     def _reset(self, nb, given) -> None:
-        """Restore metadata and checks; move what a student wrote into a check to a cell above it."""
         for i, cell in reversed(list(enumerate(nb.cells))):
             name = grade_id_of(cell)
             if name not in given:
@@ -288,7 +270,6 @@ class RestoreCells(NbGraderPreprocessor):
             place = (found[0] if found else place) + 1
 
     def _order(self, nb) -> None:
-        """Move checks after their answers."""
         for check in [c for c in nb.cells if _is_check(c)]:
             answer = next((c for c in nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(check)), None)
             if answer is not None and nb.cells.index(check) < nb.cells.index(answer):
@@ -306,7 +287,6 @@ def _is_check(cell) -> bool:
 
 
 def _words(text: str) -> str:
-    """Remove white space, which editors change at the ends of lines."""
     return "".join(text.split())
 
 

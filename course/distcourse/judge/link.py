@@ -20,10 +20,8 @@ from .objects import Handle, make_proxy
 from .values import Codec
 
 ASK, ANSWER, ERROR = "q", "r", "e"
-LONGEST = 10_000
-"""Characters of an exception's text that are sent."""
-MOST_ITEMS = 100_000
-"""Items that are taken from an iterator."""
+LONGEST = 10_000  # Characters of an exception's text that are sent.
+MOST_ITEMS = 100_000  # Items that are taken from an iterator.
 _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
 
@@ -54,7 +52,6 @@ class Link:
         return value
 
     def _wait(self, number: int):
-        """Serve what the other process asks for until it answers."""
         while True:
             kind, replied, value = self.receive()
             if kind == ASK:
@@ -154,7 +151,6 @@ class Link:
     # -- exceptions ---------------------------------------------------------------------------------------------------
 
     def _described(self, error: BaseException) -> dict:
-        """Write an exception as plain data."""
         origin = getattr(error, "_distlearn_origin", None)
         if origin is not None:
             return {"origin": origin}
@@ -175,7 +171,6 @@ class Link:
         }
 
     def _error_from(self, told) -> BaseException:
-        """Return the exception to raise for one that the other process describes."""
         try:
             if "origin" in told:
                 return self._errors[told["origin"]]

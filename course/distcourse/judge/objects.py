@@ -31,10 +31,9 @@ class Handle(NamedTuple):
 
 
 class Remote:
-    """An object of the other process: attributes are read there, calls run there.
+    """An object of the other process: attributes are read there, calls run there."""
 
-    What else it can do depends on the object: `make_proxy` adds `__call__` and so on where the object has them.
-    """
+    # What else it can do depends on the object: `make_proxy` adds `__call__` and so on where the object has them.
 
     __slots__ = ("__dict__", "_ask", "_attributes", "_methods", "_text")
 
@@ -73,12 +72,12 @@ def _exit(self, kind, error, tb):
     return bool(self._ask("exit", self, kind is not None))
 
 
+# Methods of a proxy, by what the object can do.
 SPECIAL = {
     "call": {"__call__": _call},
     "context": {"__enter__": _enter, "__exit__": _exit},
     "items": {"__iter__": lambda self: iter(self._ask("items", self))},
 }
-"""Methods of a proxy, by what the object can do."""
 
 
 def make_proxy(handle: Handle, ask) -> Remote:
@@ -108,8 +107,7 @@ def signature_of(value) -> tuple | None:
     return tuple((p.name, int(p.kind), p.default is not p.empty) for p in parameters)
 
 
-NAMESPACE = "distlearn_check"
-"""`__name__` of the namespace in which a check runs."""
+NAMESPACE = "distlearn_check"  # `__name__` of the namespace in which a check runs.
 
 
 def _abilities(value) -> str:

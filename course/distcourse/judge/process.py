@@ -27,8 +27,7 @@ from . import objects
 from .frames import Connection, ProtocolError
 from .link import Link
 
-CONNECT = 30.0
-"""Seconds within which the student's process must connect."""
+CONNECT = 30.0  # Seconds within which the student's process must connect.
 
 
 def judge(request: dict) -> dict:
@@ -83,7 +82,6 @@ def _streams(text: str) -> list[dict]:
 
 
 def _namespace(request, link) -> dict:
-    """Make the variables that the check finds: helpers of the source, and what the submission defines."""
     namespace = {"__name__": objects.NAMESPACE}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(request["helpers"], f"{CHECK_FILE} helpers", "exec"), namespace)

@@ -15,8 +15,7 @@ from . import objects
 from .frames import Connection, ProtocolError
 from .link import ASK, ERROR, Link
 
-LONGEST = 20_000
-"""Characters that answers may print while one check runs."""
+LONGEST = 20_000  # Characters that answers may print while one check runs.
 
 
 class Printed(io.TextIOBase):
@@ -31,7 +30,6 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def take(self) -> str:
-        """Return everything."""
         return "".join(self._texts)
 
 
@@ -90,15 +88,7 @@ class StudentLink(Link):
 
 
 def serve(path: str, namespace: dict) -> None:
-    """Connect to the judge and answer until the check has ended.
-
-    Parameters
-    ----------
-    path : str
-        The judge's socket.
-    namespace : dict
-        The notebook's variables.
-    """
+    """Connect to the judge and answer until the check has ended."""
     with socket.socket(socket.AF_UNIX) as end:
         end.connect(path)
         sys.stdout.flush()

@@ -20,25 +20,14 @@ from .arrays import SharedArrays
 from .frames import ProtocolError
 from .objects import Handle, importable, signature_of
 
-DEEPEST = 50
-"""Levels of nested containers that are accepted."""
+DEEPEST = 50  # Levels of nested containers that are accepted.
 _CONTAINERS = {"l": list, "t": tuple, "s": set, "f": frozenset}
 _MADE_OF = {"c": complex, "x": slice, "r": range}
 _ATOMS = (bool, int, float, str, type(None))
 
 
 class Codec:
-    """Writes and reads values of one link.
-
-    Parameters
-    ----------
-    proxy : callable
-        proxy(handle) -> the object that stands for one in the other process.
-    surface : callable
-        surface(object) -> (kind, methods, attributes) that the other process may use, or None if it gets a copy.
-    copies : bool
-        Send objects of the library as pickles, and accept none: True for the judge.
-    """
+    """Writes and reads values of one link."""
 
     def __init__(self, arrays: SharedArrays, proxy, surface, copies: bool):
         self.arrays, self._proxy, self.surface, self._copies = arrays, proxy, surface, copies
@@ -120,13 +109,7 @@ class Codec:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, node, buffers, depth: int = 0):
-        """Return the value that `write` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is anything else.
-        """
+        """Return the value that `write` wrote."""
         if isinstance(node, _ATOMS):
             return node
         if not (isinstance(node, dict) and len(node) == 1) or depth > DEEPEST:
@@ -226,8 +209,6 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts shared arrays and proxies in the places that `_Pickler` left."""
-
     def __init__(self, file, codec, buffers):
         super().__init__(file)
         self._codec, self._all = codec, buffers
