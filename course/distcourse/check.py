@@ -252,6 +252,8 @@ def _folded(lines: list[Line]) -> list[Line]:
 
 
 class _Stdout:
+    """Forwards writes to the current stdout."""
+
     def write(self, text) -> int:
         return sys.stdout.write(text)
 

@@ -236,6 +236,8 @@ def markdown(source: str) -> str:
 
 
 class _Renderer(IPythonRenderer):
+    """Renders formulas as MathML."""
+
     def block_math(self, body):
         return mathml(body, "block") or f"<pre>$${html.escape(body)}$$</pre>"
 

@@ -209,6 +209,8 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Puts shared arrays and proxies in the places that `_Pickler` left."""
+
     def __init__(self, file, codec, buffers):
         super().__init__(file)
         self._codec, self._all = codec, buffers
