@@ -5,12 +5,17 @@ import sys
 import warnings
 
 from distcourse.author.collect import Collect, Extract
-from distcourse.author.disarm import Disarm
 from distcourse.author.execute import ExecuteAll
-from distcourse.author.feedback import FeedbackPage, NameGrades
-from distcourse.author.nbgrader_steps import ClearPredictions, FoldCells, HideTests, SkipDemonstrations
-from distcourse.author.ready import Ready
-from distcourse.author.restore import MendMetadata, RestoreCells
+from distcourse.author.pages import Disarm, FeedbackPage, NameGrades
+from distcourse.author.steps import (
+    ClearPredictions,
+    FoldCells,
+    HideTests,
+    MendMetadata,
+    Ready,
+    RestoreCells,
+    SkipDemonstrations,
+)
 from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
 from nbgrader.preprocessors import ClearHiddenTests, Execute, OverwriteCells
 

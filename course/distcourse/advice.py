@@ -9,9 +9,9 @@ import inspect
 import itertools
 import linecache
 
+# What is evaluated a second time to learn its shape: no calls.
 _HARMLESS = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.Constant,
              ast.Tuple, ast.operator, ast.unaryop, ast.expr_context)  # fmt: skip
-"""What is evaluated a second time to learn its shape: no calls."""
 
 
 def advise(error, check_file: str, is_library) -> str:
@@ -58,7 +58,6 @@ def _again(owner, name: str) -> str:
 
 
 def _assigned(name: str, frame, outer) -> str:
-    """Explain a name that a function assigns to, and reads before."""
     where = frame.f_code.co_name
     if any(name in f.f_locals for f in outer if f.f_code is not frame.f_code):
         return f"{where} assigns to {name}, so it has a {name} of its own: write `nonlocal {name}` in {where}"
@@ -71,7 +70,6 @@ def _did_you_mean(name: str, known) -> str:
 
 
 def _shapes(step) -> str:
-    """Name the shapes of the two operands that did not fit."""
     code = step.tb_frame.f_code
     line, end_line, start, end = next(itertools.islice(code.co_positions(), step.tb_lasti // 2, None))
     if start is None or line != end_line:

@@ -24,8 +24,7 @@ from .advice import advise, missing_method
 from .diagnose import compare
 from .show import BAD, GOOD, NOTE, Card, Line
 
-CHECK_FILE = "<check>"
-"""What the file of a check is called while it is graded."""
+CHECK_FILE = "<check>"  # What the file of a check is called while it is graded.
 _GENERATOR = "`yield` makes one: collect the values, and `return` them"
 _NOT_WRITTEN = "not written yet: the function still raises NotImplementedError"
 
@@ -39,19 +38,11 @@ class CheckFailed(AssertionError):
         self._lines = [f"CheckFailed: {card.title}"] + ([place] if place else [])
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows instead of a traceback: the table above says the rest."""
         return self._lines
 
 
 class Check:
-    """Checks of one exercise, to be used in a `with` statement.
-
-    Parameters
-    ----------
-    title : str
-        Name of the exercise.
-    hints : bool
-        Refer to the hints below when something fails.
+    """Checks of one exercise, to be used in a `with` statement; `hints` refers to those below when something fails.
 
     Examples
     --------
@@ -74,19 +65,9 @@ class Check:
     # -- what a lab calls -------------------------------------------------------------------------------------------
 
     def call(self, fn, /, *args, inplace: bool = False, **kwargs):
-        """Call the student's function and report arguments that it changed.
+        """Call the student's function, return its result, and report arrays among its arguments that it changed.
 
-        Parameters
-        ----------
-        *args, **kwargs
-            What to call it with; arrays in them, also in lists, tuples and dicts, are compared with copies afterwards.
-        inplace : bool
-            Allow changed arguments and no result.
-
-        Returns
-        -------
-        object
-            What `fn` returned.
+        `inplace` allows changed arguments and no result.
         """
         label = getattr(fn, "__name__", type(fn).__name__)
         if is_librarys(fn):
@@ -173,13 +154,7 @@ class Check:
 
     @contextlib.contextmanager
     def group(self, name: str, most: int = 2):
-        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong.
-
-        Parameters
-        ----------
-        name : str
-            Of that line.
-        """
+        """Show the checks in a `with` block as one line if all are right, else the first `most` that are wrong."""
         start, failures = len(self.lines), self._failures
         yield
         mine, failures = self.lines[start:], self._failures - failures
@@ -190,7 +165,6 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has failed so far."""
         return all(line.tone != BAD for line in self.lines)
 
     # -- the with statement -----------------------------------------------------------------------------------------
@@ -211,8 +185,9 @@ class Check:
             self._add(BAD, "stopped", text, advice)
         elif not self.lines:
             self._add(BAD, "empty", "this check checks nothing")
-        for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
-            self._add(NOTE, "warning", text)
+        if not self.ok:  # a right answer may overflow on the way to its result
+            for text in dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in self._warned):
+                self._add(NOTE, "warning", text)
         card = self._card()
         show.display(card)
         if not self.ok:
@@ -227,31 +202,39 @@ class Check:
         return Card(title, _folded(self.lines), GOOD if self.ok else BAD, foot)
 
     def _explain(self, error) -> tuple[str, str, str]:
-        """What stopped the checks, what to do, and where it happened."""
         rank, check_file = "", error.__traceback__.tb_frame.f_code.co_filename
         if isinstance(error, RankError) and error.original is not None:
             rank, error = f"rank {error.rank}: ", error.original
         if isinstance(error, NotImplementedError):
             lost = _told(error, "advice") or missing_method(error, is_library)
             return rank + (lost or _NOT_WRITTEN), "", ""
+        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
+        advice = _told(error, "advice") or advise(error, check_file, is_library)
+        frame = self._students_frame(error, check_file)
+        if frame is not None and not isinstance(error, CompileError):  # its own exception, whatever was returned before
+            where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
+            return f"{text}\n{where}", advice, f"{type(error).__name__}: {error}\n  {where}"
         label, result = self._returned
         if isinstance(error, TypeError) and label and result is None and "NoneType" in str(error):
-            return f"{rank}{label} returned None", "did you forget `return`?", ""
-        if inspect.isgenerator(result) and not _in_call(error):  # some checks take one, others stumble over it
+            return f"{rank}{label} returned None: {error}", "did you forget `return`?", ""
+        if inspect.isgenerator(result):  # some checks take one, others stumble over it
             return f"{rank}{label} returned a generator: {error}", _GENERATOR, ""
-        if label and "unpack" in str(error) and not _in_call(error):  # the check takes the result apart
+        if label and "unpack" in str(error):  # the check takes the result apart
             advice = "return everything that its docstring lists under Returns, in that order"
             return f"{rank}{label} returned {_described(result)}: {error}", advice, ""
-        advice = _told(error, "advice") or advise(error, check_file, is_library)
-        text = f"{rank}{type(error).__name__}: {error}".replace(f"{scope.NAME}.<locals>.", "")
-        frame = _students_frame(error)
-        if frame is None or frame.filename == check_file or isinstance(error, CompileError):
-            return text, advice, ""
-        where = f"in {frame.name}, line {frame.lineno}: {frame.line}"
-        return text, "\n".join(filter(None, (advice, where))), f"{type(error).__name__}: {error}\n  {where}"
+        return text, advice, ""
+
+    def _students_frame(self, error, check_file):
+        """The innermost frame in the student's code; None if the check's code, which holds this object, raised it."""
+        frames = _told(error, "frames")
+        if frames is None:
+            pairs = zip(traceback.walk_tb(error.__traceback__), traceback.extract_tb(error.__traceback__), strict=True)
+            frames = [f for (frame, _), f in pairs if not any(value is self for value in frame.f_locals.values())]
+        frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
+        frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
+        return frames[-1] if frames and frames[-1].filename != check_file else None
 
     def _nothing(self, name) -> str:
-        """Say why a result may be None: a function that has returned something before does have a `return`."""
         if self._returned[0] in self._gave:
             return f"{name} is None: no `return` was reached here. Is it inside a loop or an `if`?"
         return f"{name} is None: did you forget `return`?"
@@ -292,10 +275,8 @@ class _Stdout:
 
 
 def is_librarys(fn) -> bool:
-    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded.
-
-    A plain function of the library is how some checks run an answer.
-    """
+    """Return whether an answer is a function of the library: inherited, or from the submission while it is graded."""
+    # a plain function of the library, in a notebook, is how some checks run an answer
     told = getattr(fn, "_distlearn_home", None)  # while grading it is in another process
     home = told if told is not None else home_of(fn) if hasattr(fn, "__self__") else ""
     return home.partition(".")[0] in ("distlearn", "distcourse")
@@ -305,19 +286,6 @@ def home_of(fn) -> str:
     """Return the module in which a function was written, or a class whose instance is called; "" if unknown."""
     written = inspect.unwrap(getattr(fn, "__func__", fn))
     return getattr(written, "__module__", None) or ""
-
-
-def _in_call(error) -> bool:
-    """Whether it was raised by what `Check.call` called."""
-    return any(f.name == "call" and f.filename == __file__ for f in traceback.extract_tb(error.__traceback__))
-
-
-def _students_frame(error):
-    """Return the innermost frame of the error that is in a notebook cell (or a file outside the library)."""
-    frames = _told(error, "frames") or traceback.extract_tb(error.__traceback__)
-    frames = [f for f in frames if not is_library(f.filename) and not f.filename.startswith(CHECK_FILE)]
-    frames = [f for f in frames if f.name not in ("<module>", scope.NAME) and not f.name.startswith("<cell line")]
-    return frames[-1] if frames else None
 
 
 def _told(error, what: str):
@@ -339,7 +307,6 @@ def _named(fn, args, kwargs) -> dict:
 
 
 def _arrays(value, name=""):
-    """Yield (name, array) for the arrays in nested lists, tuples and dicts."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _arrays(item, f"{name}[{key!r}]" if name else str(key))

@@ -1,8 +1,7 @@
 """What went wrong with this tensor? Compare two arrays and name the common mistake that explains the difference.
 
-`compare` says what was expected, what it got, how far apart they are and where. When they differ, *explanations* are
-tried in order, the most specific first: the author's own suspects, then shape, missing values, factors, signs,
-order. The student is told the first that turns the wrong array into the right one.
+When they differ, explanations are tried, the most specific first: the author's own suspects, then shape, missing
+values, factors, signs, order. The student is told the first that turns the wrong array into the right one.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from distlearn.backend import to_numpy
 
 from .mistakes import shape_mistake, value_mistake
 
+# Default relative tolerance by bytes of the less precise float: a few hundred roundings.
 _RTOL = {2: 1e-2, 4: 1e-5, 8: 1e-9}
-"""Default relative tolerance by bytes of the less precise float: a few hundred roundings."""
 
 
 class Comparison(NamedTuple):
@@ -33,15 +32,10 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
 
     Parameters
     ----------
-    name : str
-        What the text calls this tensor.
-    got, want : array_like
     rtol, atol : float, optional
         An element is right if it differs by at most `atol + rtol * abs(want)`. By default `rtol` follows the less
         precise dtype (float64 1e-9, float32 1e-5, float16 1e-2), and `atol` is `rtol` times the largest wanted value,
         so that entries that cancel to nearly zero do not fail the check.
-    dtype : dtype, optional
-        Wanted dtype; any by default.
     factors : dict of str to number, optional
         Numbers of the exercise by name, `{"ranks": 4, "batch size": 32}`: the message says if an answer is off by one.
     suspects : dict of str to array_like, optional
@@ -80,13 +74,11 @@ def compare(name, got, want, *, rtol=None, atol=None, dtype=None, factors=None, 
 
 
 def _filled(wrong, got):
-    """Return what a suspect would give, as an array."""
     wrong = np.asarray(to_numpy(wrong))
     return np.full(got.shape, wrong) if wrong.ndim == 0 else wrong
 
 
 def _not_an_array(got) -> str:
-    """Say why `got` cannot be compared as numbers, or ""."""
     if got is None:
         return "is None: did you forget `return`?"
     if got is Ellipsis or got is NotImplemented:
@@ -114,12 +106,10 @@ def _default_rtol(got, want) -> float:
 
 
 def _brief(a) -> str:
-    """Dtype and shape, or a scalar's value."""
     return f"{a.dtype} {a.item():.6g}" if a.ndim == 0 else f"{a.dtype} {a.shape}"
 
 
 def _difference(got, want) -> str:
-    """How far apart, and where most."""
     if got.ndim == 0:
         return f"wanted {want.item():.6g}, got {got.item():.6g}"
     wrong = np.abs(got.astype(np.result_type(got, want, np.float64)) - want)
@@ -135,6 +125,5 @@ def _difference(got, want) -> str:
 
 
 def _a(value) -> str:
-    """The type of a value, with its article."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

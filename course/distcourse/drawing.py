@@ -14,8 +14,8 @@ import traitlets
 
 from distlearn.data import Batch
 
+# The digits of the data set were bitmaps of 32 x 32; a pixel is the share of ink in a block of 4 x 4.
 SIDE, BLOCK = 32, 4
-"""The digits of the data set were bitmaps of 32 x 32; a pixel is the share of ink in a block of 4 x 4."""
 
 
 class Drawing(anywidget.AnyWidget):

@@ -1,10 +1,8 @@
 """Undo before each check what a submission has changed in NumPy, Python or this library.
 
 A student who writes `np.sum = 0` by accident would lose every exercise below, and one who writes `np.allclose = yes` on
-purpose would win them. So grading calls `remember` in a new kernel, and `restore` before every check: functions and
-classes of NumPy, of this library and of Python itself are put back, variables that hide a builtin such as `list` are
-removed, and the working directory and the environment are reset. This is no protection against an attack (a container
-is), but it leaves nothing that happens by accident.
+purpose would win them. So grading calls `remember` in a new kernel, and `restore` before every check. This is no
+protection against an attack (the sandbox is), but it leaves nothing that happens by accident.
 """
 
 from __future__ import annotations
@@ -27,28 +25,20 @@ TOOLS += (
     "distlearn.cuda",
     "distlearn.trace",
 )
+# Loaded before anything is remembered: what checks use, and what every lab's setup cell is slow to import.
 TOOLS += ("matplotlib.pyplot",)
-"""Loaded before anything is remembered: what checks use, and what every lab's setup cell is slow to import."""
 OWNERS = ("builtins", "math", "numpy", "distlearn", "distcourse")
 _CODE = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType, type, property, classmethod, staticmethod)
 _CALLED = ("__init__", "__enter__", "__exit__", "__eq__", "__call__", "__import__", "__getitem__")
-_THE_SHELLS = ("input", "get_ipython", "display")
-"""Builtins that IPython itself replaces, for every cell."""
+_THE_SHELLS = ("input", "get_ipython", "display")  # Builtins that IPython itself replaces, for every cell.
 
+# By dotted name: a module or a class, and its functions, classes and modules as they were.
 _KEPT: dict[str, tuple[object, dict[str, object]]] = {}
-"""By dotted name: a module or a class, and its functions, classes and modules as they were."""
-_SURROUNDINGS: dict = {}
-"""Working directory, search path, environment, and NumPy's floating-point error settings."""
+_SURROUNDINGS: dict = {}  # Working directory, search path, environment, and NumPy's floating-point error settings.
 
 
 def remember(shell=None) -> None:
-    """Save what checks rely on; call it before any of the student's code runs.
-
-    Parameters
-    ----------
-    shell : InteractiveShell, optional
-        From now on `exit()` and `quit()` end a cell, but not the kernel (it would be gone some cells later).
-    """
+    """Save what checks rely on; call it before any of the student's code runs."""
     if shell is not None:
         shell.ask_exit = _stay
         streams = sys.stdout, sys.stderr

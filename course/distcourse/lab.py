@@ -18,8 +18,8 @@ from .check import Check, CheckFailed
 from .predict import KINDS, Prediction, PredictionMissing, grading
 from .show import GOOD, NOTE, Card, Line
 
+# Guesses by lab, for the life of the kernel: running the setup cell again does not unlock what was revealed.
 _GUESSES: dict[str, dict[str, Prediction]] = {}
-"""Guesses by lab, for the life of the kernel: running the setup cell again does not unlock what was revealed."""
 
 
 class NothingFailed(AssertionError):
@@ -33,25 +33,11 @@ class Expected:
 
 
 class Lab:
-    """What one lab works with: its predictions, checks, deliberate failures and figures.
+    """What one lab works with, made in its first cell: predictions, checks, deliberate failures and figures.
 
-    The first cell of every lab makes it::
-
-        import matplotlib.pyplot as plt
-        import numpy as np
-        import distlearn as dl
-        lab = dl.Lab("07", engines=4)
-
-    It sets the style of figures, prints one line about the machine, and warns where engines and BLAS threads ask for
-    more cores than there are. In a notebook, cells that check an exercise run in their own scope (see `scope`). It
-    seeds nothing and writes no file.
-
-    Parameters
-    ----------
-    number : str
-        Number of the lab, two digits.
-    engines : int
-        How many engines the lab starts at once.
+    It sets the style of figures, prints one line about the machine, and warns where the engines that the lab starts at
+    once and BLAS threads ask for more cores than there are. In a notebook, cells that check an exercise run in their
+    own scope (see `scope`). It seeds nothing and writes no file.
     """
 
     def __init__(self, number: str, engines: int = 0):
@@ -82,26 +68,15 @@ class Lab:
     # -- predictions --------------------------------------------------------------------------------------------------
 
     def predict(self, key, question, answer=..., *, kind=float, unit="", low=None, high=None, choices=None) -> None:
-        """Ask for a guess before the cell that shows the result.
+        """Ask for a guess (`...` while there is none) before the cell that shows the result.
 
         Parameters
         ----------
-        key : str
-            Name of the prediction in this lab.
-        answer : object
-            The guess; `...` while there is none.
         kind : {float, str, bool, tuple}
         unit : str
             Follows the number, as in "3 times".
-        low, high : float, optional
-            A guess outside is rejected.
-        choices : sequence, optional
-            The only possible answers.
-
-        Raises
-        ------
-        PredictionInvalid
-            If the guess is not of the kind, out of bounds, or not one of the choices.
+        low, high, choices : optional
+            Any other guess raises `PredictionInvalid`.
         """
         if kind not in KINDS:
             raise ValueError(f"prediction {key!r}: kind is {kind!r}, expected one of float, str, bool, tuple")
@@ -112,13 +87,7 @@ class Lab:
         show.display(known.answer(answer))
 
     def require(self, *keys: str) -> None:
-        """Stop the cell until all of these have been predicted.
-
-        Raises
-        ------
-        PredictionMissing
-            Unless nbgrader is grading: a missing guess costs nothing.
-        """
+        """Raise `PredictionMissing` until all of these have been predicted; never while nbgrader grades."""
         for key in keys:
             known = self._guesses.get(key)
             if grading() or (known is not None and known.guess is not None):
@@ -140,24 +109,9 @@ class Lab:
 
     @contextmanager
     def expect(self, error, match: str = ""):
-        """Run a block that is meant to fail; show the failure, and let the notebook go on.
+        """Run a block that is meant to fail with `error` and `match` in its message; show that; yield an `Expected`.
 
-        Parameters
-        ----------
-        error : type or tuple of types
-            The expected exception. Any other one propagates.
-        match : str
-            Text that its message must contain.
-
-        Yields
-        ------
-        Expected
-            Its `error` is the exception, afterwards.
-
-        Raises
-        ------
-        NothingFailed
-            If the block runs to its end.
+        Any other exception propagates; a block that runs to its end raises `NothingFailed`.
         """
         caught = Expected()
         try:
@@ -175,15 +129,7 @@ class Lab:
     # -- progress -----------------------------------------------------------------------------------------------------
 
     def bar(self, label: str, unit: str = "run"):
-        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades.
-
-        Parameters
-        ----------
-        label : str
-            What is being done: "training".
-        unit : str
-            What is counted.
-        """
+        """Return a function that shows how far a long call is, as its `report=`; it is silent while nbgrader grades."""
         if self.grading:
             return ignore_report
         bar = Bar(label, unit)
@@ -198,13 +144,7 @@ class Lab:
     # -- figures ------------------------------------------------------------------------------------------------------
 
     def show(self, figure, alt: str) -> None:
-        """Show a figure with alternative text, for readers who cannot see it; the plotted numbers are folded below.
-
-        Parameters
-        ----------
-        alt : str
-            One sentence: what the figure shows.
-        """
+        """Show a figure with alternative text, one sentence on what it shows; the plotted numbers are folded below."""
         if not isinstance(alt, str) or not alt.strip():
             raise ValueError("lab.show: alt is empty, expected one sentence that says what the figure shows")
         import matplotlib.pyplot as plt
@@ -217,13 +157,7 @@ class Lab:
         plt.close(figure)  # or the notebook would show it again, without the alternative text
 
     def film(self, frames) -> None:
-        """Show figures one after the other, with a slider.
-
-        Parameters
-        ----------
-        frames : list of (Figure, str)
-            Figures, each with its alternative text: what `viz.kernel_film` returns.
-        """
+        """Show figures, each with its alternative text, one after the other with a slider."""
         import matplotlib.pyplot as plt
 
         show.display(show.Film([show.Picture(figure, alt, dpi=110) for figure, alt in frames]))
@@ -231,13 +165,7 @@ class Lab:
             plt.close(figure)
 
     def draw(self, trainer):
-        """Show a sheet to draw a digit on; the trainer's network answers, layer by layer.
-
-        Parameters
-        ----------
-        trainer : Strategy
-            With `model`, `loss` and `step`, for images of 8 x 8 pixels.
-        """
+        """Show a sheet to draw a digit on; the trainer's network, for images of 8 x 8, answers layer by layer."""
         from .drawing import Drawing
 
         drawing = Drawing(trainer)
@@ -256,7 +184,6 @@ def _machine(number: str, cores: int) -> str:
 
 
 def _crowding(engines: int, cores: int, omp: str | None) -> list[str]:
-    """What to say about `engines` ranks on `cores` cores with OMP_NUM_THREADS set to `omp`."""
     said = []
     if engines > cores:
         said.append(

@@ -57,7 +57,6 @@ def value_mistake(name, got, want, right, factors) -> str:
 
 
 def _factor(name, got, want, right, factors) -> str:
-    """Is it the reference times one number?"""
     if got.dtype.kind not in "iuf" or want.dtype.kind not in "iuf":
         return ""
     big = np.abs(want) > 1e-6 * np.max(np.abs(want), initial=0.0)
@@ -80,7 +79,6 @@ def _factor(name, got, want, right, factors) -> str:
 
 
 def _named_factor(k, factors, gradient) -> str:
-    """Find the number of the exercise that explains the factor k."""
     for label, n in factors.items():
         if n == 1:
             continue
@@ -107,7 +105,6 @@ def _length_factor(k, got) -> str:
 
 
 def _undone(name, got, want, right, factors) -> str:
-    """Is it one forgotten operation away?"""
     total = np.abs(got).sum(-1, keepdims=True) if got.ndim else got
     for undone, text in (
         (lambda: got.T, f"{name} is the transpose of what is wanted"),
@@ -132,7 +129,6 @@ def _undone(name, got, want, right, factors) -> str:
 
 
 def _order(name, got, want, right, factors) -> str:
-    """Are they the right numbers in another order?"""
     if got.ndim == 0 or got.size < 2:
         return ""
     if right(got[::-1]):
@@ -150,7 +146,6 @@ def _order(name, got, want, right, factors) -> str:
 
 
 def _place(name, got, want, right, factors) -> str:
-    """Is only one row, column or end of it wrong?"""
     scale = np.max(np.abs(want[np.isfinite(want)]), initial=0.0) or 1.0
     wrong = ~np.isclose(got, want, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
     if not wrong.any() or wrong.all():
@@ -172,7 +167,6 @@ def _place(name, got, want, right, factors) -> str:
 
 
 def _precision(name, got, want, right, factors) -> str:
-    """Is it right, but only in low precision?"""
     scale = float(np.max(np.abs(want), initial=0.0)) or 1.0
     error = float(np.max(np.abs(got - want), initial=0.0)) / scale
     if error < 1e-5 and got.dtype.kind == "f":

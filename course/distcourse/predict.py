@@ -38,29 +38,17 @@ class PredictionInvalid(ValueError):
 
 @dataclass
 class Prediction:
-    """One question and what was guessed.
-
-    Attributes
-    ----------
-    kind : type
-        `float`, `str`, `bool` or `tuple`.
-    low, high : float or None
-        Bounds of sensible answers, not of the right answer.
-    guess : object or None
-        The guess that counts; None while there is none.
-    revisions : list
-        Guesses made after the result was shown.
-    """
+    """One question and what was guessed."""
 
     key: str
     question: str
     kind: type = float
     unit: str = ""
-    low: float | None = None
+    low: float | None = None  # bounds of sensible answers, not of the right one
     high: float | None = None
     choices: tuple | None = None
-    guess: object = None
-    revisions: list = field(default_factory=list)
+    guess: object = None  # the one that counts
+    revisions: list = field(default_factory=list)  # made after the result was shown
     revealed: bool = False
 
     def answer(self, value) -> Card:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import ast
 
-NAME = "check_cell"
-"""Name of the function, as tracebacks show it."""
+NAME = "check_cell"  # Name of the function, as tracebacks show it.
+# Statements whose names stay in the notebook.
 KEPT = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
-"""Statements whose names stay in the notebook."""
 
 
 class CheckScope(ast.NodeTransformer):
     """Turns a cell that checks an exercise into a function and a call of it."""
 
     def visit_Module(self, module: ast.Module) -> ast.Module:
-        """Transform one cell; any other cell is returned as it is."""
         if not any(map(is_check, module.body)):
             return module
         kept = [name for node in module.body if isinstance(node, KEPT) for name in bound(node)]

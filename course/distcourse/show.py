@@ -21,8 +21,7 @@ _COLOUR = {GOOD: CSS_GREEN, BAD: CSS_RED, ASK: CSS_PURPLE, NOTE: CSS_GREY}
 _ANSI = {GOOD: "\x1b[32m", BAD: "\x1b[31m", ASK: "\x1b[35m", NOTE: "\x1b[2m"}
 
 
-MANY = 15
-"""A notebook folds the lines that are right if there are more: what is wrong must not drown in them."""
+MANY = 15  # A notebook folds the lines that are right if there are more: what is wrong must not drown in them.
 
 
 class Line(NamedTuple):
@@ -35,15 +34,7 @@ class Line(NamedTuple):
 
 
 class Card:
-    """A titled list of lines that shows itself as HTML or as text; the HTML folds many lines that are right.
-
-    Parameters
-    ----------
-    tone : str
-        "good", "bad", "ask" or "note": the symbol and the colour of the title.
-    foot : str
-        A last line below the others.
-    """
+    """A titled list of lines that shows itself as HTML or as text; the HTML folds many lines that are right."""
 
     def __init__(self, title: str, lines=(), tone: str = NOTE, foot: str = ""):
         self.title, self.lines, self.tone, self.foot = title, [Line(*line) for line in lines], tone, foot
@@ -57,7 +48,8 @@ class Card:
         width = max((len(line.name) for line in self.lines), default=0)
         rows = [f"{mark(self.tone)} {self.title}"]
         for line in self.lines:
-            rows.append(f"  {mark(line.tone)} {line.name:<{width}}  {line.text}".rstrip())
+            text = line.text.replace("\n", f"\n{' ' * (width + 6)}")
+            rows.append(f"  {mark(line.tone)} {line.name:<{width}}  {text}".rstrip())
             rows += [f"    {' ' * width}  -> {line.advice}"] if line.advice else []
         return "\n".join(rows + ([f"  {self.foot}"] if self.foot else []))
 
@@ -95,8 +87,7 @@ def _mark(tone: str) -> str:
     return f'<span style="color:{_COLOUR[tone]};font-weight:bold">{_SYMBOL[tone]}</span>'
 
 
-SHOW = None
-"""Where cards go instead: a function that grading sets."""
+SHOW = None  # Where cards go instead: a function that grading sets.
 
 
 def display(card) -> None:
@@ -118,10 +109,9 @@ def in_ipython() -> bool:
 
 
 class Picture:
-    """A figure as an image that carries its alternative text.
+    """A figure as an image that carries its alternative text."""
 
-    JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML.
-    """
+    # JupyterLab drops the alternative text of a plain image, hence HTML; the bare PNG serves exports that take no HTML
 
     def __init__(self, figure, alt: str, dpi: int = 160, tables=()):
         buffer = io.BytesIO()

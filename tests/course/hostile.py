@@ -44,6 +44,7 @@ TEXTS = {
     "shows a pass": cells.SHOWS,
     "hides modules": cells.IMPORTS,
     "reaches through objects": cells.REACHES,
+    "garbles its kernel's sockets": cells.GARBLES,
     "turns clocks": cells.CLOCKS,
     "leaves its namespace": cells.ESCAPES,
     "returns the unreadable": cells.DEEP,

@@ -237,3 +237,23 @@ extern "C" __global__ void NAME(float* a, float* b, float* c, int m, int n, int 
 def answer(name):
     return lambda *args, **kwargs: CODE.replace('NAME', name)
 """
+GARBLES = """
+def answer(name):
+    def garble(*args, **kwargs):
+        kernel = get_ipython().kernel
+        session, parent = kernel.session, kernel.get_parent('shell')
+        idents = kernel._parent_ident['shell']
+        idents = idents if isinstance(idents, list) else [idents]
+        body = [b'{', b'[]', b'\\xff', b'7']
+        ends = (kernel.iopub_socket, [b'x']), (kernel.shell_stream, idents), (kernel.control_stream, idents)
+        for stream, to in ends:
+            for parts in ([b'', b'x', b'\\xff' * 1000], [b'<IDS|MSG>'], [b'<IDS|MSG>', session.sign(body), *body]):
+                try:
+                    stream.send_multipart([*to, *parts])
+                except Exception:
+                    pass
+            for kind, content in (('execute_reply', {}), ('status', {'execution_state': 3}), ('stream', {'name': []})):
+                session.send(stream, kind, content, parent=parent, ident=to)
+        raise NotImplementedError
+    return garble
+"""

@@ -61,15 +61,20 @@ def sliced(notebook):
     """
     notebook = copy.deepcopy(notebook)
     code = [cell for cell in map(Cell, range(len(notebook.cells)), notebook.cells) if cell.is_code]
-    kept = {c.id for c in code if c.grader} | {code[0].id}
+    kept = with_needed(code, {c.id for c in code if c.grader} | {code[0].id})
+    notebook.cells = [c for c in notebook.cells if c.cell_type != "code" or c.id in kept]
+    return notebook
+
+
+def with_needed(code, kept) -> set[str]:
+    """Ids of some cells and of those that define what they use, directly or not."""
+    kept = set(kept)
     while True:
         used = set().union(*(c.uses for c in code if c.id in kept))
         more = {c.id for c in code if c.id not in kept and c.binds & used}
         if not more:
-            break
+            return kept
         kept |= more
-    notebook.cells = [c for c in notebook.cells if c.cell_type != "code" or c.id in kept]
-    return notebook
 
 
 def checks(notebook) -> set[str]:
@@ -96,13 +101,8 @@ def stops(notebook) -> Counter:
 
 
 def mutants(lab_name: str) -> dict:
-    """The lab's known wrong answers ({} if it declares none)."""
-    try:
-        return importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
-    except ModuleNotFoundError as error:
-        if "mutants" not in str(error):
-            raise
-        return {}
+    """The lab's known wrong answers."""
+    return importlib.import_module(f".mutants.{lab_name.partition('_')[0]}", __package__).MUTANTS
 
 
 def students(lab_name, released, source) -> list[Student]:

@@ -1,17 +1,12 @@
 """Whose notebook it is, from the names that learning platforms give to files."""
 
 import io
-import os
-import subprocess
-import sys
+import tarfile
 import zipfile
 
 import pytest
 from distcourse.author import collect
 from distcourse.author.collect import recognise
-
-from . import grading, small
-from .conftest import COURSE
 
 NAMES = {
     "/x/anna_lab00.ipynb": ("anna", "lab00"),
@@ -35,7 +30,16 @@ def test_names_are_recognised(path):
     assert found.get("timestamp") == ("2027-01-15 23:59:00" if "attempt" in path else None)
 
 
-@pytest.mark.parametrize("path", ["/x/notes.ipynb", "/x/lab00.ipynb", "/x/anna_lab00.txt", "/x/../_lab00.ipynb"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/x/notes.ipynb",
+        "/x/Anna_9_assignsubmission_file/.ipynb_checkpoints/lab00-checkpoint.ipynb",
+        "/x/lab00.ipynb",
+        "/x/anna_lab00.txt",
+        "/x/../_lab00.ipynb",
+    ],
+)
 def test_other_files_are_not(path):
     assert recognise(path) is None
 
@@ -46,55 +50,63 @@ def test_a_student_cannot_choose_a_folder():
     assert not found["student_id"].startswith(".")
 
 
-@pytest.mark.notebook
-def test_zips_of_platforms_are_collected(tmp_path, jupyter_home):
-    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
-    grading.generate(course, small.LAB)
-    archive = course / "downloaded" / small.LAB / "archive"
-    archive.mkdir(parents=True)
-    names = ["Anna Schmidt_1_assignsubmission_file/lab00.ipynb", "Anna Schmidt_2_assignsubmission_file/lab00.ipynb"]
-    names += ["Lab 00_as3_attempt_2027-01-15-23-59-00_lab00.ipynb", "Lab 00_as3_attempt_2027-01-15-23-59-00.txt"]
-    with zipfile.ZipFile(archive / "all.zip", "w") as file:
-        for name in names:
-            file.writestr(name, "{}")
-    command = [sys.executable, "-m", "nbgrader", "zip_collect", small.LAB]
-    done = subprocess.run(command, cwd=course, capture_output=True, text=True, env=dict(os.environ), check=False)
-    assert done.returncode == 0, done.stderr
-    found = {p.parts[-3] for p in (course / "submitted").glob("*/*/lab00.ipynb")}
-    assert found == {"anna-schmidt-1", "anna-schmidt-2", "as3"}
-    assert "2027-01-15 23:59" in (course / "submitted" / "as3" / small.LAB / "timestamp.txt").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_a_copy_of_an_editor_is_not_a_submission():
-    assert recognise("/x/Anna_9_assignsubmission_file/.ipynb_checkpoints/lab00-checkpoint.ipynb") is None
-
-
 def test_lateness_and_a_formula_in_a_name():
     assert recognise("/x/schmidtanna_LATE_12345_67890_lab00-2.ipynb")["late"]
     assert "late" not in recognise("/x/schmidtanna_12345_67890_lab00-2.ipynb")
     assert recognise("/x/@SUM(1)_lab00.ipynb")["student_id"] == "SUM1"
 
 
-def test_a_zip_is_unpacked_as_far_as_it_holds_notebooks_of_a_notebooks_size(tmp_path, monkeypatch, caplog):
+def _zip(files) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in files:
+            file.writestr(name, text)
+    return data.getvalue()
+
+
+def _tar(files) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as file:
+        for name, text in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            file.addfile(info, io.BytesIO(text))
+        link = tarfile.TarInfo("link_lab00.ipynb")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        file.addfile(link)
+    return data.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+@pytest.mark.parametrize(("ending", "pack"), [("zip", _zip), ("tar.gz", _tar), ("TGZ", _tar)])
+def test_an_archive_is_unpacked_as_far_as_it_holds_notebooks_of_a_notebooks_size(
+    tmp_path, monkeypatch, caplog, ending, pack
+):
     monkeypatch.setattr(collect, "NOTEBOOK", 10**6)
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as file:
-        for i in range(4):
-            file.writestr(f"{i}_lab00.ipynb", bytes(400_000))
+    files = [(name, b"{}") for name in ("anna_lab00.ipynb", "../../ben_lab00.ipynb", "b/carl_lab00.ipynb")]
+    files += [("b/.ipynb_checkpoints/carl_lab00.ipynb", b""), ("b/carl_lab00.ipynb", b"{ }")]
+    files += [("bomb_lab00.ipynb", bytes(2_000_000)), ("notes.txt", b"")]
+    files += [(f"nested.{ending}", pack([(f"{i}_lab00.ipynb", bytes(400_000)) for i in range(4)]))]
     (tmp_path / "in").mkdir()
-    with zipfile.ZipFile(tmp_path / "in" / "all.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("anna_lab00.ipynb", "{}")
-        file.writestr("../../ben_lab00.ipynb", "{}")
-        file.writestr("bomb_lab00.ipynb", bytes(2_000_000))
-        file.writestr("nested.zip", inner.getvalue())
-        file.writestr("broken.zip", "x")
+    (tmp_path / "in" / f"all.{ending}").write_bytes(pack([*files, (f"broken.{ending}", b"x")]))
     collect.Extract().extract(str(tmp_path / "in"), str(tmp_path / "out"))
-    found = {str(p.relative_to(tmp_path / "out" / "all")) for p in tmp_path.rglob("*.ipynb")}
-    assert found == {"anna_lab00.ipynb", "ben_lab00.ipynb", "nested/0_lab00.ipynb", "nested/1_lab00.ipynb"}
-    for text in ("has 2 MB: bomb_lab00.ipynb in all.zip", "cannot be unpacked"):
+    plugin, collected = collect.Collect(), set()
+    for path in sorted(tmp_path.rglob("*.ipynb")):
+        if plugin.collect(str(path)):
+            collected.add(str(path.relative_to(tmp_path / "out" / "all")))
+    names = {"anna_lab00.ipynb", "ben_lab00.ipynb", "b/carl_lab00.ipynb", "b/again/carl_lab00.ipynb"}
+    assert collected == names | {"nested/0_lab00.ipynb", "nested/1_lab00.ipynb"}
+    for text in (f"has 2 MB: bomb_lab00.ipynb in all.{ending}", "cannot be unpacked", "carl has handed in twice: "):
         assert text in caplog.text
+    assert "again/carl_lab00.ipynb" in caplog.text
+
+
+def test_a_tar_is_read_as_far_as_all_of_it_may_have(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(collect, "COLLECTED", 10**6)
+    (tmp_path / "all.tar.gz").write_bytes(_tar([("film.mp4", bytes(2_000_000)), ("anna_lab00.ipynb", b"{}")]))
+    collect.Extract().extract(str(tmp_path), str(tmp_path / "out"))
+    assert not list((tmp_path / "out").rglob("*"))
+    assert "Skipped the rest, after 1 MB: all.tar.gz" in caplog.text
 
 
 def test_who_handed_in_twice_is_named_with_both_files(caplog):

@@ -116,8 +116,7 @@ def test_what_a_class_got_wrong(tmp_path, name, text, said):
 
 
 def test_grading_without_a_sandbox_is_refused(tmp_path, jupyter_home, monkeypatch):
-    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
-    monkeypatch.chdir(course)
+    monkeypatch.chdir(small.make_course(tmp_path, COURSE / grading.CONFIG))
     monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
     status, said = run("grade", small.LAB)
     assert status == 1
@@ -181,12 +180,19 @@ def test_what_canvas_calls_late_is_late(tmp_path, jupyter_home, monkeypatch):
     course = small.make_course(tmp_path, COURSE / grading.CONFIG)
     monkeypatch.chdir(course)
     text = nbformat.writes(solved(grading.generate(course, small.LAB), small.source()))
-    for name in ("anna_LATE_11_1_lab00.ipynb", "ben_12_2_lab00.ipynb"):
+    blackboard = "Lab 00_as3_attempt_2027-01-15-23-59-00_lab00.ipynb"
+    for name in ("anna_LATE_11_1_lab00.ipynb", "ben_12_2_lab00.ipynb", blackboard):
         (tmp_path / name).write_text(text, encoding="utf-8")
     run("collect", small.LAB, *tmp_path.glob("*_lab00.ipynb"))
+    handed_in = (course / "submitted" / "as3" / small.LAB / "timestamp.txt").read_text(encoding="utf-8")
+    assert "2027-01-15 23:59" in handed_in
     run("grade", small.LAB, *(["--unsafe"] if sandbox.available() else []))
     run("grades", small.LAB, tmp_path / "all.csv")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "all.csv").read_text(encoding="utf-8"))))
-    assert [(r["student"], r["points"], r["late"]) for r in rows] == [("anna-11", "6", "late"), ("ben-12", "6", "")]
+    assert [(r["student"], r["points"], r["late"]) for r in rows] == [
+        ("anna-11", "6", "late"),
+        ("as3", "6", ""),
+        ("ben-12", "6", ""),
+    ]
     assert "Handed in late." in grading.feedback(course, small.LAB, "anna-11")
     assert "Handed in late." not in grading.feedback(course, small.LAB, "ben-12")

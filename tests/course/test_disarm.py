@@ -4,8 +4,7 @@ import re
 
 import nbformat
 import pytest
-from distcourse.author.disarm import Disarm, Paths, harmless_html, harmless_markdown
-from distcourse.author.feedback import markdown
+from distcourse.author.pages import Disarm, Paths, harmless_html, harmless_markdown, markdown
 from distcourse.show import Card, Line
 from nbformat.v4 import new_markdown_cell, new_notebook
 from traitlets.config import Config

@@ -5,7 +5,7 @@ import re
 import nbformat
 import pytest
 from distcourse.author import source_notebooks
-from distcourse.author.feedback import markdown, mathml, titles
+from distcourse.author.pages import markdown, mathml, titles
 from distcourse.author.source import Source
 from nbformat.v4 import new_markdown_cell, writes
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from distcourse.author.limits import MemoryWatch, Room, stretch
+from distcourse.author.sandbox import MemoryWatch, Room, stretch
 
 
 def message(kind, **content):

@@ -9,9 +9,9 @@ import psutil
 import pytest
 from distcourse.author import Source, sandbox, source_notebooks
 from distcourse.author.execute import ExecuteAll
-from distcourse.author.nbgrader_steps import HideTests
 from distcourse.author.source import Cell
 from distcourse.author.stage import before_check, definitions, skeleton
+from distcourse.author.steps import HideTests
 from distcourse.author.suspicions import kept_state, library_calls, suspicions, tables
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 

@@ -14,11 +14,10 @@ from .submissions import solved
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def course(tmp_path, jupyter_home):
+@pytest.fixture(scope="module")
+def course(tmp_path_factory, jupyter_home):
     """A course with one submission, which is right."""
-    course = small.make_course(tmp_path, COURSE / grading.CONFIG)
-    shutil.copy(COURSE / grading.CONFIG, course)  # as it is, also where there is no sandbox
+    course = small.make_course(tmp_path_factory.mktemp("ready"), COURSE / grading.CONFIG)
     grading.submit(course, small.LAB, "anna", solved(grading.generate(course, small.LAB), small.source()))
     return course
 
@@ -30,16 +29,13 @@ def refusal(course, caplog):
     return "" if done["success"] else str(done.get("log")) + str(done.get("error"))
 
 
-def test_without_a_sandbox_nothing_is_run(course, caplog, monkeypatch):
+def test_without_a_sandbox_nothing_is_run_unless_one_says_so(course, caplog, monkeypatch):
     monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
+    shutil.copy(COURSE / grading.CONFIG, course)  # as it is, also where there is no sandbox
     text = refusal(course, caplog)
     assert "sudo apt install bubblewrap" in text
     assert "--ExecuteAll.unsafe=True" in text
     assert not (course / "autograded" / "anna" / small.LAB).exists()
-
-
-def test_unsafe_grades_all_the_same(course, monkeypatch):
-    monkeypatch.setattr(sandbox, "available", lambda: "bwrap is not installed")
     with (course / grading.CONFIG).open("a", encoding="utf-8") as file:
         file.write("\nc.ExecuteAll.unsafe = True\n")
     scores = grading.autograde(course, small.LAB, "anna")

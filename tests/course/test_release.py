@@ -6,9 +6,9 @@ import shutil
 import nbformat
 import pytest
 from distcourse.author import changed_by_hand, compare_release, generate
-from distcourse.author.nbgrader_steps import without_answers
 from distcourse.author.release import NotALab, find_course
 from distcourse.author.source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
+from distcourse.author.steps import without_answers
 from nbgrader.converters.base import NbGraderException
 
 from .conftest import COURSE, LABS

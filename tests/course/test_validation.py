@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from click.testing import CliRunner
 from distcourse.author import source_notebooks
-from distcourse.author.outputs import COMPARED
+from distcourse.author.rules import COMPARED
 from distcourse.author.source import Source
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 

@@ -71,6 +71,40 @@ def test_what_the_student_raises_is_a_line_with_its_place():
     assert "in bad, line 3" in error._render_traceback_()[1]
 
 
+OWN = """
+class Trainer:
+    history = None
+    def step(self): return self.history["loss"]
+def nothing(): pass
+def ranks(n):
+    yield n
+    yield [][n]
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "advice"),
+    [
+        (lambda c, own: (c.call(own["nothing"]), own["Trainer"]().step()), "TypeError: 'NoneType'", ""),
+        (lambda c, own: (c.call(own["nothing"]), c.call(own["Trainer"]().step)), "TypeError: 'NoneType'", ""),
+        (lambda c, own: list(c.call(own["ranks"], 3)), "IndexError: list index out of range", ""),
+        (lambda c, own: c.call(own["nothing"]) + 1, "nothing returned None: unsupported", "did you forget `return`?"),
+        (lambda c, own: len(c.call(own["ranks"], 3)), "ranks returned a generator: object of type", "`yield` makes"),
+    ],
+)
+def test_what_a_student_raises_comes_first_and_is_not_blamed_on_an_earlier_result(body, text, advice):
+    own = {}
+    exec(compile(OWN, "<cell>", "exec"), own)
+    said = failing(lambda check: body(check, own))[0].splitlines()
+    (at,) = (i for i, line in enumerate(said) if "stopped" in line)
+    assert said[at].strip().startswith(f"✗ stopped  {text}")
+    if advice:
+        assert said[at + 1].strip().startswith(f"-> {advice}")
+    else:
+        assert said[at + 1].strip().startswith("in ")
+        assert "->" not in "".join(said)
+
+
 def test_an_error_of_a_rank_names_the_rank():
     def raise_it(c):
         raise RankError(2, "ValueError: no", ValueError("no"))
@@ -290,16 +324,20 @@ def test_an_empty_check_fails():
 def test_nothing_reaches_stderr(capsys):
     import sys
 
-    with Check("noisy") as check:
+    def noisy(check, right):
         warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
         warnings.warn("overflow in exp", RuntimeWarning, stacklevel=1)
         print("progress", file=sys.stderr)
-        check.true("ok", True)
+        check.true("ok", right)
+
+    with Check("noisy") as check:
+        noisy(check, True)
     seen = capsys.readouterr()
     assert seen.err == ""
-    assert seen.out.count("RuntimeWarning: overflow in exp") == 1
+    assert "Warning" not in seen.out, "what is right needs no warning"
     assert "progress" in seen.out
     assert "1 of 1 checks passed" in seen.out
+    assert failing(lambda check: noisy(check, False))[0].count("RuntimeWarning: overflow in exp") == 1
 
 
 def test_an_interrupt_is_not_an_answer():

@@ -9,9 +9,9 @@ import socket
 import numpy as np
 import pytest
 from distcourse import Check
-from distcourse.judge import student, surface
+from distcourse.judge import objects, student
+from distcourse.judge.frames import Connection, ProtocolError
 from distcourse.judge.link import ASK, Link
-from distcourse.judge.wire import Connection, ProtocolError
 
 import distlearn as dl
 
@@ -90,7 +90,7 @@ def answer():
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(other, ANSWERS), daemon=True)
     process.start()
     other.close()
-    link = Link(Connection(mine), "j", surface.of_judge, surface.judge_allows)
+    link = Link(Connection(mine), "j", objects.of_judge, objects.judge_allows)
 
     def named(name):
         return link.request("name", name)
@@ -315,7 +315,7 @@ def test_forged_memory_is_refused(part, value):
 
 def test_contents_beyond_what_was_sent_are_refused():
     table = np.zeros((2, 4))
-    start = {"k": ASK, "i": 1, "v": {"l": ["text", None]}, "b": [], "n": [], "s": [], "z": []}
+    start = {"k": ASK, "i": 1, "v": {"l": ["call", None]}, "b": [], "n": [], "s": [], "z": []}
     with pytest.raises(ProtocolError, match="not shared"):
         forged(start | {"c": [[["j", 1], 32, 64, 0]]}, table[0], data=b"\xff" * 32)
     assert not table.any()
@@ -327,5 +327,5 @@ def forged(header, *sent, data=b""):
     with mine, other:
         text, data = json.dumps(header).encode(), data or pickle.dumps(Boom())
         other.sendall(len(text).to_bytes(8, "little") + len(data).to_bytes(8, "little") + text + data)
-        link = Link(Connection(mine), "j", surface.of_judge, surface.judge_allows)
+        link = Link(Connection(mine), "j", objects.of_judge, objects.judge_allows)
         return link.request("call", None, sent, {})

@@ -3,9 +3,8 @@
 Nothing here is imported by a lab. The rules are those of course/AUTHORING.md; `distlearn labs` is the command line.
 """
 
-from .check import RULES, check_lab
-from .hygiene import tidy
 from .release import changed_by_hand, compare_release, find_course, generate, lab_names, source_notebooks
+from .rules import RULES, check_lab, tidy
 from .source import Problem, Source
 
 __all__ = [

@@ -1,46 +1,40 @@
-"""Whose notebook is this? File names as learning platforms write them; course/nbgrader_config.py names `Collect`.
-
-| platform | what it hands over |
-| --- | --- |
-| Canvas | `schmidtanna_LATE_12345_67890_lab00-2.ipynb` |
-| Moodle | `Anna Schmidt_123456_assignsubmission_file/lab00.ipynb`, in folders or with `_` for `/` |
-| Blackboard | `Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb` |
-| by hand | `anna_lab00.ipynb` |
-"""
+"""Whose notebook is this? File names as learning platforms write them; course/nbgrader_config.py names `Collect`."""
 
 from __future__ import annotations
 
 import io
 import re
-import shutil
+import tarfile
 import unicodedata
 import zipfile
+import zlib
 from pathlib import Path
 
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
-_LAB = r"(?P<file_id>lab\d\d)"
+# Platforms and their names of files; the first that fits counts.
+# what platforms call files; the first that fits counts
 FORMS = (
-    (
-        "Moodle",
-        r"[/\\](?P<name>[^/\\]+?)_(?P<number>\d+)_assignsubmission_file(?:_?[/\\]|_)(?:.*[/\\])?[^/\\]*?" + _LAB,
-    ),
-    ("Blackboard", r"[/\\][^/\\]*?_(?P<student_id>[^/\\_]+)_attempt_(?P<timestamp>[\d-]+)_[^/\\]*?" + _LAB),
-    ("Canvas", r"[/\\](?P<student_id>[^/\\_ ]+)(?P<late>_LATE)?_(?P<number>\d+)_\d+_[^/\\]*?" + _LAB),
-    ("by hand", r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?" + _LAB),
+    # Moodle: Anna Schmidt_123456_assignsubmission_file/lab00.ipynb, in folders or with `_` for `/`
+    r"[/\\](?P<name>[^/\\]+?)_(?P<number>\d+)_assignsubmission_file(?:_?[/\\]|_)(?:.*[/\\])?[^/\\]*?",
+    # Blackboard: Lab 00_as123_attempt_2027-01-15-23-59-00_lab00.ipynb
+    r"[/\\][^/\\]*?_(?P<student_id>[^/\\_]+)_attempt_(?P<timestamp>[\d-]+)_[^/\\]*?",
+    # Canvas: schmidtanna_LATE_12345_67890_lab00-2.ipynb
+    r"[/\\](?P<student_id>[^/\\_ ]+)(?P<late>_LATE)?_(?P<number>\d+)_\d+_[^/\\]*?",
+    # by hand: anna_lab00.ipynb
+    r"[/\\](?P<student_id>[^/\\_ ]+)[_ ][^/\\]*?",
 )
-"""Platforms and their names of files; the first that fits counts."""
-NOTEBOOK, COLLECTED = 2**26, 2**31
-"""Bytes that a notebook, and all of a platform's zip, may have unpacked."""
+ZIP, ARCHIVE = re.compile(r"\.zip$", re.IGNORECASE), re.compile(r"\.(zip|tar\.gz|tgz)$", re.IGNORECASE)
+NOTEBOOK, COLLECTED = 2**26, 2**31  # Bytes that a notebook, and all of a platform's archive, may have unpacked.
 
 
 def recognise(path: str) -> dict | None:
     """Return student, lab and time of hand-in for the path of a file, or None if no platform writes such a name."""
     if re.search(r"[/\\](\.ipynb_checkpoints|__MACOSX)[/\\]", path):
         return None  # an editor's copies
-    for _, form in FORMS:
-        match = re.search(form + r"[^/\\]*\.ipynb$", path, re.IGNORECASE)
-        if match is None or not match["file_id"]:
+    for form in FORMS:
+        match = re.search(form + r"(?P<file_id>lab\d\d)[^/\\]*\.ipynb$", path, re.IGNORECASE)
+        if match is None:
             continue
         found = match.groupdict()
         student = found.get("student_id") or found["name"]
@@ -57,38 +51,62 @@ def recognise(path: str) -> dict | None:
 
 
 class Extract(ExtractorPlugin):
-    """Unpacks notebooks, also from a zip within a zip, as far as they have a size that a notebook may have."""
+    """Unpacks notebooks of the size that a notebook may have, also from an archive within an archive."""
 
     def extract(self, archive_path: str, extracted_path: str) -> None:
         """Unpack or copy all files of a folder to another one."""
         for path in sorted(Path(archive_path).rglob("*")):
             target = Path(extracted_path, path.relative_to(archive_path))
-            if path.is_file() and path.suffix.lower() == ".zip":
-                self._unpack(path, path.name, target.with_suffix(""), COLLECTED)
+            if path.is_file() and ARCHIVE.search(path.name):
+                self._unpack(path.open("rb"), path.name, _without_ending(target), COLLECTED)
             elif path.is_file():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target)
+                _write(target, path.read_bytes())
 
     def _unpack(self, archive, name: str, folder: Path, room: int) -> None:
+        left, is_zip = room, ZIP.search(name)
         try:
-            with zipfile.ZipFile(archive) as file:
-                for info in file.infolist():
-                    parts = [part for part in re.split(r"[/\\]", info.filename) if part not in ("", ".", "..")]
-                    target, kind = folder.joinpath(*parts), Path(info.filename).suffix.lower()
-                    if info.is_dir() or kind not in (".ipynb", ".zip"):
-                        continue
-                    if info.file_size > min(NOTEBOOK, room):
-                        said = "Skipped, because it has %d MB: %s in %s"
-                        self.log.warning(said, info.file_size // 10**6, info.filename, name)
-                        continue
-                    room -= info.file_size
-                    if kind == ".zip":
-                        self._unpack(io.BytesIO(file.read(info)), info.filename, target.with_suffix(""), NOTEBOOK)
-                    else:
-                        target.parent.mkdir(parents=True, exist_ok=True)
-                        target.write_bytes(file.read(info))
-        except (zipfile.BadZipFile, RuntimeError, OSError) as error:  # RuntimeError: it wants a password
-            self.log.warning("Skipped, because it cannot be unpacked (%s): %s", error, name)
+            with archive:
+                for inside, size, read in _members(archive, name):
+                    parts = [part for part in re.split(r"[/\\]", inside) if part not in ("", ".", "..")]
+                    kept = inside.lower().endswith(".ipynb") or ARCHIVE.search(inside)
+                    fits = size <= min(NOTEBOOK, left)
+                    if kept and not fits:
+                        self.log.warning("Skipped, because it has %d MB: %s in %s", size // 10**6, inside, name)
+                    elif kept and ARCHIVE.search(inside):
+                        self._unpack(io.BytesIO(read()), inside, _without_ending(folder.joinpath(*parts)), NOTEBOOK)
+                    elif kept:
+                        _write(folder.joinpath(*parts), read())
+                    left -= size if (kept and fits) or not is_zip else 0  # a tar is read past what is not kept
+                    if left < 0:
+                        self.log.warning("Skipped the rest, after %d MB: %s", room // 10**6, name)
+                        return
+        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, OSError) as error:
+            self.log.warning("Skipped, because it cannot be unpacked (%s): %s", error, name)  # or it wants a password
+
+
+def _members(archive, name: str):
+    if ZIP.search(name):
+        with zipfile.ZipFile(archive) as file:
+            for info in file.infolist():
+                if not info.is_dir():
+                    yield info.filename, info.file_size, lambda info=info: file.read(info)
+    else:
+        with tarfile.open(fileobj=archive, mode="r:gz") as file:
+            for info in file:
+                if info.isreg():
+                    yield info.name, info.size, lambda info=info: file.extractfile(info).read()
+
+
+def _without_ending(path: Path) -> Path:
+    return path.with_name(ARCHIVE.sub("", path.name))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file; a second one of the same name goes to a folder below, so that `Collect` names both."""
+    while path.exists():
+        path = path.parent / "again" / path.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
 
 
 class Collect(FileNameCollectorPlugin):
@@ -107,7 +125,6 @@ class Collect(FileNameCollectorPlugin):
 
 
 def _plain(name: str) -> str:
-    """A name that is the same on every file system, and safe in a path."""
     plain = unicodedata.normalize("NFKC", name).strip()
     if re.search(r"\s", plain):
         plain = re.sub(r"[\s_]+", "-", plain.lower())

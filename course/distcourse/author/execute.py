@@ -1,19 +1,14 @@
 """Run a submission to its end, whatever its cells do; course/nbgrader_config.py names this step.
 
-nbgrader's own step gives up on a whole notebook where one cell ends the kernel (a segmentation fault, `os._exit`, no
-memory left), swallows the interrupt after its time is up, or prints faster than can be read: 0 points for everything.
-Here such a cell loses only its own points. The notebook is run again in a new kernel, with only the functions, classes
-and imports of that cell, so that whatever does not depend on the rest of it keeps its points.
-
-The kernel runs in a sandbox, and runs answers and given cells. Checks run in another process, the judge, which calls
-the kernel's functions (see `distcourse.judge`).
-
-The number of kernels that a submission may end, its time, memory and output are limited. Processes that a kernel has
-started, engines too, end with it. The instructor is told in the log, at its end, and at the top of the feedback.
+nbgrader's own step gives up on a whole notebook where one cell ends the kernel, swallows the interrupt after its time
+is up, or prints faster than can be read: 0 points for everything. Here such a cell loses only its own points: the
+notebook is run again in a new kernel, with only the functions, classes and imports of that cell. The kernel, in a
+sandbox, runs answers and given cells; checks run in another process, which calls its functions (`distcourse.judge`).
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import signal
@@ -33,30 +28,19 @@ from traitlets import Bool, Integer
 
 from distlearn.world import reaper
 
-from .kernel import JudgeLost, SandboxedKernel, processes
-from .limits import MemoryWatch, Room, stretch
-from .source import Cell
-from .stage import (
-    before_check,
-    course_of,
-    definitions,
-    grade_id_of,
-    name_of,
-    names_of_answers,
-    skeleton,
-    source_of,
-    users_of,
-)
-from .summary import tell
+from .sandbox import JudgeLost, MemoryWatch, Room, SandboxedKernel, processes, stretch
+from .source import Cell, course_of, grade_id_of, name_of, source_of
+from .stage import before_check, definitions, names_of_answers, skeleton, users_of
 from .suspicions import suspicions
 
+# Environment variable of all processes of a submission, by which they are found after its kernel has died.
 MARK = "DISTLEARN_GRADING"
-"""Environment variable of all processes of a submission, by which they are found after its kernel has died."""
+# Placeholder for our own code, which may take longer than a cell because it loads the library.
 _OURS = new_markdown_cell()
-"""Placeholder for our own code, which may take longer than a cell because it loads the library."""
-WHOLE, PARTS, NOTHING = range(3)
-"""How much of a cell is run."""
+WHOLE, PARTS, NOTHING = range(3)  # How much of a cell is run.
 _SERVE = "__import__('distcourse.judge.student', fromlist=['serve']).serve({path!r}, get_ipython().user_ns)"
+# What nbclient raises for a message that no kernel would send: a submission can write to its kernel's sockets.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 _PARTS_KEPT = "its functions, classes and imports were kept"
 
 
@@ -87,7 +71,6 @@ class ExecuteAll(Execute):
         super().__init__(*args, **kwargs)
 
     def preprocess(self, nb, resources, km=None):
-        """Execute one notebook."""
         told = resources["nbgrader"]
         self._lab_source = source_of(self.config, told["assignment"], told["notebook"])
         self._number = "".join(re.findall(r"\d\d", told["notebook"])[:1]) or "00"
@@ -113,11 +96,11 @@ class ExecuteAll(Execute):
             self._at = None
             try:
                 return super().preprocess(nb, resources, km)[0]
-            except (RuntimeError, CellTimeoutError) as error:  # a DeadKernelError is a RuntimeError
+            except (RuntimeError, CellTimeoutError, *_UNREADABLE) as error:  # a DeadKernelError is a RuntimeError
                 if self._at is None and failed < 2:  # it did not start: another process may have taken its ports
                     failed += 1
                     continue
-                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError)):
+                if self._at is None or not isinstance(error, (DeadKernelError, CellTimeoutError, *_UNREADABLE)):
                     raise
                 self._blame(error)
                 if self._deaths > self.most_restarts:
@@ -194,7 +177,6 @@ class ExecuteAll(Execute):
         return {name: value.get("data", {}).get("text/plain", "") for name, value in values.items()}
 
     def _set_stage(self, check) -> str:
-        """Give answers the tools, the setup and the helpers that their check expects; return those."""
         helpers = before_check(self._lab_source, self._number, check.metadata["nbgrader"]["grade_id"])
         names = sorted(Cell(0, check).uses | {"print", "range", "len"})
         restore = f"__import__('distcourse.intact', fromlist=['restore']).restore(get_ipython(), {names})"
@@ -205,10 +187,8 @@ class ExecuteAll(Execute):
         return helpers
 
     def _fill_in(self, answer) -> None:
-        """Where an answer ended with an error, define what it leaves undefined as it was released.
-
-        Other exercises build on it: a class that the next one extends, in which one method is not written.
-        """
+        """Where an answer ended with an error, define what it leaves undefined as it was released."""
+        # Other exercises build on it: a class that the next one extends, in which one method is not written.
         released = skeleton(self._lab_source, grade_id_of(answer))
         if not released or not any(out.output_type == "error" for out in answer.outputs):
             return
@@ -219,7 +199,6 @@ class ExecuteAll(Execute):
             self._silently(released)
 
     def _judge_cell(self, check, helpers: str) -> None:
-        """Have the judge run a check on the kernel's functions, and take over what it shows."""
         names = names_of_answers(self._lab_source, check, helpers)
         seconds, asked, self._interrupted = self._seconds_for(check), None, False
         try:
@@ -248,7 +227,6 @@ class ExecuteAll(Execute):
         self._judged.add(grade_id_of(check))
 
     def _answer(self, seconds: float) -> dict:
-        """Wait for the judge; interrupt an answer that takes too long."""
         try:
             return self._judge.answer(seconds)
         except JudgeLost:
@@ -272,7 +250,6 @@ class ExecuteAll(Execute):
         return kernels if self._deaths >= self.restarts else f"the {self.budget} s for the submission were used up"
 
     def _seconds_for(self, cell) -> int:
-        """How long this cell may run."""
         if cell is _OURS:  # a kernel that does not answer costs its share of the patience, too
             self._given = self._cost = max(20, min(60, int((self.patience - self._lost) / 2)))
             return round(self._given * stretch(self.most_stretch))
@@ -316,10 +293,11 @@ class ExecuteAll(Execute):
     # -- when a kernel has died ---------------------------------------------------------------------------------------
 
     def _blame(self, error) -> None:
-        """Note which cell ended the kernel, and how; next time less of it is run."""
         if isinstance(error, CellTimeoutError):
             how = f"could not be stopped after {self._given} s, or printed more than could be read"
             self._note_endless(self.nb.cells[self._at], self._at)
+        elif isinstance(error, _UNREADABLE):
+            how = f"made the kernel send what cannot be read ({type(error).__name__}: {str(error)[:80]})"
         else:
             how = "ended the kernel" + (self._watch.told or _how_it_ended(self._status))
         self._deaths += 1
@@ -336,7 +314,6 @@ class ExecuteAll(Execute):
                 cell.outputs = _left_out(why)
 
     def _report(self, nb, told) -> None:
-        """Tell the instructor, in the log and at the top of the notebook."""
         cells = self._slow | {i: (name_of(nb.cells[i]), why) for i, why in self._why.items()}
         lines = [f"the cell {name} {why}" for _, (name, why) in sorted(cells.items())]
         if self._unrun:
@@ -394,5 +371,30 @@ def _left_out(why: str) -> list:
 
 
 def _red(name: str, text: str) -> list[str]:
-    """The lines that a notebook shows of an error; feedback does not break long ones."""
     return [f"\x1b[0;31m{name}\x1b[0m: " + textwrap.fill(text, 90)]
+
+
+TOLD: list[str] = []
+
+
+def tell(log, told, text: str) -> None:
+    """Warn about a submission."""
+    line = f"{told['student']}, {told['assignment']}: {text}"
+    log.warning(line)
+    if not TOLD and _is_command():
+        atexit.register(_print, log)
+    TOLD.append(line)
+
+
+def _is_command() -> bool:
+    """Whether `nbgrader autograde` runs, and not Formgrader's server, which does not end."""
+    from nbgrader.apps import AutogradeApp
+    from traitlets.config import Application
+
+    return Application.initialized() and isinstance(Application.instance(), AutogradeApp)
+
+
+def _print(log) -> None:
+    log.warning("Graded, but worth a look:")
+    for line in TOLD:
+        log.warning("  %s", line)

@@ -13,11 +13,9 @@ import nbformat
 
 from .grade import remaining
 from .release import labs_dir, source_notebooks
-from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source
-from .stage import grade_id_of
+from .source import BEGIN_HIDDEN, BEGIN_SOLUTION, END_HIDDEN, END_SOLUTION, Source, grade_id_of
 
-LATE = "late"
-"""File of a submission that its platform calls late."""
+LATE = "late"  # File of a submission that its platform calls late.
 
 
 def secrets(source: Source) -> set[str]:
@@ -127,7 +125,6 @@ def looks(course, lab: str) -> list[tuple[str, str]]:
 
 
 def _autograded(course, lab: str):
-    """Yield (student, notebook) for all graded submissions of a lab."""
     for path in sorted(Path(course, "autograded").glob(f"*/{lab}/*.ipynb")):
         yield path.parent.parent.name, nbformat.read(path, as_version=4)
 
@@ -143,7 +140,7 @@ def _diagnosis(outputs) -> str:
         named = [line.partition("-> ")[2] for line in lines if line.strip().startswith("-> ")]
         failed = [line.strip()[2:] for line in lines[1:] if line.strip().startswith("✗")]
         failed = [line.removeprefix("stopped").strip() for line in failed]  # the name of the line for an exception
-        text = next(iter([n for n in named if not n.startswith("in ")] or failed or [out.evalue]), "")
+        text = next(iter(named or failed or [out.evalue]), "")
         text = "".join(ch if ch.isprintable() else " " for ch in text)  # students choose parts of it
         return textwrap.shorten(text, 200, placeholder=" ...")
     return ""

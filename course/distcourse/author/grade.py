@@ -8,7 +8,6 @@ is one worker: it reads names of students, one a line, and answers each with a l
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import functools
 import json
 import os
@@ -22,9 +21,8 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import NamedTuple
 
-from .ready import tests_of
-from .release import CONFIG
-from .source import Source
+from .release import config_of
+from .source import Source, tests_of
 
 
 class Graded(NamedTuple):
@@ -40,13 +38,10 @@ def open_api(course, unsafe: bool = False, exchange=None):
     """Return nbgrader's API for a course directory."""
     from nbgrader.apps import NbGraderAPI
     from nbgrader.coursedir import CourseDirectory
-    from traitlets.config.loader import PyFileConfigLoader
 
-    course = Path(course).resolve()
-    config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
-    config.CourseDirectory.root = str(course)
+    config = config_of(course)
     # several processes write to it: wait for each other
-    config.CourseDirectory.db_url = f"sqlite:///{course / 'gradebook.db'}?timeout=120"
+    config.CourseDirectory.db_url = f"sqlite:///{Path(course).resolve() / 'gradebook.db'}?timeout=120"
     if unsafe:
         config.ExecuteAll.unsafe = True
     if exchange is not None:
@@ -72,18 +67,11 @@ def remaining(course, lab: str) -> list[str]:
 
 
 def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: bool = False):
-    """Grade students; yield a `Graded` for each when it is done.
-
-    Parameters
-    ----------
-    at_once : int, optional
-        Worker processes; by default one for each core.
-    unsafe : bool
-        Run submissions without a sandbox.
-    """
+    """Grade students; yield a `Graded` for each when it is done."""
     todo, done, running, stop = Queue(), Queue(), [], threading.Event()
     for student in students:
         todo.put(student)
+    limit = 1.5 * config_of(course).ExecuteAll.get("budget", 1200)
     workers = max(1, min(at_once or os.cpu_count() or 1, len(students)))
 
     def work():
@@ -103,16 +91,16 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
             if stop.is_set():
                 process.kill()
             began = time.monotonic()
+            watch = threading.Timer(limit, process.kill)  # from outside: whatever holds it
+            watch.start()
             try:
                 process.stdin.write(student + "\n")
                 process.stdin.flush()
                 told = json.loads(process.stdout.readline())
             except (OSError, ValueError):
                 process.wait()
-                told = {
-                    "points": {},
-                    "error": f"stopped after {time.monotonic() - began:.0f} s, which ended its worker",
-                }
+                told = {"points": {}, "error": f"stopped after {time.monotonic() - began:.0f} s: its worker was ended"}
+            watch.cancel()
             done.put(Graded(student, told["points"], told["error"], tuple(told.get("looks", ()))))
         if process is not None:
             with contextlib.suppress(OSError):
@@ -134,9 +122,9 @@ def grade(course, lab: str, students, *, at_once: int | None = None, unsafe: boo
 
 
 def _grade_one(api, lab: str, student: str) -> dict:
-    from . import summary
+    from .execute import TOLD
 
-    before = len(summary.TOLD)
+    before = len(TOLD)
     done = api.autograde(lab, student, force=True, create=True)
     if not done["success"]:
         text = f"{done.get('log') or ''}\n{done.get('error') or ''}".strip()
@@ -147,7 +135,7 @@ def _grade_one(api, lab: str, student: str) -> dict:
     with api.gradebook as book:
         grades = [g for n in book.find_submission(lab, student).notebooks for g in n.grades]
         points = {g.name: g.score for g in grades}
-    looks = [line.partition(": ")[2] for line in summary.TOLD[before:]]
+    looks = [line.partition(": ")[2] for line in TOLD[before:]]
     return {"points": points, "error": "", "looks": looks}
 
 
@@ -160,14 +148,11 @@ def main(course: str, lab: str, *options: str) -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     api = open_api(course, unsafe="--unsafe" in options)
-    limit = 1.5 * api.config.ExecuteAll.get("budget", 1200)
     for line in sys.stdin:
-        faulthandler.dump_traceback_later(limit, exit=True, file=sys.stderr)  # ends it wherever it waits
         try:
             told = _grade_one(api, lab, line.strip())
         except (Exception, SystemExit) as error:
             told = {"points": {}, "error": str(error)}
-        faulthandler.cancel_dump_traceback_later()
         replies.write(json.dumps(told) + "\n")
         replies.flush()
 

@@ -1,8 +1,7 @@
 """What greyscale leaves of a figure: the series that a print without colours no longer tells apart.
 
-Two series of an axes or of a legend are told apart where any of this differs: lines or areas, line style, marker,
-hatch, width by a factor of 2 or more, lightness by `SAME_GREY` or more. A name beside the bar or at the end of the
-curve is enough, too.
+Two series differ by lines or areas, line style, marker, hatch, width (a factor of 2), lightness (`SAME_GREY`), or a
+name beside the bar or at the end of the curve.
 """
 
 from __future__ import annotations
@@ -23,24 +22,18 @@ from matplotlib.text import Annotation
 from distlearn.viz.files import figure_of
 from distlearn.viz.look import lightness
 
-SAME_GREY = 9.0
-"""Lightnesses closer than this count as the same: 9 steps of CIE L* are a WCAG contrast of 1.3 to 1.4."""
-CATEGORIES = 20
-"""A colour map of at most so many colours stands for categories; a longer one for a quantity."""
+SAME_GREY = 9.0  # Lightnesses closer than this count as the same: 9 steps of CIE L* are a WCAG contrast of 1.3 to 1.4.
+CATEGORIES = 20  # A colour map of at most so many colours stands for categories; a longer one for a quantity.
 
 
 class _Series(NamedTuple):
     """A look that occurs in an axes or a legend."""
 
     name: str
-    form: tuple
-    """All of the look that is not a colour."""
-    colors: tuple
-    """Of its parts, as RGBA."""
-    beside: str = ""
-    """A text beside it in the figure: of its tick, in its bar, at the end of its curve."""
-    width: float = 1.0
-    """Of a line, in points."""
+    form: tuple  # All of the look that is not a colour.
+    colors: tuple  # Of its parts, as RGBA.
+    beside: str = ""  # A text beside it in the figure: of its tick, in its bar, at the end of its curve.
+    width: float = 1.0  # Of a line, in points.
 
     def looks_like(self, other: _Series) -> bool:
         """Whether greyscale does not tell the two apart."""
@@ -61,16 +54,6 @@ class _Series(NamedTuple):
 
 def same_in_grey(drawn) -> list[str]:
     """Return the pairs of series that are meant to differ and look the same in greyscale, each in a sentence.
-
-    Parameters
-    ----------
-    drawn : Figure, Axes or sequence of Axes
-        The whole figure is looked at.
-
-    Returns
-    -------
-    pairs : list of str
-        Empty if the figure can be read in greyscale.
 
     References
     ----------
@@ -106,7 +89,6 @@ def _pairs(where: str, series: list[_Series]) -> list[str]:
 
 
 def _grey(rgba) -> float:
-    """Lightness of a colour over white paper."""
     return lightness(1 - rgba[3] * (1 - np.array(rgba[:3])))
 
 
@@ -133,7 +115,6 @@ def _of_axes(ax) -> list[_Series]:
 
 
 def _looks(artist, name: str, beside: str = "") -> list[_Series]:
-    """Looks of an artist, one for each of its colours."""
     if isinstance(artist, Line2D):
         return _line(artist, name, beside)
     if isinstance(artist, LineCollection):
@@ -178,7 +159,6 @@ def _line(line, name: str, beside: str) -> list[_Series]:
 
 
 def _text_beside(artist, ax) -> str:
-    """A text that names an artist where it is drawn."""
     if isinstance(artist, Line2D):
         points = (
             {(float(x), float(y)) for x, y in zip(*artist.get_data(), strict=True)} if len(artist.get_xdata()) else ()

@@ -1,7 +1,7 @@
 """The README's pictures: what overlap gains, and that the number of ranks does not change what is learnt; and three
 other ways to share the work, each with its cost.
 
-All data are computed when they are drawn: `python -m distlearn.viz.readme course/images`.
+All data are computed when they are drawn: `python -m distcourse.author.readme course/images`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from distlearn.viz.look import INK, MUTED, style
 from distlearn.viz.pipeline import plot_schedule
 from distlearn.viz.timeline import FAMILY_COLORS, plot_timeline
 
-from ..asynchrony import plot_loss
-from ..scaling import plot_stall
+from .. import asynchrony, scaling
 
+# Two steps of a network whose layers each fill a bucket, so that sending can start after each of them.
 STEP = Settings(hidden=(384,) * 5, batch_size=512, n_train=1024, epochs=1, evaluate_every=0, cap_bytes=1 << 19)
-"""Two steps of a network whose layers each fill a bucket, so that sending can start after each of them."""
 LEARNING = Settings(hidden=(64, 32), batch_size=64, lr=0.02, epochs=12, dtype="float64", evaluate_every=0)
 SIZES = (1, 2, 4)
 
@@ -72,7 +71,6 @@ ALT = (
 
 
 def _draw_steps(off, on) -> None:
-    """One step without overlap above one with it, on one time axis."""
     slow, fast = one_step(overlap=False), one_step(overlap=True)
     for ax, trace, title in (
         (off, slow, f"All-reduce after backward: a step takes {format_time(slow.makespan)}"),
@@ -96,7 +94,6 @@ def _draw_steps(off, on) -> None:
 
 
 def _draw_learning(ax) -> None:
-    """Loss curves of all sizes, and how far apart they are."""
     runs = learn()
     losses = np.array([run.losses for run in runs.values()])
     apart = np.abs(losses - losses[0]).max()
@@ -122,12 +119,12 @@ def ways_picture(path) -> Path:
     with style():
         figure = Figure(figsize=(12, 6.6), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-        (pipeline, learning), scaling = figure.subplots(2, 2)
+        (pipeline, learning), sizes = figure.subplots(2, 2)
         plot_schedule("1f1b", 4, 8, ax=pipeline, legend=False)
-        plot_loss(runs, ax=learning, title="One slow worker of eight: policies that wait for it lag")
+        asynchrony.plot_loss(runs, ax=learning, title="One slow worker of eight: policies that wait for it lag")
         learning.legend()
-        scaling[1].sharey(scaling[0])
-        plot_stall(curves, axes=scaling)
+        sizes[1].sharey(sizes[0])
+        scaling.plot_stall(curves, axes=sizes)
         return save(figure, path, alt=WAYS_ALT, dpi=100)
 
 

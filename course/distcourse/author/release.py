@@ -1,8 +1,6 @@
 """Generate the students' copies of labs with nbgrader, and verify that they are up to date.
 
-nbgrader is configured by `course/nbgrader_config.py` alone, so that `distlearn labs generate`, nbgrader's own commands
-and its JupyterLab extension make the same files. Copies are made in a temporary folder first: a source that nbgrader
-rejects leaves the old copy in place, and a copy that has been edited is not overwritten.
+Copies are made in a temporary folder first: a source that nbgrader rejects leaves the old copy in place.
 """
 
 from __future__ import annotations
@@ -24,13 +22,7 @@ class NotALab(ValueError):
 
 
 def find_course(start=None) -> Path:
-    """Return the course directory (the one with nbgrader_config.py) at, below or above `start`.
-
-    Raises
-    ------
-    NotALab
-        If there is none.
-    """
+    """Return the course directory (the one with nbgrader_config.py) at, below or above `start`."""
     here = Path(start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         for candidate in (folder, folder / "course"):
@@ -51,30 +43,11 @@ def source_notebooks(course, names=None) -> list[Path]:
 
 def labs_dir(course) -> Path:
     """Folder of the students' copies."""
-    return Path(os.path.abspath(Path(course, _config(course).CourseDirectory.get("release_directory", "release"))))
+    return Path(os.path.abspath(Path(course, config_of(course).CourseDirectory.get("release_directory", "release"))))
 
 
 def generate(course, names=None, *, target=None, force: bool = False) -> list[Path]:
-    """Make the students' copies; return their folders.
-
-    Parameters
-    ----------
-    course : path
-        The course directory.
-    names : sequence of str, optional
-        Labs; all by default.
-    target : path, optional
-        Where to; by default the `release_directory` of the course's configuration.
-    force : bool
-        Overwrite copies that have been edited.
-
-    Raises
-    ------
-    NotALab
-        If there is no lab of that name.
-    FileExistsError
-        If a copy there has been edited; then nothing is written.
-    """
+    """Make the students' copies; return their folders."""
     course = Path(course).resolve()
     names = _known(course, names)
     target = labs_dir(course) if target is None else Path(target).resolve()
@@ -129,7 +102,8 @@ def _known(course, names) -> list[str]:
     return list(names) if names else there
 
 
-def _config(course):
+def config_of(course):
+    """Return nbgrader's configuration of a course directory."""
     from traitlets.config.loader import PyFileConfigLoader
 
     config = PyFileConfigLoader(CONFIG, path=str(course)).load_config()
@@ -142,7 +116,7 @@ def _assign(course, name, release) -> Path:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
 
-    config = _config(course)
+    config = config_of(course)
     config.CourseDirectory.release_directory = str(release)
     config.CourseDirectory.assignment_id = name
     config.SaveCells.enabled = False
@@ -156,7 +130,6 @@ def _assign(course, name, release) -> Path:
 
 
 def _differences(there, made, name) -> list[str]:
-    """Name the files that are not byte for byte the same."""
     if not (there / name).is_dir():
         return [f"{name}: has not been generated"]
     ours = {p.relative_to(made) for p in made.rglob("*") if p.is_file()}

@@ -1,9 +1,8 @@
 """Where a submission runs: a sandbox that sees Python and the library, and nothing else of this machine.
 
-Bubblewrap makes it. `Sandbox` gives the command that starts a program in it. Inside there is no network, no process of
-this machine, and no file but the system's programs, Python, the installed packages, the library and the data sets, all
-read-only; a home and `/tmp` of limited size live in memory. The folder that processes of one submission share holds
-their sockets. When the first process of a sandbox ends, all others in it end.
+Bubblewrap makes it. Inside there is no network, no process of this machine, and no file but the system's programs,
+Python, packages, the library and the data sets, all read-only; a home and `/tmp` of limited size live in memory, and a
+folder that the processes of one submission share holds their sockets. When the first process ends, all others end.
 """
 
 from __future__ import annotations
@@ -11,37 +10,45 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import glob
+import json
 import os
+import selectors
 import shutil
 import site
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
+import time
 from pathlib import Path
+
+import psutil
+from jupyter_client.manager import AsyncKernelManager
 
 import distlearn
 
 PROGRAM = "bwrap"
 HOME = "/home/student"
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt/conda", "/nix/store")
+# The library and this package: not the folder of this one, which holds the labs with their solutions.
 PACKAGES = [str(Path(distlearn.__file__).parent), str(Path(__file__).parents[1])]
-"""The library and this package: not the folder of this one, which holds the labs with their solutions."""
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/fonts")
 SETTINGS += ("/etc/localtime", "/etc/mime.types")
 KEPT = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CC", "CXX")
+# Environment variables that programs in the sandbox get.
 KEPT += ("NBGRADER_EXECUTION", "NBGRADER_VALIDATING", "DISTLEARN_GRADING")
-"""Environment variables that programs in the sandbox get."""
+# Settings of the machine.
 MACHINE = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "acpi", "scsi", "mtrr", "fs"))
-"""Settings of the machine."""
 
+# A program starts with copies of the emulator's parts and of the submission's files, which it may change.
 _COPY = """\
 mkdir -p .cache/distlearn/cuda work
 cp /opt/kernels/* .cache/distlearn/cuda 2>/dev/null
 cd work
 if test -d /opt/submission; then cp -r /opt/submission/. .; fi
 """
-"""A program starts with copies of the emulator's parts and of the submission's files, which it may change."""
 
 INSTALL = """\
 Submissions are untrusted programs, so grading runs them in a sandbox, and there is none here: {why}.
@@ -123,10 +130,8 @@ def _data_folder(environment) -> str:
 
 @functools.cache
 def _emulator_parts() -> Path:
-    """Copy the parts that every emulated kernel needs, so that they are not built again for each submission.
-
-    The other files of the cache are kernels that were built before, those of solutions among them.
-    """
+    """Copy the parts that every emulated kernel needs, so that they are not built again for each submission."""
+    # The other files of the cache are kernels that were built before, those of solutions among them.
     from distlearn.cuda.emulator.build import cache_directory
 
     folder = Path(tempfile.mkdtemp(prefix="dl-parts-"))
@@ -153,10 +158,8 @@ def available() -> str:
 
 
 def _bubblewrap() -> list[str]:
-    """Return how every sandbox begins.
-
-    Inside, process 1 is bubblewrap's own: what it was started with can be read there, so it gets no environment.
-    """
+    """Return how every sandbox begins."""
+    # Inside, process 1 is bubblewrap's own: what it was started with can be read there, so it gets no environment.
     words = ["env", "-i", shutil.which(PROGRAM), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
     words += ["--hostname", "grading", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     words += ["--proc", "/proc"]
@@ -166,13 +169,220 @@ def _bubblewrap() -> list[str]:
 
 
 def require() -> None:
-    """Raise unless there is a sandbox.
-
-    Raises
-    ------
-    NoSandbox
-        With what to install.
-    """
+    """Raise unless there is a sandbox."""
     why = available()
     if why:
         raise NoSandbox(INSTALL.format(why=why))
+
+
+START = 120.0  # Seconds within which a judge must be ready.
+
+
+class SandboxedKernel(AsyncKernelManager):
+    """Starts kernels in a sandbox; they are reached through sockets in a folder, since they have no network."""
+
+    sandbox: Sandbox | None = None
+
+    def confine(self, sandbox: Sandbox | None, shared: Path) -> None:
+        """Say where the kernel is to run, before it starts."""
+        self.sandbox = sandbox
+        if sys.platform != "win32":
+            self.transport, self.ip = "ipc", str(shared / "k")
+        if sandbox is not None:
+            self.kernel_spec.interrupt_mode = "message"  # a signal would end the sandbox
+
+    def format_kernel_cmd(self, extra_arguments=None) -> list[str]:
+        command = super().format_kernel_cmd(extra_arguments)
+        if self.sandbox is None:
+            return command
+        return self.sandbox.command(command, dict(os.environ), files=[self.connection_file])
+
+
+class JudgeLost(RuntimeError):
+    """The judge's process ended, or took too long."""
+
+
+class Judge:
+    """The process that runs the checks of one submission."""
+
+    def __init__(self, sandbox: Sandbox | None, shared):
+        self._sandbox, self._shared, self._count, self._process = sandbox, Path(shared), 0, None
+
+    def start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        command, environment = [sys.executable, "-m", "distcourse.judge.process"], dict(os.environ)
+        environment |= {"NBGRADER_EXECUTION": "autograde", "MPLBACKEND": "agg"}
+        if self._sandbox is not None:
+            command = self._sandbox.command(command, environment)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+        self._rest = b""
+
+    def begin(self, code: str, helpers: str, names) -> str:
+        """Have a check run; return the socket to which the student's process is to connect."""
+        self.start()
+        self._count += 1
+        path = str(self._shared / f"j{self._count}")
+        self._write({"code": code, "helpers": helpers, "names": sorted(names), "socket": path})
+        self.answer(START)
+        return path
+
+    def answer(self, seconds: float) -> dict:
+        """Wait for the next line of the judge."""
+        end = time.monotonic() + seconds
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                if not ready.select(max(0.0, end - time.monotonic())):
+                    raise JudgeLost("took too long")
+                more = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not more:
+                    raise JudgeLost("the judge's process ended")
+                self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._process.wait()
+        self._process = None
+
+    def _write(self, request: dict) -> None:
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise JudgeLost("the judge's process ended") from error
+
+
+@contextlib.contextmanager
+def processes(work, hidden, *, unsafe: bool, memory: int):
+    """Provide (sandbox of the kernel or None, folder for sockets, judge) for one submission."""
+    if not unsafe:
+        require()
+    shared = Path(tempfile.mkdtemp(prefix="dl-"))  # short: the path of a socket has at most 107 characters
+    judge = None
+    try:
+        (shared / "kernel").mkdir()
+        (shared / "link").mkdir()
+        boxes = [None, None]
+        if not unsafe:
+            boxes = [Sandbox(shared, folder, hidden, memory=memory) for folder in (work, None)]
+        judge = Judge(boxes[1], shared / "link")
+        judge.start()  # while the kernel starts, too
+        yield boxes[0], shared / "kernel", judge
+    finally:
+        if judge is not None:
+            judge.stop()
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+class MemoryWatch:
+    """Kills a process when it and what it started use too much memory, too many processes, or too much disk."""
+
+    def __init__(self, pid: int, limit: int, folder=None, every: float = 0.25):
+        self.told = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(pid, limit, folder, every), daemon=True)
+        if limit:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self, pid, limit, folder, every) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            while not self._stop.wait(every):
+                held, children = process.memory_info().rss, _children(pid)
+                for child in children:
+                    with contextlib.suppress(psutil.Error):
+                        held += child.memory_info().rss
+                written = _bytes_in(folder) if folder else 0
+                if held > limit:
+                    self.told = f" (it took {held / 2**30:.1f} GiB of memory, {limit / 2**30:.1f} GiB are allowed)"
+                elif len(children) > PROCESSES:
+                    self.told = f" (it started {len(children)} processes, {PROCESSES} are allowed)"
+                elif written > DISK:
+                    self.told = f" (it wrote {written / 2**20:.0f} MiB, {DISK / 2**20:.0f} MiB are allowed)"
+                if self.told:
+                    process.kill()
+                    return
+
+
+PROCESSES = 150  # Processes that a submission may have at once.
+DISK = 2**25  # Bytes that it may write to the folder of its sockets, the only one on a disk.
+
+
+def stretch(most: float) -> float:
+    """Return how many times longer a cell may run: programs that want to run for each core, from 1 to `most`."""
+    # A check that takes two seconds must not lose its points because ten other programs run beside it.
+    waiting = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
+    return min(most, max(1.0, waiting / (os.cpu_count() or 1)))
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    if not os.path.exists("/proc/self/task"):
+        return psutil.Process(pid).children(recursive=True)
+    found, todo = [], [pid]
+    while todo and len(found) <= 10 * PROCESSES:
+        for path in glob.glob(f"/proc/{todo.pop()}/task/*/children"):
+            with contextlib.suppress(OSError, psutil.Error):
+                pids = [int(word) for word in Path(path).read_text(encoding="ascii").split()]
+                todo += pids
+                found += map(psutil.Process, pids)
+    return found
+
+
+def _bytes_in(folder) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+    return total
+
+
+class Room:
+    """Limits the output of one cell; the rest is cut off."""
+
+    def __init__(self, size: int, strict: bool = False):
+        self.size, self.strict = size, strict
+        self._left = size
+
+    def admit(self, msg) -> bool:
+        """Return whether to show a message of the kernel; shorten it if necessary."""
+        kind, content = msg["header"]["msg_type"], msg["content"]
+        if self.strict and kind == "execute_result":  # nbgrader would read a number as points
+            msg["header"]["msg_type"] = msg["msg_type"] = "display_data"
+        full = self._left <= 0
+        if kind == "stream":
+            if full:
+                return False
+            if self.strict:  # nbgrader would deduct all points for a library's warning
+                content["name"] = "stdout"
+            text, room = content["text"], self._left
+            self._left -= len(text)
+            content["text"] = text[:room] + (self._cut() if self._left <= 0 else "")
+        elif kind == "error":
+            content["evalue"] = content["evalue"][: self.size]
+            content["traceback"] = [line[: self.size] for line in content["traceback"]]
+        elif "data" in content:
+            size = sum(len(text) for text in content["data"].values() if isinstance(text, str))
+            if full:
+                return False
+            self._left -= size
+            if self._left <= 0:
+                content["data"] = {"text/plain": f"[output of {size:,} characters left out]{self._cut()}"}
+        return True
+
+    def _cut(self) -> str:
+        return f"\n[... cut: a cell may show {self.size:,} characters ...]\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import hashlib
 import re
 import symtable
 import warnings
@@ -47,11 +48,11 @@ class Kind(NamedTuple):
     whole: bool
 
 
+# By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full.
 KINDS = {
     "full": Kind(cells=(30, 70), goals=(3, 5), sections=(3, 6), questions=(2, 4), whole=True),
     "short": Kind(cells=(10, 30), goals=(1, 3), sections=(1, 3), questions=(1, 2), whole=False),
 }
-"""By the name in the notebook's metadata, `"distlearn": {"kind": "short"}`; a lab that says nothing is full."""
 
 
 class Cell:
@@ -75,7 +76,6 @@ class Cell:
 
     @property
     def points(self):
-        """Points, or None."""
         return self.grader.get("points")
 
     @property
@@ -166,13 +166,7 @@ class Cell:
 
 
 class Source:
-    """A source notebook with its cells, sections and number.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a notebook.
-    """
+    """A source notebook with its cells, sections and number."""
 
     def __init__(self, path):
         self.path = Path(path)
@@ -202,7 +196,6 @@ class Source:
 
     @property
     def code(self) -> list[Cell]:
-        """The code cells."""
         return [c for c in self.cells if c.is_code]
 
     @cached_property
@@ -219,7 +212,6 @@ class Source:
 
     @property
     def exercises(self) -> list[Cell]:
-        """The solution cells."""
         return [c for c in self.cells if c.is_solution]
 
     def after(self, cell: Cell, steps: int = 1) -> Cell | None:
@@ -240,6 +232,53 @@ class Source:
         )
 
 
+def tests_of(source: Source) -> str:
+    """Return a digest of what a lab grades: cells, points and checks."""
+    graded = [(c.grade_id, c.points, c.source if c.is_check else "") for c in source.cells if c.points is not None]
+    return hashlib.sha256(repr(graded).encode()).hexdigest()[:16]
+
+
+def grade_id_of(cell) -> str:
+    """Return nbgrader's name of a notebook's cell, or ""."""
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
+def name_of(cell) -> str:
+    """How the instructor finds a cell: by nbgrader's name, or by its first line."""
+    grade_id = grade_id_of(cell)
+    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+    first = "".join(ch for ch in first if ch.isprintable())  # it is shown in terminals
+    return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
+
+
+def course_of(config) -> str:
+    """Return the course directory."""
+    from nbgrader.coursedir import CourseDirectory
+
+    return CourseDirectory(config=config).root
+
+
+def source_of(config, assignment: str, notebook: str) -> Source | None:
+    """Return the lab's source from the course directory, or None if it is not there."""
+    from nbgrader.coursedir import CourseDirectory
+
+    course = CourseDirectory(config=config)
+    folder = Path(course.format_path(course.source_directory, ".", assignment))
+    try:
+        return Source(folder / f"{notebook}.ipynb")
+    except (OSError, ValueError):
+        return None
+
+
+class Text(dict):
+    """The attributes of a notebook's code cell that `Cell` reads."""
+
+    cell_type, metadata = "code", {}
+
+    def __init__(self, source: str):
+        self.source = source
+
+
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _SCOPES += (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -258,7 +297,6 @@ class _Generators(ast.NodeTransformer):
 
 
 def _docstring_lines(node) -> int:
-    """Lines of the node's docstring that are not blank."""
     if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)) or ast.get_docstring(node) is None:
         return 0
     return len([line for line in ast.get_docstring(node, clean=False).splitlines() if line.strip()]) or 1

@@ -1,18 +1,16 @@
 """Give each check the lab's own setup and helpers, whatever became of them in a submission.
 
 A student may delete the setup cell, try things out in a demonstration, or write code that ends the kernel. None of it
-is what the check tests. So grading runs the source's own lines again before each check (`before_check`), and keeps
-of a cell that cannot be run whatever can (`definitions`).
+is what the check tests.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-from pathlib import Path
 
-from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
-from .structure import MADE, SETUP
+from .rules import MADE, SETUP
+from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text
 
 DEFINE = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 BIND = (*DEFINE, ast.Assign, ast.AnnAssign)
@@ -77,38 +75,6 @@ def users_of(names, cells) -> set[str]:
     return found
 
 
-def grade_id_of(cell) -> str:
-    """Return nbgrader's name of a notebook's cell, or ""."""
-    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
-
-
-def name_of(cell) -> str:
-    """How the instructor finds a cell: by nbgrader's name, or by its first line."""
-    grade_id = grade_id_of(cell)
-    first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
-    first = "".join(ch for ch in first if ch.isprintable())  # it is shown in terminals
-    return f"'{grade_id}'" if grade_id else f"'{first[:50]}{'...' if len(first) > 50 else ''}'"
-
-
-def course_of(config) -> str:
-    """Return the course directory."""
-    from nbgrader.coursedir import CourseDirectory
-
-    return CourseDirectory(config=config).root
-
-
-def source_of(config, assignment: str, notebook: str) -> Source | None:
-    """Return the lab's source from the course directory, or None if it is not there."""
-    from nbgrader.coursedir import CourseDirectory
-
-    course = CourseDirectory(config=config)
-    folder = Path(course.format_path(course.source_directory, ".", assignment))
-    try:
-        return Source(folder / f"{notebook}.ipynb")
-    except (OSError, ValueError):
-        return None
-
-
 def _harmless(node) -> bool:
     """Whether running the statement again can do no harm: it binds names, and calls nothing."""
     if isinstance(node, DEFINE):
@@ -117,15 +83,5 @@ def _harmless(node) -> bool:
 
 
 def _text(cell: Cell, node) -> str:
-    """A statement as it was written, decorators included."""
     marks = "".join(f"@{ast.get_source_segment(cell.python, d)}\n" for d in getattr(node, "decorator_list", []))
     return marks + ast.get_source_segment(cell.python, node)
-
-
-class Text(dict):
-    """The attributes of a notebook's code cell that `Cell` reads."""
-
-    cell_type, metadata = "code", {}
-
-    def __init__(self, source: str):
-        self.source = source

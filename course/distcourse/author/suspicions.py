@@ -5,23 +5,20 @@ from __future__ import annotations
 import ast
 import re
 
-from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source
-from .stage import Text, grade_id_of, name_of
+from .source import BEGIN_SOLUTION, END_SOLUTION, Cell, Source, Text, grade_id_of, name_of
 
+# Words that answers rarely need but tricks on a check do: reasons to look, not to deduct points.
 ODD = re.compile(
     r"_getframe|currentframe|inspect\.(?:stack|trace|getsource)|f_(?:back|locals|globals|code)\b|\bgc\.get_|\blinecache\b"
     r"|\bIn\[|\bhistory_manager\b|_transformers\b|__(?:eq|ne|array|array_ufunc|array_function|code|closure)__"
     r"|\b(?:system|popen|syscall|_exit|execv\w*)\s*\(|distlearn\.lab\b|\bdl\.lab\b|\b__import__\b|\bimportlib\b|sys\.modules|NBGRADER|\bgradebook\b|\bnbgrader\b"
 )
-"""Words that answers rarely need but tricks on a check do: reasons to look, not to deduct points."""
 _CHANGE = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "remove", "discard", "clear"}
-_CHANGE |= {"put", "fill", "sort", "send", "throw", "write"}
-"""Methods that change their object."""
+_CHANGE |= {"put", "fill", "sort", "send", "throw", "write"}  # Methods that change their object.
 _OUTSIDE = {"open", "save", "savez", "load", "savetxt", "loadtxt", "tofile", "fromfile", "memmap", "dump", "setattr"}
+# Functions that reach files, or what belongs to a module.
 _OUTSIDE |= {"write_text", "write_bytes", "read_text", "read_bytes", "SharedMemory", "globals", "vars", "putenv"}
-"""Functions that reach files, or what belongs to a module."""
-CASES = 4
-"""So many fixed sizes in one answer make a table."""
+CASES = 4  # So many fixed sizes in one answer make a table.
 
 
 def suspicions(cells, source: Source | None) -> list[str]:
@@ -46,16 +43,13 @@ def odd_words(cells, source: Source | None) -> list[tuple[str, str]]:
 
 
 def _line(text: str, at: int) -> str:
-    """The line that an accusation is about, fit for a terminal."""
     line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0].strip()
     return f"`{''.join(ch for ch in line if ch.isprintable())[:80]}`"
 
 
 def library_calls(cells, source: Source | None) -> list[tuple[str, str]]:
-    """Return (name of the cell, names) for answers that use something of the library that was not given to them.
-
-    Found under whatever name it was imported or assigned to, and in functions of the student's that the answer uses.
-    """
+    """Return (name of the cell, names) for answers that use something of the library that was not given to them."""
+    # Found under whatever name it was imported or assigned to, and in functions of the student's that the answer uses.
     if source is None:
         return []
     imported = dict(pair for c in source.code if not c.is_solution for pair in _library_aliases(c))
@@ -85,7 +79,6 @@ LIBRARY = ("distlearn", "distcourse")
 
 
 def _statements(cell: Cell) -> list[Cell]:
-    """The statements of a cell, each as a cell."""
     return [Cell(0, Text(ast.unparse(node))) for node in cell.tree.body] if cell.tree else []
 
 
@@ -106,13 +99,11 @@ def tables(cells, source: Source | None) -> list[tuple[str, str]]:
 
 
 def _fixed(node) -> bool:
-    """Whether an expression is a number, or a tuple of numbers."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return bool(parts) and all(isinstance(p, ast.Constant) and isinstance(p.value, (int, float)) for p in parts)
 
 
 def _library_aliases(cell: Cell):
-    """Yield (name, what of the library it stands for) for imports and assignments."""
     for node in ast.walk(cell.tree) if cell.tree else ():
         if isinstance(node, ast.Import):
             for a in node.names:
@@ -153,11 +144,9 @@ def _dotted(node, aliases: dict[str, str]) -> str:
 
 
 def kept_state(cells, source: Source | None) -> list[tuple[str, str]]:
-    """Return (name of the cell, names) for answers on a communicator whose functions change what outlives the call.
-
-    Simulated ranks call one function in one process: what it keeps in a global variable, in an attribute of a class or
-    a function, or in a default argument is seen by the other ranks, which real ranks would have to be sent.
-    """
+    """Return (name of the cell, names) for answers on a communicator whose functions change what outlives the call."""
+    # Simulated ranks call one function in one process: what it keeps in a global variable, in an attribute of a class
+    # or a function, or in a default argument is seen by the other ranks, which real ranks would have to be sent.
     on_ranks = {c.grade_id for c in source.exercises if "comm" in _arguments(c)} if source else set()
     code = [Cell(0, c) for c in cells if c.cell_type == "code"]
     modules = set().union(*(_imported(c.tree) for c in code if c.tree))
@@ -170,7 +159,6 @@ def kept_state(cells, source: Source | None) -> list[tuple[str, str]]:
 
 
 def _with_helpers(answer: Cell, code: list[Cell]) -> list[Cell]:
-    """The cell of an answer and those that define what it uses, directly or not."""
     used = [answer]
     for cell in used:
         used += [c for c in code if c.binds & cell.uses and c not in used]
@@ -188,7 +176,6 @@ def _imported(tree) -> set[str]:
 
 
 def _kept(cell: Cell, modules: set[str]) -> set[str]:
-    """Names of a cell that its functions change and that outlive a call; a module's functions change nothing of it."""
     functions = [n for n in ast.walk(cell.tree) if isinstance(n, ast.FunctionDef)] if cell.tree else []
     inner = {id(n) for f in functions for n in ast.walk(f) if n is not f and isinstance(n, ast.FunctionDef)}
     return set().union(*(_kept_by(f, modules) for f in functions if id(f) not in inner))
@@ -228,7 +215,6 @@ def _all_arguments(arguments: ast.arguments):
 
 
 def _called(call: ast.Call) -> str:
-    """The last part of the name of what is called, or ""."""
     return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 

@@ -77,7 +77,7 @@ def bundle(target, labs, course):
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @_course
 def collect(lab, files, course):
-    """Sort FILES (zips or notebooks from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
+    """Sort FILES (zip, tar.gz or notebooks from Canvas, Moodle or Blackboard) into submitted/<student>/LAB."""
     with _told():
         from ..author import find_course
         from ..author.collect import recognise

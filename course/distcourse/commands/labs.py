@@ -98,8 +98,8 @@ def outputs(names, course):
     """
     with _told():
         from ..author import find_course
-        from ..author.outputs import refresh
         from ..author.release import source_notebooks
+        from ..author.rules import refresh
 
         for path in source_notebooks(find_course(course), names):
             say(f"{path}: {'outputs changed' if refresh(path) else 'the same outputs'}")

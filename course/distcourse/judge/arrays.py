@@ -16,13 +16,11 @@ import numpy as np
 
 from distlearn.nn import Param
 
-from .wire import ProtocolError
+from .frames import ProtocolError
 
-LARGEST = 1 << 30
-"""Bytes of memory that the other process may ask this one to mirror."""
+LARGEST = 1 << 30  # Bytes of memory that the other process may ask this one to mirror.
 SHARED_KINDS = "biufc"
-_UNUSED = 2
-"""References to an object that only a table holds: the table's, and that of `getrefcount` itself."""
+_UNUSED = 2  # References to an object that only a table holds: the table's, and that of `getrefcount` itself.
 
 
 class Root:
@@ -68,10 +66,9 @@ class ParamState(NamedTuple):
 
 
 class SharedArrays:
-    """All arrays and parameters that this process shares with the other one.
+    """All arrays and parameters that this process shares with the other one."""
 
-    Keys are (side, number): the side that announced the array, "j" for the judge's or "s" for the student's.
-    """
+    # Keys are (side, number): the side that announced the array, "j" for the judge's or "s" for the student's.
 
     def __init__(self, side: str):
         self.side = side
@@ -86,10 +83,8 @@ class SharedArrays:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def key(self, thing, news: list):
-        """Return the key of an array or a parameter; announce it in `news` first where that is needed.
-
-        None means that the array cannot be shared.
-        """
+        """Return the key of an array or a parameter; announce it in `news` first where that is needed."""
+        # None means that the array cannot be shared.
         key = self._key_of.get(id(thing))
         if key is not None:
             return key

@@ -14,18 +14,14 @@ import sys
 import traceback
 import types
 
-import numpy as np
-
 from .arrays import SharedArrays
-from .remote import make_proxy
-from .values import Codec, Handle
-from .wire import Connection, ProtocolError
+from .frames import Connection, ProtocolError
+from .objects import Handle, make_proxy
+from .values import Codec
 
 ASK, ANSWER, ERROR = "q", "r", "e"
-LONGEST = 10_000
-"""Characters of an exception's text that are sent."""
-MOST_ITEMS = 100_000
-"""Items that are taken from an iterator."""
+LONGEST = 10_000  # Characters of an exception's text that are sent.
+MOST_ITEMS = 100_000  # Items that are taken from an iterator.
 _UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
 
@@ -56,7 +52,6 @@ class Link:
         return value
 
     def _wait(self, number: int):
-        """Serve what the other process asks for until it answers."""
         while True:
             kind, replied, value = self.receive()
             if kind == ASK:
@@ -85,7 +80,7 @@ class Link:
             self._send(ANSWER, number, result)
 
     def _do(self, operation, target, *operands):
-        name = operands[0] if operation in ("method", "get", "set") else ""
+        name = operands[0] if operation in ("method", "get") else ""
         if not isinstance(name, str) or name.startswith("_") or not self._allowed(target, operation, name):
             label = getattr(target, "__name__", type(target).__name__)
             raise AttributeError(f"{label}{'.' * bool(name)}{name} cannot be used in an answer")
@@ -96,24 +91,12 @@ class Link:
                 return getattr(target, name)(*args, **kwargs)
             case "get", (_,):
                 return getattr(target, name)
-            case "set", (_, value):
-                return setattr(target, name, value)
             case "enter", ():
                 return target.__enter__()
             case "exit", (failed,):
                 return target.__exit__(*((RuntimeError, RuntimeError("failed"), None) if failed else (None,) * 3))
-            case "array", ():
-                return np.asarray(target)
-            case "float", ():
-                return float(target)
-            case "length", ():
-                return len(target)
-            case "item", (index,):
-                return target[index]
             case "items", ():
                 return [item for item, _ in zip(target, range(MOST_ITEMS), strict=False)]
-            case "text", ():
-                return repr(target)[:LONGEST]
         raise ProtocolError(f"an operation {operation!r:.40} that is not known")
 
     # -- frames -------------------------------------------------------------------------------------------------------
@@ -168,7 +151,6 @@ class Link:
     # -- exceptions ---------------------------------------------------------------------------------------------------
 
     def _described(self, error: BaseException) -> dict:
-        """Write an exception as plain data."""
         origin = getattr(error, "_distlearn_origin", None)
         if origin is not None:
             return {"origin": origin}
@@ -189,7 +171,6 @@ class Link:
         }
 
     def _error_from(self, told) -> BaseException:
-        """Return the exception to raise for one that the other process describes."""
         try:
             if "origin" in told:
                 return self._errors[told["origin"]]

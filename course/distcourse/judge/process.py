@@ -22,47 +22,17 @@ import traceback
 
 from .. import show
 from ..check import CHECK_FILE, CheckFailed
-from . import surface
+from ..intact import TOOLS
+from . import objects
+from .frames import Connection, ProtocolError
 from .link import Link
-from .wire import Connection, ProtocolError
 
-TOOLS = (
-    "matplotlib.pyplot",
-    "distcourse.lab",
-    "distlearn",
-    "distlearn.nn",
-    "distlearn.sim",
-    "distlearn.parallel",
-    "distlearn.train",
-)
-CONNECT = 30.0
-"""Seconds within which the student's process must connect."""
-
-
-class Shown:
-    """Collects what a check shows, as outputs of a notebook."""
-
-    def __init__(self):
-        self.outputs: list[dict] = []
-
-    def card(self, card) -> None:
-        """Add a card or a figure."""
-        data = {"text/plain": card.text(), "text/html": card._repr_html_()}
-        self.outputs.append({"output_type": "display_data", "data": data, "metadata": {}})
-
-    def text(self, text: str) -> None:
-        """Add what was printed."""
-        if text:
-            self.outputs.append({"output_type": "stream", "name": "stdout", "text": text})
-
-    def error(self, name: str, value: str, lines: list[str]) -> None:
-        """Add an exception."""
-        self.outputs.append({"output_type": "error", "ename": name, "evalue": value, "traceback": lines})
+CONNECT = 30.0  # Seconds within which the student's process must connect.
 
 
 def judge(request: dict) -> dict:
     """Run one check."""
-    shown, printed, lost = Shown(), io.StringIO(), ""
+    outputs, printed, lost = [], io.StringIO(), ""
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as door:
         door.bind(request["socket"])
         door.listen(1)
@@ -74,33 +44,45 @@ def judge(request: dict) -> dict:
             return {"outputs": [], "lost": "did not answer"}
     with contextlib.closing(end):
         end.settimeout(None)
-        link = Link(Connection(end), "j", surface.of_judge, surface.judge_allows)
-        show.SHOW = shown.card
+        link = Link(Connection(end), "j", objects.of_judge, objects.judge_allows)
+        show.SHOW = lambda card: outputs.append(_displayed(card))
         try:
             namespace = _namespace(request, link)
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 exec(compile(request["code"], CHECK_FILE, "exec"), namespace)  # the source's own
         except CheckFailed as error:
-            shown.error("CheckFailed", str(error), error._render_traceback_())
+            outputs.append(_error("CheckFailed", str(error), error._render_traceback_()))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             text = str(error)[:2000]
-            shown.error(type(error).__name__, text, [f"{type(error).__name__}: {text}", *_place(error)])
+            outputs.append(_error(type(error).__name__, text, [f"{type(error).__name__}: {text}", *_place(error)]))
         lost = link.broken
-        if lost and not any(out["output_type"] == "error" for out in shown.outputs):
-            shown.error("AnswerLost", lost, [f"AnswerLost: {lost}"])
+        if lost and not any(out["output_type"] == "error" for out in outputs):
+            outputs.append(_error("AnswerLost", lost, [f"AnswerLost: {lost}"]))
         if not lost:
             with contextlib.suppress(ProtocolError):
                 said = link.request("end", None)
-                shown.text(said if isinstance(said, str) else "")
-    shown.text(printed.getvalue())
-    return {"outputs": shown.outputs, "lost": lost}
+                outputs += _streams(said if isinstance(said, str) else "")
+    outputs += _streams(printed.getvalue())
+    return {"outputs": outputs, "lost": lost}
+
+
+def _displayed(card) -> dict:
+    data = {"text/plain": card.text(), "text/html": card._repr_html_()}
+    return {"output_type": "display_data", "data": data, "metadata": {}}
+
+
+def _error(name: str, value: str, lines: list[str]) -> dict:
+    return {"output_type": "error", "ename": name, "evalue": value, "traceback": lines}
+
+
+def _streams(text: str) -> list[dict]:
+    return [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
 
 
 def _namespace(request, link) -> dict:
-    """Make the variables that the check finds: helpers of the source, and what the submission defines."""
-    namespace = {"__name__": surface.NAMESPACE}
+    namespace = {"__name__": objects.NAMESPACE}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(request["helpers"], f"{CHECK_FILE} helpers", "exec"), namespace)
     for name in request["names"]:

@@ -11,12 +11,11 @@ from greenlet import getcurrent, greenlet
 
 from ..advice import advise, missing_method
 from ..check import CHECK_FILE, is_library
-from . import surface
+from . import objects
+from .frames import Connection, ProtocolError
 from .link import ASK, ERROR, Link
-from .wire import Connection, ProtocolError
 
-LONGEST = 20_000
-"""Characters that answers may print while one check runs."""
+LONGEST = 20_000  # Characters that answers may print while one check runs.
 
 
 class Printed(io.TextIOBase):
@@ -31,7 +30,6 @@ class Printed(io.TextIOBase):
         return len(text)
 
     def take(self) -> str:
-        """Return everything."""
         return "".join(self._texts)
 
 
@@ -39,7 +37,7 @@ class StudentLink(Link):
     """Serves each question in a greenlet, since simulated ranks wait for each other in the middle of theirs."""
 
     def __init__(self, connection, namespace: dict):
-        super().__init__(connection, "s", surface.of_student, surface.student_allows)
+        super().__init__(connection, "s", objects.of_student, lambda *_: True)  # what the judge does is its affair
         self._namespace, self._hub, self._waiting = namespace, getcurrent(), {}
         self.printed = Printed()
 
@@ -68,8 +66,7 @@ class StudentLink(Link):
     def _do(self, operation, target, *operands):
         if operation == "name":
             return self._namespace[target]
-        with contextlib.redirect_stdout(self.printed), contextlib.redirect_stderr(self.printed):
-            return super()._do(operation, target, *operands)
+        return super()._do(operation, target, *operands)
 
     def _described(self, error) -> dict:
         told = super()._described(error)
@@ -91,16 +88,11 @@ class StudentLink(Link):
 
 
 def serve(path: str, namespace: dict) -> None:
-    """Connect to the judge and answer until the check has ended.
-
-    Parameters
-    ----------
-    path : str
-        The judge's socket.
-    namespace : dict
-        The notebook's variables.
-    """
+    """Connect to the judge and answer until the check has ended."""
     with socket.socket(socket.AF_UNIX) as end:
         end.connect(path)
         sys.stdout.flush()
-        StudentLink(Connection(end), namespace).run()
+        link = StudentLink(Connection(end), namespace)
+        # around all greenlets: each with its own would leave what another has set
+        with contextlib.redirect_stdout(link.printed), contextlib.redirect_stderr(link.printed):
+            link.run()

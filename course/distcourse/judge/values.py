@@ -7,11 +7,9 @@ is not.
 
 from __future__ import annotations
 
-import inspect
 import io
 import pickle
 import types
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,37 +17,17 @@ from distlearn.nn import Param
 
 from ..check import home_of
 from .arrays import SharedArrays
-from .wire import ProtocolError
+from .frames import ProtocolError
+from .objects import Handle, importable, signature_of
 
-DEEPEST = 50
-"""Levels of nested containers that are accepted."""
+DEEPEST = 50  # Levels of nested containers that are accepted.
+_CONTAINERS = {"l": list, "t": tuple, "s": set, "f": frozenset}
+_MADE_OF = {"c": complex, "x": slice, "r": range}
 _ATOMS = (bool, int, float, str, type(None))
 
 
-class Handle(NamedTuple):
-    """Description of an object that lives in the other process."""
-
-    key: tuple
-    kind: str
-    name: str
-    methods: tuple
-    attributes: tuple
-    signature: tuple | None
-    home: str
-
-
 class Codec:
-    """Writes and reads values of one link.
-
-    Parameters
-    ----------
-    proxy : callable
-        proxy(handle) -> the object that stands for one in the other process.
-    surface : callable
-        surface(object) -> (kind, methods, attributes) that the other process may use, or None if it gets a copy.
-    copies : bool
-        Send objects of the library as pickles, and accept none: True for the judge.
-    """
+    """Writes and reads values of one link."""
 
     def __init__(self, arrays: SharedArrays, proxy, surface, copies: bool):
         self.arrays, self._proxy, self.surface, self._copies = arrays, proxy, surface, copies
@@ -79,11 +57,9 @@ class Codec:
             return {"p": self.arrays.key(value, news)}
         if id(value) in self._stands_for:
             return {"h": self._stands_for[id(value)]}
-        for container, tag in ((list, "l"), (set, "s"), (frozenset, "f")):
-            if isinstance(value, container):
+        for tag, container in _CONTAINERS.items():
+            if isinstance(value, container) and not (tag == "t" and self._copies and kind is not tuple):
                 return {tag: items(value)}
-        if isinstance(value, tuple) and not (self._copies and kind is not tuple):
-            return {"t": items(value)}
         if isinstance(value, dict):
             return {"d": [items(pair) for pair in value.items()]}
         if kind is complex:
@@ -127,23 +103,22 @@ class Codec:
             return {"k": [key, -1]}
         kind, methods, attributes = surface
         name = getattr(value, "__name__", None) or type(value).__name__
-        return {"H": Handle(key, kind, str(name)[:80], methods, attributes, _signature(value), _home(value))}
+        home = home_of(value) if callable(value) else ""
+        return {"H": Handle(key, kind, str(name)[:80], methods, attributes, signature_of(value), home)}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, node, buffers, depth: int = 0):
-        """Return the value that `write` wrote.
-
-        Raises
-        ------
-        ProtocolError
-            If it is anything else.
-        """
+        """Return the value that `write` wrote."""
         if isinstance(node, _ATOMS):
             return node
         if not (isinstance(node, dict) and len(node) == 1) or depth > DEEPEST:
             raise ProtocolError(f"a value that cannot be read: {node!r:.60}")
         ((tag, inner),) = node.items()
+        if tag in _CONTAINERS:
+            return _CONTAINERS[tag](self._items(inner, buffers, depth + 1))
+        if tag in _MADE_OF:
+            return _MADE_OF[tag](*self._items(inner, buffers, depth + 1))
         read = getattr(self, f"_read_{tag}", None) if len(tag) == 1 else None
         if read is None:
             raise ProtocolError(f"a value of an unknown kind: {node!r:.60}")
@@ -174,32 +149,11 @@ class Codec:
         array[:] = self._items(inner[1], buffers, depth)
         return array.reshape(inner[0])
 
-    def _read_l(self, inner, buffers, depth):
-        return self._items(inner, buffers, depth)
-
-    def _read_t(self, inner, buffers, depth):
-        return tuple(self._items(inner, buffers, depth))
-
-    def _read_s(self, inner, buffers, depth):
-        return set(self._items(inner, buffers, depth))
-
-    def _read_f(self, inner, buffers, depth):
-        return frozenset(self._items(inner, buffers, depth))
-
     def _read_d(self, inner, buffers, depth):
         return dict(self._items(pair, buffers, depth) for pair in inner)
 
-    def _read_c(self, inner, buffers, depth):
-        return complex(*inner)
-
     def _read_b(self, inner, buffers, depth):
         return bytes.fromhex(inner)
-
-    def _read_x(self, inner, buffers, depth):
-        return slice(*self._items(inner, buffers, depth))
-
-    def _read_r(self, inner, buffers, depth):
-        return range(*self._items(inner, buffers, depth))
 
     def _read_e(self, inner, buffers, depth):
         return Ellipsis if inner else NotImplemented
@@ -245,7 +199,7 @@ class _Pickler(pickle.Pickler):
         shared = type(value) in (np.ndarray, Param) and not (type(value) is np.ndarray and value.dtype.hasobject)
         if shared or id(value) in self._codec._stands_for:
             return self._codec.write(value, self._news, self._buffers)
-        if isinstance(value, (types.FunctionType, types.MethodType)) and not _importable(value):
+        if isinstance(value, (types.FunctionType, types.MethodType)) and not importable(value):
             return self._codec.write(value, self._news, self._buffers)
         if not isinstance(value, type) and type(value).__module__.startswith(("distlearn.", "distcourse.")):
             surface = self._codec.surface(value)
@@ -271,31 +225,8 @@ def _pickled(value, codec, news, buffers) -> bytes:
     return file.getvalue()
 
 
-def _importable(function) -> bool:
-    """Whether the other process can import it: it is the library's own."""
-    module = getattr(function, "__module__", None) or ""
-    return module.partition(".")[0] in ("distlearn", "distcourse", "numpy") and "<" not in getattr(
-        function, "__qualname__", "<"
-    )
-
-
 def _plain(dtype) -> np.dtype:
     dtype = np.dtype(str(dtype))
     if dtype.kind not in "biufcSU":
         raise ProtocolError(f"numbers of dtype {dtype}")
     return dtype
-
-
-def _home(value) -> str:
-    return home_of(value) if callable(value) else ""
-
-
-def _signature(value) -> tuple | None:
-    """Names and kinds of the parameters of a function, and which have defaults."""
-    if not callable(value):
-        return None
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    return tuple((p.name, int(p.kind), p.default is not p.empty) for p in parameters)

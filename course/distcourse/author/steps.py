@@ -1,27 +1,176 @@
-"""Restore the cells of a submission; course/nbgrader_config.py names these steps.
+"""Steps that the course adds to nbgrader's, named in course/nbgrader_config.py; larger ones: `execute`, `pages`.
 
 nbgrader knows a cell by the name in its metadata, and loses an exercise whose cells were deleted, merged, reordered, or
-stripped of metadata by another editor. What such a student has written is still there.
+stripped of metadata by another editor. What such a student has written is still there: `RestoreCells` puts it back.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+import shutil
+from pathlib import Path
 
 from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbformat.v4.nbbase import random_cell_id
-from nbgrader.api import Gradebook
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
-from .stage import grade_id_of, source_of
+from .execute import ExecuteAll
+from .rules import DEMONSTRATIONS, FOLDED
+from .sandbox import NoSandbox, require
+from .source import BEGIN_HIDDEN, END_HIDDEN, Cell, Source, grade_id_of, source_of
+
+SKIP = "skip-execution"  # The tag that nbclient obeys.
+
+
+class ClearPredictions(NbGraderPreprocessor):
+    """Replace the `answer=` of every `lab.predict` call with `...`."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        if cell.cell_type == "code" and "predict" in cell.metadata.get("tags", []):
+            cell.source = without_answers(cell.source)
+        return cell, resources
+
+
+class FoldCells(NbGraderPreprocessor):
+    """Hide the source of checks and of cells tagged `folded`, until the reader clicks on it."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        told = cell.metadata.get("nbgrader", {})
+        is_check = told.get("grade") and not told.get("solution")
+        if cell.cell_type == "code" and (is_check or FOLDED in cell.metadata.get("tags", [])):
+            cell.metadata["jupyter"] = {"source_hidden": True}
+        return cell, resources
+
+
+class SkipDemonstrations(NbGraderPreprocessor):
+    """Have cells tagged `engines`, `real-run` or `slow` skipped while grading, and no others."""
+
+    def preprocess_cell(self, cell, resources, cell_index):
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag != SKIP]
+        if "nbgrader" not in cell.metadata and DEMONSTRATIONS & set(tags):
+            tags.append(SKIP)
+        if tags or "tags" in cell.metadata:
+            cell.metadata["tags"] = tags
+        return cell, resources
+
+
+class HideTests(NbGraderPreprocessor):
+    """Take lines of hidden tests out of all outputs; the step before nbgrader's `ClearHiddenTests`."""
+
+    # They get there in the traceback of a check that was stopped, and where an answer prints what called it.
+
+    def preprocess(self, nb, resources):
+        cells = [Cell(i, cell) for i, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+        hidden = {line.strip() for c in cells for line in c.region(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
+        shown = {line.strip() for c in cells for line in c.without(BEGIN_HIDDEN, END_HIDDEN).splitlines()}
+        secret = {line for line in hidden - shown if len(line) > 9}
+        if secret:
+            for cell in cells:
+                for out in cell.node.outputs:
+                    for holder, key in _texts(out):
+                        holder[key] = _without(secret, holder[key])
+        return nb, resources
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+HIDDEN = "[a line of the hidden tests]"
+
+
+def _texts(out):
+    if out.output_type == "stream":
+        yield out, "text"
+    elif out.output_type == "error":
+        yield out, "evalue"
+        yield from ((out.traceback, i) for i in range(len(out.traceback)))
+    else:
+        yield from ((out.data, kind) for kind, text in out.data.items() if isinstance(text, str) and "text" in kind)
+
+
+def _without(secret, text: str) -> str:
+    plain = _COLOUR.sub("", text)
+    if not any(line in plain for line in secret):
+        return text
+    for line in sorted(secret, key=len, reverse=True):
+        plain = plain.replace(line, HIDDEN)
+    return plain
+
+
+def without_answers(source: str) -> str:
+    """Replace the value of `answer=` in every call of a method `predict` with `...`."""
+    lines = source.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.encode("utf-8")))
+    text = source.encode("utf-8")  # ast counts columns in bytes
+    spans = [
+        (starts[k.value.lineno - 1] + k.value.col_offset, starts[k.value.end_lineno - 1] + k.value.end_col_offset)
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "predict"
+        for k in call.keywords
+        if k.arg == "answer"
+    ]
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + b"..." + text[end:]
+    return text.decode("utf-8")
+
+
+class Refused(SystemExit):
+    """Grading ends here, with a text that says what to do; nbgrader would go on after any other exception."""
+
+
+class Ready(NbGraderPreprocessor):
+    """Raise `Refused` before anything is run; the first step of autograding."""
+
+    def preprocess(self, nb, resources):
+        told = resources["nbgrader"]
+        try:
+            if not ExecuteAll(parent=self).unsafe:
+                require()
+            source = source_of(self.config, told["assignment"], told["notebook"])
+            with Gradebook(told["db_url"]) as book:
+                old = [] if source is None else outdated(source, book, told["assignment"], told["notebook"])
+            if old:
+                raise NoSandbox(OLD.format(lab=told["assignment"], names=", ".join(old)))
+        except NoSandbox as error:
+            course = CourseDirectory(config=self.config)
+            place = course.format_path(course.autograded_directory, told["student"], told["assignment"])
+            shutil.rmtree(Path(place), ignore_errors=True)  # or nbgrader would take it for graded
+            raise Refused(str(error)) from None
+        return nb, resources
+
+
+OLD = """\
+The gradebook does not have the tests of {lab} as its source has them: {names}.
+Nothing was graded. Bring it up to date with
+  nbgrader generate_assignment {lab} --force
+and run `distlearn course grade {lab}`: it grades all again, so that all are judged by the same tests."""
+
+
+def outdated(source: Source, book, assignment: str, notebook: str) -> list[str]:
+    """Return the graded cells of a source that the gradebook does not have, or has otherwise."""
+    try:
+        known = book.find_notebook(notebook, assignment)
+    except MissingEntry:
+        return []  # nbgrader says so itself
+    texts = {cell.name: cell.source for cell in known.source_cells}
+    points = {cell.name: cell.max_score for cell in known.grade_cells}
+    graded = {cell.grade_id: cell for cell in source.cells if cell.grader and cell.grader.get("grade")}
+    found = sorted(graded.keys() ^ points.keys())
+    for name, cell in graded.items():
+        if name in points and (points[name] != cell.points or (cell.is_check and texts.get(name) != cell.source)):
+            found.append(name)
+    return found
 
 
 class MendMetadata(NbGraderPreprocessor):
     """Make the metadata of a submission readable for nbgrader; the first step."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         # half of a pair of surrogates, which no file can hold
         nb = from_dict(json.loads(json.dumps(nb, ensure_ascii=False).encode("utf-8", "replace")))
         nb.metadata.pop("distlearn", None)
@@ -49,7 +198,6 @@ class RestoreCells(NbGraderPreprocessor):
     """Put cells of exercises back where they are missing; the step before `OverwriteCells`."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         told = resources["nbgrader"]
         for cell in nb.cells:
             if cell.metadata.get("nbgrader") == {}:  # DeduplicateIds leaves this on copies, and OverwriteCells fails
@@ -75,7 +223,6 @@ class RestoreCells(NbGraderPreprocessor):
         return nb, resources
 
     def _recognise(self, nb, given, source) -> None:
-        """Give cells that lost their metadata their names back."""
         cells = source.cells if source else []
         ids = {c.id: c.grade_id for c in cells if c.grade_id}
         below = {_words(cells[c.index - 1].source): c.grade_id for c in cells[1:] if c.grade_id}
@@ -90,7 +237,6 @@ class RestoreCells(NbGraderPreprocessor):
                     missing.discard(name)
 
     def _reset(self, nb, given) -> None:
-        """Restore metadata and checks; move what a student wrote into a check to a cell above it."""
         for i, cell in reversed(list(enumerate(nb.cells))):
             name = grade_id_of(cell)
             if name not in given:
@@ -124,7 +270,6 @@ class RestoreCells(NbGraderPreprocessor):
             place = (found[0] if found else place) + 1
 
     def _order(self, nb) -> None:
-        """Move checks after their answers."""
         for check in [c for c in nb.cells if _is_check(c)]:
             answer = next((c for c in nb.cells if f"check_{grade_id_of(c)}" == grade_id_of(check)), None)
             if answer is not None and nb.cells.index(check) < nb.cells.index(answer):
@@ -142,7 +287,6 @@ def _is_check(cell) -> bool:
 
 
 def _words(text: str) -> str:
-    """Remove white space, which editors change at the ends of lines."""
     return "".join(text.split())
 
 

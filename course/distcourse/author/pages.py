@@ -1,29 +1,35 @@
-"""Make what a submission shows harmless: browsers open it, the instructor's in Formgrader, the student's as feedback.
+"""What browsers show of a graded submission: the instructor's in Formgrader, the student's as feedback.
 
-HTML keeps its text, tables, styles and pictures, and loses scripts, frames, forms and event handlers; other kinds of
-output that a browser would run are left out. Markdown with active content is shown as it was typed. Paths of the
-machine that graded are shortened.
+`Disarm` makes it harmless: HTML keeps its text, tables, styles and pictures, and loses whatever a browser would run;
+Markdown with active content is shown as it was typed. `NameGrades` and `FeedbackPage` make the feedback: exercises by
+name, answers that wait marked as such, formulas without a network, laid out by `templates/feedback/index.html.j2`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import html
 import re
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import bleach
 import nbformat
 from bleach.css_sanitizer import ALLOWED_CSS_PROPERTIES, CSSSanitizer
+from nbconvert.exporters import HTMLExporter
 from nbconvert.filters.markdown_mistune import InvalidNotebook, IPythonRenderer, MarkdownWithMath
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Config
 
 import distlearn
 
-from .hygiene import METADATA
-from .ready import tests_of
-from .stage import course_of, source_of
+from .export import LATE
+from .rules import LEAD_IN, METADATA
+from .source import Source, course_of, grade_id_of, source_of, tests_of
 
 _TAGS = """
 p br hr h1 h2 h3 h4 h5 h6 img table thead tbody tfoot tr th td caption col colgroup div span pre sub sup small big
@@ -45,11 +51,10 @@ PROPERTIES += (
 )
 SCHEMES = frozenset(("http", "https", "mailto", "attachment"))
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]*$")
-MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")
-"""Commands of MathJax that make links or load code."""
+MATHS = re.compile(r"\\(href|require|style|class|cssId|unicode)\b")  # Commands of MathJax that make links or load code.
 PICTURES = ("image/png", "image/jpeg", "image/gif")
+# What makes a style load a file; a backslash could spell it otherwise.
 LOADS = re.compile(r"\\|(url|src|image|image-set)\s*\(", re.IGNORECASE)
-"""What makes a style load a file; a backslash could spell it otherwise."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*$")
 
 
@@ -57,7 +62,6 @@ class Disarm(NbGraderPreprocessor):
     """Disarm a submission that has been run; the step after `ExecuteAll`."""
 
     def preprocess(self, nb, resources):
-        """Handle one notebook."""
         short, told = Paths(course_of(self.config)), resources.get("nbgrader", {})
         source = source_of(self.config, told["assignment"], told["notebook"]) if told else None
         # the instructor's commands read it there; a feedback page shows no metadata
@@ -85,7 +89,6 @@ class Disarm(NbGraderPreprocessor):
 
 
 def _disarm_output(out, short) -> bool:
-    """Disarm an output; return whether anything of it is left."""
     if out.output_type == "stream":
         out.text = short(out.text)
         return True
@@ -106,7 +109,6 @@ def _disarm_output(out, short) -> bool:
 
 
 def _pictures(data) -> dict:
-    """Keep the pictures of an output, or of an attachment."""
     return {k: v for k, v in data.items() if k in PICTURES and isinstance(v, str) and _BASE64.match(v)}
 
 
@@ -153,13 +155,7 @@ def _cleaner(refused: list[str], strip: bool = False) -> bleach.Cleaner:
 
 
 class Paths:
-    """Shortens paths of this machine.
-
-    Parameters
-    ----------
-    course : path
-        The course directory.
-    """
+    """Shortens paths of this machine."""
 
     def __init__(self, course):
         library, own = Path(distlearn.__file__).parent, Path(__file__).parents[1]
@@ -170,7 +166,106 @@ class Paths:
         self._places = sorted(((p, short) for p, short in places.items() if len(p) > 1), key=lambda pair: -len(pair[0]))
 
     def __call__(self, text: str) -> str:
-        """Return a text without them."""
         for path, short in self._places:
             text = text.replace(path, short)
         return text
+
+
+LONGEST = 2000  # Characters of a formula that are converted.
+MATHML = {"xmlns", "display", "mathvariant", "stretchy", "fence", "form", "separator", "accent", "accentunder"}
+MATHML |= {"minsize", "maxsize", "width", "height", "depth", "lspace", "rspace", "linethickness", "symmetric"}
+MATHML |= {"columnalign", "columnspacing", "rowspacing", "columnlines", "rowlines", "displaystyle", "scriptlevel"}
+# Attributes of MathML that a page may hold: none makes a link or runs anything.
+MATHML |= {"movablelimits", "largeop", "mathsize", "mathcolor", "frame", "notation", "linebreak"}
+
+
+class NameGrades(NbGraderPreprocessor):
+    """Say for every graded cell what it is called, and whether it waits for a person; the step after `GetGrades`."""
+
+    def preprocess(self, nb, resources):
+        told = resources["nbgrader"]
+        source = source_of(self.config, told["assignment"], told["notebook"])
+        names = titles(source)
+        with Gradebook(told["db_url"]) as book:
+            found = book.find_submission_notebook(told["notebook"], told["assignment"], told["student"]).grades
+            waits = {g.name for g in found if g.needs_manual_grade and g.manual_score is None}
+        grades = []
+        for cell in nb.cells:
+            name, known = grade_id_of(cell), cell.metadata.get("nbgrader", {})
+            if known.get("grade") or known.get("solution"):
+                known["title"], known["waits"] = names.get(name, name), name in waits
+            if known.get("grade"):
+                grades.append({"id": name, **{key: known[key] for key in ("title", "waits", "score", "points")}})
+        first = source.cells[0].source.partition("\n")[0] if source else told["notebook"]
+        waiting = sum(grade["points"] for grade in grades if grade["waits"])
+        here = CourseDirectory(config=self.config)
+        folder = here.format_path(here.submitted_directory, told["student"], told["assignment"])
+        late = told.get("total_seconds_late", 0) > 0 or Path(folder, LATE).exists()
+        resources["feedback"] = {"title": first.lstrip("# "), "grades": grades, "waiting": waiting, "late": late}
+        return nb, resources
+
+
+def titles(source: Source | None) -> dict[str, str]:
+    """Return what students call the exercises and questions of a lab, by grade id."""
+    found = {}
+    for cell in source.cells if source else ():
+        above = source.cells[cell.index - 1].source
+        lead, asked = LEAD_IN.search(above), re.search(r"^### (Question \d+)", above, re.MULTILINE)
+        if cell.is_solution and lead:
+            name = above[lead.end() - 1 :].partition("\n")[0].replace("`", "")
+            found[cell.grade_id] = found[f"check_{cell.grade_id}"] = f"Exercise {lead['number']}: {name}"
+        elif cell.is_answer and asked:
+            found[cell.grade_id] = asked[1]
+    return found
+
+
+class FeedbackPage(HTMLExporter):
+    """nbconvert's HTML with our template, and with MathML for formulas."""
+
+    def __init__(self, config=None, **kw):
+        ours = Config(config or {})
+        ours.FeedbackPage.template_name = "feedback"
+        ours.FeedbackPage.extra_template_basedirs = [str(Path(__file__).with_name("templates"))]
+        ours.FeedbackPage.filters = {"markdown2html": markdown}
+        super().__init__(config=ours, **kw)
+
+
+def markdown(source: str) -> str:
+    """Return a notebook's text as HTML."""
+    return MarkdownWithMath(renderer=_Renderer(escape=False)).render(source)
+
+
+class _Renderer(IPythonRenderer):
+    """Renders formulas as MathML."""
+
+    def block_math(self, body):
+        return mathml(body, "block") or f"<pre>$${html.escape(body)}$$</pre>"
+
+    def inline_math(self, body):
+        return mathml(body, "inline") or f"<code>${html.escape(body)}$</code>"
+
+    def latex_environment(self, name, body):
+        return self.block_math(rf"\begin{{{name}}}{body}\end{{{name}}}")
+
+
+@functools.cache
+def mathml(tex: str, display: str) -> str:
+    """Return a formula as MathML, which browsers show by themselves; "" for one that cannot be converted."""
+    tex = re.sub(r"\\(left|right|[Bb]igg?[lr]?)?\s*\\([lr])(ceil|floor)\b", _bracket, html.unescape(tex))
+    tex = re.sub(r"\\(begin|end)\{aligned\}", r"\\\1{align*}", tex)
+    try:
+        from latex2mathml.converter import convert_to_element
+
+        element = convert_to_element(tex, display=display) if len(tex) <= LONGEST else None
+    except Exception:  # what a student wrote, or the package is not there: the formula is shown as it was typed
+        element = None
+    if element is None or not all(set(node.attrib) <= MATHML for node in element.iter()):
+        return ""
+    for node in element.iter():  # it writes entities
+        node.text = html.unescape(node.text or "")
+    return ET.tostring(element, encoding="unicode")
+
+
+def _bracket(found) -> str:
+    size, side, kind = found.groups()
+    return f"\\{size} " * bool(size) + {"lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋"}[side + kind]

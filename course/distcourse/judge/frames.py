@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import struct
 
-LARGEST = 1 << 28
-"""Bytes of a frame that are accepted."""
+LARGEST = 1 << 28  # Bytes of a frame that are accepted.
 _HEAD = struct.Struct("<QQ")
 
 
@@ -43,7 +42,6 @@ class Connection:
         return header, self._exactly(data_size)
 
     def close(self) -> None:
-        """Close the socket."""
         self._socket.close()
 
     def _exactly(self, size: int) -> memoryview:
