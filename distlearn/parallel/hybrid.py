@@ -24,7 +24,7 @@ from .data.compression import Codec
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec
-from .strategy import Strategy, adopt, check_whole, share_params, summed_norm, update
+from .strategy import Strategy, check_whole, summed_norm, update
 from .tensor import parallelize, shard_specs, sub_optimizer
 
 
@@ -39,13 +39,6 @@ class Hybrid(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
-        it afterwards.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-    optimizer : Optimizer
-        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     dp, pp, tp : int
         Lengths of the axes; their product is the number of ranks, and one of them may be -1: computed from the others.
     schedule : str, callable, list or Schedule
@@ -99,9 +92,8 @@ class Hybrid(Strategy):
         overlap: bool = True,
         compress: Codec | None = None,
     ):
-        adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
-        share_params(comm, model, self.fingerprint)
+        super().__init__(comm, model, loss, optimizer)
         fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -116,8 +108,8 @@ class Hybrid(Strategy):
         )
         self.pipeline.alone = comm.size == self.mesh.pp.size
         self.pipeline.optimizer.norm = self._norm
-        self.comm, self.loss, self.optimizer = self.mesh.dp, loss, self.pipeline.optimizer
-        self.rank, self.size, self.clock = self.mesh.dp.rank, self.mesh.dp.size, comm.clock
+        self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
+        self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
         self.reducer = GradientReducer(
             self.mesh.dp,
             self.pipeline.params,
@@ -128,11 +120,6 @@ class Hybrid(Strategy):
         )
 
         self._params = {p.name: p for p in self.pipeline.params}
-
-    @property
-    def model(self):
-        """What this rank holds, for inspection: its stages, one after another."""
-        return self.pipeline.model
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""

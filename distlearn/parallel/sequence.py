@@ -285,8 +285,6 @@ class SequenceParallel(Replicated):
     ----------
     model : Sequential
         Whose layers treat every position by itself, but for `MultiHeadAttention`; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, a mean over the positions.
     attention : {"ring", "ulysses"}
     order : {"contiguous", "zigzag"}
         Which positions a rank has; zigzag balances causal attention.

@@ -28,7 +28,7 @@ from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
 from .sharding import Sharded, flat_shard, load_into, replicated
-from .strategy import Strategy, adopt, check_global_rows, require_scope, share_params, summed_norm, update
+from .strategy import Strategy, check_global_rows, require_scope, summed_norm, update
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 # How much memory training takes besides activations, and how much of it is left on a rank with ZeRO.
@@ -262,8 +262,6 @@ class ZeRO(Strategy):
     model : Sequential
         The same on every rank; rank 0's parameters are broadcast. From here on its parameters are views of flat arrays;
         at stage 3 they exist only while their layer runs, and are NaN otherwise.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     optimizer : Optimizer
         Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. It must work
         element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
@@ -318,13 +316,10 @@ class ZeRO(Strategy):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
         if not isinstance(model, Sequential):
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
-        adopt(self, model, loss, optimizer)
-        held = "a rank holds only a part of each"
-        require_scope("ZeRO", optimizer, "element", held)
-        self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
-        self.overlap = overlap and stage < 3
-        self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
-        share_params(comm, model, self.fingerprint)
+        super().__init__(comm, model, loss, optimizer)
+        require_scope("ZeRO", optimizer, "element", "a rank holds only a part of each")
+        self.rank, self.size = comm.rank, comm.size
+        self.stage, self.overlap = stage, overlap and stage < 3
         self._ledger = Ledger()
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]

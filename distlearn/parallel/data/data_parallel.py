@@ -30,10 +30,6 @@ class DataParallel(Replicated):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     cap_bytes : float
         Size of a bucket [bytes].
     overlap : bool

@@ -36,10 +36,6 @@ class LocalSGD(Replicated):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
     every : int or None
         H; None averages once, at the end.
     average_state : bool
@@ -197,12 +193,6 @@ class DiLoCo(LocalSGD):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
-        The inner one; every rank keeps its memory to itself.
     every : int
         H.
     outer_lr : float

@@ -14,13 +14,6 @@ class NaiveDataParallel(Replicated):
     Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
     the sum over ranks is exactly the serial gradient. `DataParallel` does the same sums in fewer, earlier messages.
 
-    Parameters
-    ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-
     Notes
     -----
     Per step and rank one all-reduce per parameter and one of the loss and the number of rows; on a ring of p ranks

@@ -19,28 +19,4 @@ from .siamese import SiameseParallel
 from .stack import StackParallel
 from .strategy import TensorParallel, sub_optimizer
 
-__all__ = [
-    "AxisSharding",
-    "ColumnParallelLinear",
-    "CutPositions",
-    "ExpertParallel",
-    "FilterParallelConv2d",
-    "Gather",
-    "GatherPositions",
-    "GroupParallelConv2d",
-    "PathParallel",
-    "RowParallelLinear",
-    "ShardDropout",
-    "ShardNorm",
-    "SiameseParallel",
-    "StackParallel",
-    "TensorLayer",
-    "TensorParallel",
-    "TensorSequential",
-    "cut_positions",
-    "gather_params",
-    "parallelize",
-    "partial_params",
-    "shard_specs",
-    "sub_optimizer",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

@@ -18,7 +18,7 @@ from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...shares import shares
 from ..data.bucket import GradientReducer
 from ..pipeline.stages import cut
-from ..strategy import Strategy, adopt, check_whole, share_params, update
+from ..strategy import Strategy, check_whole, update
 from . import TensorSequential, parallelize, shard_specs, sub_optimizer
 from .layer import gather_rows, reduce_scatter_rows
 from .rewrite import defer_input_all_reduce
@@ -38,10 +38,6 @@ class OneWeirdTrick(Strategy):
         The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
         it afterwards. Dropout right before the first dense layer belongs to that, so that it drops what it drops in
         serial training.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
-    optimizer : Optimizer
-        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     cap_bytes, overlap
         Of the sum of the convolutions' gradients, as in `DataParallel`.
 
@@ -60,13 +56,12 @@ class OneWeirdTrick(Strategy):
     """
 
     def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
-        adopt(self, model, loss, optimizer)
-        share_params(comm, model, self.fingerprint)
+        super().__init__(comm, model, loss, optimizer)
         self.split = SplitModel.of(unfuse(model), comm)
         features, dense, _ = self.split
-        whole = TensorSequential(comm, [*features.layers, *dense.layers], [PART] * len(features.layers) + dense.hows)
-        self.comm, self.loss, self.clock, self.model = comm, loss, comm.clock, whole
-        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, whole, comm)
+        hows = [PART] * len(features.layers) + dense.hows
+        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
+        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
 
     def step(self, batch) -> float:

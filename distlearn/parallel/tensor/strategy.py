@@ -10,7 +10,7 @@ from ...optim.optimizer import state_arrays
 from ..checkpoint.state import named_arrays, param_name
 from ..data.bucket import make_buckets
 from ..sharding import Sharded, ShardSpec
-from ..strategy import Strategy, adopt, check_whole, require_scope, share_params, summed_norm, update
+from ..strategy import Strategy, check_whole, require_scope, summed_norm, update
 from .layer import shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import parallelize
@@ -25,13 +25,6 @@ class TensorParallel(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast, so that they are certain to be
-        equal. Its layers are reused: do not train it afterwards.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
-    optimizer : Optimizer
-        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     sequence : bool
         Sequence parallelism of what is not sharded: norms, residual sums and dropout work on 1 / p of the positions
         of (batch, length, width) activations, whose length is a multiple of the ranks. For models of attention, dense
@@ -59,10 +52,8 @@ class TensorParallel(Strategy):
     def __init__(self, comm, model, loss, optimizer: Optimizer, *, sequence: bool = False):
         if sequence:
             check_positions(unfuse(model))
-        adopt(self, model, loss, optimizer)
-        share_params(comm, model, self.fingerprint)
-        self.comm, self.partial_buckets = comm, []
-        self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
+        super().__init__(comm, model, loss, optimizer)
+        self.model, self.partial_buckets = parallelize(model, comm), []
         if sequence and comm.size > 1:
             self.model = cut_positions(self.model, comm)
             self.partial_buckets = make_buckets(partial_params(self.model))
