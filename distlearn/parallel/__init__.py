@@ -35,8 +35,7 @@ from .pipeline.strategy import Pipeline
 from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy
-from .tensor import TensorParallel, parallelize
-from .tensor.one_weird_trick import OneWeirdTrick
+from .tensor import OneWeirdTrick, TensorParallel, parallelize
 from .zero import ZeRO, ZeROMemory, model_state_bytes
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

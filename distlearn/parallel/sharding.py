@@ -97,7 +97,7 @@ class ShardSpec:
     def _key(self, xp=np):
         axis, index = self.placement.axis or 0, self.placement.index
         index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy rejects a NumPy index
-        return (slice(None),) * axis + (index,)
+        return at(axis, index)
 
 
 class Sharded(NamedTuple):
@@ -168,6 +168,46 @@ def _mean(name: str, held) -> dict:
 def of_rank(rank: int, name: str) -> str:
     """Return the name under which an array of one rank alone is saved."""
     return f"ranks/{rank}/{name}"
+
+
+# -- collectives along one axis: blocks are as long as the longest part, as collectives move equal blocks
+
+
+def at(axis: int, where) -> tuple:
+    """Return the index of some places along an axis."""
+    return (slice(None),) * axis + (where,)
+
+
+def length(part) -> int:
+    """Return the number of indices in a part: a slice, or an array of them."""
+    return part.stop - part.start if isinstance(part, slice) else len(part)
+
+
+def gather_parts(comm, x, axis: int, parts: list):
+    """Put together an axis of which each rank has one of `parts`, slices or arrays of indices: one all-gather."""
+    xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    block = xp.ascontiguousarray(x)
+    if x.shape[axis] < max(widths):
+        block = xp.zeros((*lead, max(widths), *tail), x.dtype)
+        block[at(axis, slice(0, x.shape[axis]))] = x
+    blocks = comm.all_gather(block)
+    whole = xp.empty((*lead, sum(widths), *tail), x.dtype)
+    for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
+        whole[at(axis, place)] = blocks[rank][at(axis, slice(0, width))]
+    return whole
+
+
+def reduce_scatter_parts(comm, x, axis: int, parts: list):
+    """Sum an array over ranks and keep this rank's part of an axis: one reduce-scatter, of as many bytes."""
+    xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
+    blocks = xp.zeros((comm.size, *x.shape[:axis], max(widths), *x.shape[axis + 1 :]), x.dtype)
+    for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        place = part if isinstance(part, slice) else xp.asarray(part)
+        blocks[rank][at(axis, slice(0, width))] = x[at(axis, place)]
+    mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])
+    return xp.ascontiguousarray(mine[at(axis, slice(0, widths[comm.rank]))])
 
 
 def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:
