@@ -39,7 +39,7 @@ import numpy as np
 
 from ..backend import get_xp
 from ..shares import share, shares
-from .sharding import Partial, Replicate, Shard, at, gather_parts, length, reduce_scatter_parts
+from .sharding import Partial, Replicate, Shard, at, gather_parts, length, reduce_scatter_parts, take_part
 
 
 class LayoutError(ValueError):
@@ -144,7 +144,7 @@ class MeshArray:
             x[at(old.axis, share(self.shape[old.axis], comm.rank, comm.size))] = self.local
         elif isinstance(placement, Shard):
             mine = share(self.shape[placement.axis], comm.rank, comm.size)
-            x = xp.array(x[at(placement.axis, mine)], copy=True, order="C")
+            x = take_part(x, placement.axis, mine)
         else:  # Replicate to Partial
             x = x.copy() if comm.rank == 0 else xp.zeros_like(x)
         return MeshArray(x, comm, placement, self.shape)

@@ -75,17 +75,16 @@ class ShardSpec:
 
     def take(self, whole):
         """Return a copy of this rank's part of an array."""
-        xp = get_xp(whole)
         if isinstance(self.placement, Replicate):
             return whole.copy()
-        return xp.array(self._flat(whole)[self._key(xp)], copy=True, order="C")
+        return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
 
     def add_to(self, whole, part) -> None:
         """Write this rank's part into the whole, or add it where ranks hold summands."""
         if isinstance(self.placement, Replicate):
             target, key = whole, ...
         else:
-            target, key = self._flat(whole), self._key()
+            target, key = self._flat(whole), at(self.placement.axis or 0, self.placement.index)
         if self.partial is None:
             target[key] = part
         else:
@@ -93,11 +92,6 @@ class ShardSpec:
 
     def _flat(self, whole):
         return whole.reshape(-1) if self.placement.axis is None else whole
-
-    def _key(self, xp=np):
-        axis, index = self.placement.axis or 0, self.placement.index
-        index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy rejects a NumPy index
-        return at(axis, index)
 
 
 class Sharded(NamedTuple):
@@ -183,6 +177,13 @@ def length(part) -> int:
     return part.stop - part.start if isinstance(part, slice) else len(part)
 
 
+def take_part(x, axis: int, part):
+    """Return some places along an axis, a slice or an array of indices, as a contiguous copy."""
+    xp = get_xp(x)
+    place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
+    return xp.array(x[at(axis % x.ndim, place)], copy=True, order="C")
+
+
 def gather_parts(comm, x, axis: int, parts: list):
     """Put together an axis of which each rank has one of `parts`, slices or arrays of indices: one all-gather."""
     xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
@@ -194,7 +195,7 @@ def gather_parts(comm, x, axis: int, parts: list):
     blocks = comm.all_gather(block)
     whole = xp.empty((*lead, sum(widths), *tail), x.dtype)
     for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
-        place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
+        place = part if isinstance(part, slice) else xp.asarray(part)
         whole[at(axis, place)] = blocks[rank][at(axis, slice(0, width))]
     return whole
 

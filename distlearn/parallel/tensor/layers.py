@@ -15,7 +15,7 @@ from ...nn import Dropout, Identity, Sequential
 from ...nn.container import cost, layer_span
 from ...nn.layer import Layer, Param, check_dtype, check_shape, walk
 from ...shares import shares
-from ..sharding import Shard, ShardSpec, at, gather_parts, length, reduce_scatter_parts
+from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
 
 # -- what all have in common -------------------------------------------------------------------------------------------
 
@@ -51,12 +51,6 @@ class AxisSharding:
             self._repeated[times] = AxisSharding([(starts + part).ravel() for part in self.indices])
         return self._repeated[times]
 
-    def take(self, x, rank: int, axis: int = -1):
-        """Return a rank's part of an array, as a contiguous copy."""
-        xp, part = get_xp(x), self.parts[rank]
-        place = part if isinstance(part, slice) else xp.asarray(part)
-        return xp.array(x[at(axis % x.ndim, place)], copy=True, order="C")
-
 
 def _as_slice(part):
     part = np.asarray(part, int)
@@ -82,7 +76,7 @@ class TensorLayer(Layer):
         """Make this rank's part of a serial layer's parameter, and store its spec."""
         spec = ShardSpec(tuple(param.data.shape), Shard(axis, sharding.parts[self.comm.rank]))
         self.specs[param.name] = spec
-        return Param(sharding.take(param.data, self.comm.rank, axis), param.name, param.frozen)
+        return Param(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
 
     def hold_alone(self, params) -> None:
         """Note that no other rank has some parameters."""
@@ -170,7 +164,7 @@ class ColumnParallel(TensorLayer):
     def backward(self, dy, saved):
         saved, like = saved
         if self.gather_output:
-            dy = self.sharding.take(dy, self.comm.rank)
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         with self.span("backward", *like):
             dx = self.local.backward(dy, saved)
         if dx is None or not self.sum_input_gradient:
@@ -198,7 +192,7 @@ class ColumnParallelLinear(ColumnParallel):
     def backward(self, dy, saved):
         x, (shape, itemsize) = saved
         if self.gather_output:
-            dy = self.sharding.take(dy, self.comm.rank)
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         local, dx, work = self.local, None, None
         dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
         flops, moved = cost(self, "forward", shape, itemsize)  # each of the two products, half of backward
@@ -244,7 +238,7 @@ class GroupParallelConv2d(ColumnParallel):
         return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
 
     def forward(self, x):
-        x = x if self.sharded_input else self.inputs.take(x, self.comm.rank)
+        x = x if self.sharded_input else take_part(x, -1, self.inputs.parts[self.comm.rank])
         like = x.shape, x.dtype.itemsize
         with layer_span(self.comm.clock, self.local, "forward", *like):
             y, saved = self.local.forward(x)
@@ -253,7 +247,7 @@ class GroupParallelConv2d(ColumnParallel):
     def backward(self, dy, saved):
         saved, like = saved
         if self.gather_output:
-            dy = self.sharding.take(dy, self.comm.rank)
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
         with layer_span(self.comm.clock, self.local, "backward", *like):
             dx = self.local.backward(dy, saved)
         if dx is None or self.sharded_input:
@@ -375,7 +369,7 @@ class Gather(TensorLayer):
     def backward(self, dy, saved):
         if self.partial:
             return reduce_scatter_parts(self.comm, dy, -1, saved.parts)
-        return saved.take(dy, self.comm.rank)
+        return take_part(dy, -1, saved.parts[self.comm.rank])
 
     def output_shape(self, shape):
         return (*shape[:-1], self._sharding_of(shape[-1]).n)
@@ -402,7 +396,7 @@ class ShardDropout(Dropout):
         rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
         sharding = self.sharding_of(shape[self.axis])
         shape[self.axis] = sharding.n
-        kept = sharding.take(rng.random(shape, dtype=np.float32) >= self.p, self.rank, self.axis)
+        kept = take_part(rng.random(shape, dtype=np.float32) >= self.p, self.axis, sharding.parts[self.rank])
         return self._mask(x.copy(), kept), kept
 
 

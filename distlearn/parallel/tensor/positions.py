@@ -29,7 +29,7 @@ from ...nn import (
 )
 from ...nn.layer import Layer, check_shape, describe, walk
 from ...shares import shares
-from ..sharding import gather_parts, reduce_scatter_parts
+from ..sharding import gather_parts, reduce_scatter_parts, take_part
 from .layers import (
     AxisSharding,
     ColumnParallelLinear,
@@ -65,7 +65,7 @@ class CutPositions(TensorLayer):
         parts = self._parts(x.shape, 1)
         if self.partial:
             return reduce_scatter_parts(self.comm, x, 1, parts)
-        return x[:, parts[self.comm.rank]].copy()
+        return take_part(x, 1, parts[self.comm.rank])
 
     def _gather(self, x):
         return gather_parts(self.comm, x, 1, self._parts(x.shape, self.comm.size))

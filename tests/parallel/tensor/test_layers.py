@@ -14,7 +14,7 @@ from distlearn.comm.protocol import RankError
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.layer import move
 from distlearn.parallel import parallelize
-from distlearn.parallel.sharding import gather_parts, reduce_scatter_parts
+from distlearn.parallel.sharding import gather_parts, reduce_scatter_parts, take_part
 from distlearn.parallel.tensor import (
     AxisSharding,
     ColumnParallelLinear,
@@ -192,7 +192,7 @@ def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
     x = rng.normal(size=(rows, n * times))
 
     def program(comm):
-        whole = gather_parts(comm, cut.take(x, comm.rank), -1, cut.parts)
+        whole = gather_parts(comm, take_part(x, -1, cut.parts[comm.rank]), -1, cut.parts)
         return whole, reduce_scatter_parts(comm, x * (comm.rank + 1), -1, cut.parts)
 
     for rank, (whole, part) in enumerate(SimWorld(size).run(program)):
@@ -217,7 +217,7 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
     def program(comm):
         cut = AxisSharding.even(5, comm.size)
         layer = ShardNorm(comm, nn.BatchNorm(5, **F), cut)
-        mine = cut.take(x, comm.rank)
+        mine = take_part(x, -1, cut.parts[comm.rank])
         y, saved = layer.forward(mine)
         layer.backward(y.copy(), saved)
         return gather_parts(comm, layer.eval().forward(mine)[0], -1, cut.parts), gathered(layer, comm)
