@@ -20,7 +20,6 @@ from ..nn import Sequential, fuse
 from ..nn.fused import is_fused
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
-from .data.compression import Codec
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec
@@ -45,11 +44,9 @@ class Hybrid(Strategy):
         Of the pipeline, see `Pipeline`.
     n_microbatches : int, optional
         Pieces that a rank's part of the batch is cut into; by default 4 for every stage, and 1 without a pipeline.
-    stages : list of slice or list of float, optional
-        The layers of each stage of the parallelized model, or the cost of each of its layers; balanced by default.
     shape : tuple of int, optional
         Of a batch of inputs: then stages are balanced by operations, else by their numbers of parameters.
-    cap_bytes, overlap, compress
+    cap_bytes, overlap
         Of the sum along dp, as in `DataParallel`.
 
     Attributes
@@ -86,11 +83,9 @@ class Hybrid(Strategy):
         tp: int = 1,
         schedule="1f1b",
         n_microbatches: int | None = None,
-        stages=None,
         shape=None,
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
-        compress: Codec | None = None,
     ):
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
         super().__init__(comm, model, loss, optimizer)
@@ -104,21 +99,13 @@ class Hybrid(Strategy):
             optimizer,
             schedule=schedule,
             n_microbatches=1 if n_microbatches is None and self.mesh.pp.size == 1 else n_microbatches,
-            stages=self._costs(model, shape) if stages is None else stages,
+            stages=self._costs(model, shape),
         )
         self.pipeline.alone = comm.size == self.mesh.pp.size
         self.pipeline.optimizer.norm = self._norm
         self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
         self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
-        self.reducer = GradientReducer(
-            self.mesh.dp,
-            self.pipeline.params,
-            cap_bytes=cap_bytes,
-            overlap=overlap,
-            compress=compress,
-            kind=self._held_by,
-        )
-
+        self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
         self._params = {p.name: p for p in self.pipeline.params}
 
     def _costs(self, model, shape) -> list[float]:
@@ -128,13 +115,6 @@ class Hybrid(Strategy):
             costs = layer_costs(model, shape)
         costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
-
-    def _held_by(self, param):
-        """Return which ranks hold a parameter: shared parameters are compressed separately.
-
-        A code depends on all values in it. Ranks along tp share some of their stage's parameters, stages the tied ones.
-        """
-        return param.name in self._specs, self.pipeline.ranks_with(param)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -162,11 +142,6 @@ class Hybrid(Strategy):
         """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
 
-    @property
-    def generators(self) -> list:
-        """The random number generators of this rank's codecs."""
-        return self.reducer.generators
-
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def world(self):
@@ -179,20 +154,11 @@ class Hybrid(Strategy):
 
     def _spec(self, name: str) -> ShardSpec:
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
-        param = self._params[name]
-        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=self.mesh.tp.rank == 0)
-        return replace(spec, counts=spec.counts and self.pipeline.ranks_with(param)[0] == self.mesh.pp.rank)
+        param, mesh = self._params[name], self.mesh
+        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=mesh.tp.rank == 0)
+        first = mesh.dp.rank == 0 and self.pipeline.ranks_with(param)[0] == mesh.pp.rank
+        return replace(spec, counts=spec.counts and first)
 
     def state_dict(self):
-        found = {}
-        for name, array in named_arrays(self.pipeline.params, self.optimizer).items():
-            spec = self._spec(param_name(name))
-            found[name] = Sharded(array, replace(spec, counts=spec.counts and self.mesh.dp.rank == 0))
-        return found | self.reducer.residuals.state_dict(self._spec)
-
-    def own_state(self):
-        return self.reducer.residuals.own_state()
-
-    def load_state_dict(self, arrays):
-        super().load_state_dict(arrays)
-        self.reducer.residuals.load(arrays, self.world.rank, self._spec)
+        arrays = named_arrays(self.pipeline.params, self.optimizer)
+        return {name: Sharded(array, self._spec(param_name(name))) for name, array in arrays.items()}

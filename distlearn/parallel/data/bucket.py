@@ -93,9 +93,7 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     return groups
 
 
-def make_buckets(
-    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, kind: Callable | None = None
-) -> list[Bucket]:
+def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
     """Make the buckets of `group_params`.
 
     Parameters
@@ -103,7 +101,7 @@ def make_buckets(
     extra : int
         Free elements at the end of the last bucket.
     """
-    groups = group_params(params, cap_bytes, kind)
+    groups = group_params(params, cap_bytes)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
 
 
@@ -118,13 +116,12 @@ class GradientReducer:
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
         compress: Codec | None = None,
-        kind: Callable | None = None,
         norms: bool = False,
     ):
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
-        self.buckets = make_buckets(params, cap_bytes, extra=2, kind=kind)
+        self.buckets = make_buckets(params, cap_bytes, extra=2)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4

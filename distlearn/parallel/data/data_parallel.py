@@ -134,7 +134,7 @@ class DataParallel(Replicated):
 
     def load_state_dict(self, arrays):
         super().load_state_dict(arrays)
-        self.reducer.residuals.load(arrays, self.comm.rank)
+        self.reducer.residuals.load(arrays)
 
 
 def micro_batches(batch, count: int) -> list:

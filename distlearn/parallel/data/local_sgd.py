@@ -8,11 +8,10 @@ import numpy as np
 
 from ...backend import get_xp
 from ...optim.momentum import Nesterov
-from ...optim.optimizer import Rule, apply_rule, check_rule, state_arrays
+from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
-from .replicas import optimizer_arrays
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
 # Local SGD: ranks train independently and average their parameters every `every` steps.
@@ -38,9 +37,6 @@ class LocalSGD(Replicated):
     ----------
     every : int or None
         H; None averages once, at the end.
-    average_state : bool
-        Average the optimizer's state (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
-        its own (Lin et al., 2020).
 
     Notes
     -----
@@ -66,12 +62,12 @@ class LocalSGD(Replicated):
     T. Lin, S. U. Stich, K. K. Patel, M. Jaggi (2020), Don't use large mini-batches, use local SGD, ICLR.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8, average_state: bool = False):
+    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
         if every is not None and not (hasattr(every, "__index__") and every >= 1):
             raise ValueError(f"LocalSGD: every is {every!r}, expected 1 step or more, or None for once at the end")
         refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
-        self.every, self.average_state = every, average_state
+        self.every = every
         self._steps = self._samples = self._expected = 0  # since the last average
 
     def step(self, batch) -> float:
@@ -106,7 +102,7 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        groups = list(by_dtype(self._arrays()).values()) or [[]]
+        groups = list(by_dtype(p.data for p in self.optimizer.params).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
@@ -142,11 +138,6 @@ class LocalSGD(Replicated):
         since = mine.pop(_SINCE, (0, 0, 0))
         super().load_state_dict(serial_part(arrays) | mine)
         self._steps, self._samples, self._expected = map(int, since)
-
-    def _arrays(self) -> list:
-        """What is averaged: parameters, and the optimizer's state with `average_state`."""
-        arrays = [p.data for p in self.optimizer.params]
-        return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
 
 
 def by_dtype(arrays) -> dict:
@@ -212,15 +203,13 @@ class DiLoCo(LocalSGD):
     algorithm 1; section 3.1 chooses Nesterov momentum 0.9 with a learning rate of 0.7.
     """
 
-    def __init__(
-        self, comm, model, loss, optimizer, *, every: int = 50, outer: Rule | None = None, outer_lr: float = 0.7
-    ):
-        outer = Nesterov(0.9) if outer is None else outer
-        check_rule("DiLoCo: outer", outer)
+    outer = Nesterov(0.9)
+
+    def __init__(self, comm, model, loss, optimizer, *, every: int = 50, outer_lr: float = 0.7):
         if not outer_lr > 0:
             raise ValueError(f"DiLoCo: outer_lr is {outer_lr!r}, expected a learning rate above 0")
         super().__init__(comm, model, loss, optimizer, every=every)
-        self.outer, self.outer_lr = outer, outer_lr
+        self.outer_lr = outer_lr
         self._begin()
 
     def _begin(self) -> None:
