@@ -13,9 +13,8 @@ from .checkpoint.interval import (
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
-from .data.data_parallel import DataParallel, micro_batches
+from .data.data_parallel import DataParallel, NaiveDataParallel, micro_batches
 from .data.local_sgd import DiLoCo, LocalSGD
-from .data.naive import NaiveDataParallel
 from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery
 from .hybrid import Hybrid
@@ -36,6 +35,6 @@ from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
 from .strategy import Replicated, Serial, Strategy
 from .tensor import OneWeirdTrick, TensorParallel, parallelize
-from .zero import ZeRO, ZeROMemory, model_state_bytes
+from .zero import ZeRO, ZeROMemory
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

@@ -49,21 +49,12 @@ class Hybrid(Strategy):
     cap_bytes, overlap
         Of the sum along dp, as in `DataParallel`.
 
-    Attributes
-    ----------
-    mesh : Mesh
-        Of the axes dp, pp and tp.
-    pipeline : Pipeline
-        This rank's, along pp.
-    rank, size : int
-        Along dp: which part of the batch this rank takes.
-
     Notes
     -----
     Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
     the activations and gradients at both ends of a stage (where a cut is between sharded layers, only the rank's part
-    of them); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
-    (pp tp) of parameters, gradients and optimizer state.
+    of them); along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
+    gradients and optimizer state.
 
     References
     ----------
@@ -139,14 +130,12 @@ class Hybrid(Strategy):
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
     def predict(self, x):
-        """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def world(self):
-        """The communicator of all ranks; `comm` is that along dp."""
-        return self.mesh.comm
+        return self.mesh.comm  # `comm` is that along dp
 
     @property
     def layout(self):

@@ -26,18 +26,12 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """Some indices along an axis.
-
-    Parameters
-    ----------
-    axis : int or None
-        None: of the array as one vector.
-    index : slice or array of int, optional
-        This rank's indices; None where all ranks have equal shares (`shares.share`), so it can be omitted.
-    """
+    """Some indices along an axis."""
 
     axis: int | None
+    """None: of the array as one vector."""
     index: Any = None
+    """This rank's, a slice or an array; None where all ranks have equal shares (`shares.share`)."""
 
     def __repr__(self) -> str:
         return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
@@ -45,15 +39,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Partial:
-    """A summand of the array.
-
-    Parameters
-    ----------
-    weight : float, optional
-        The whole is the mean with these weights; without them it is the sum.
-    """
+    """A summand of the array."""
 
     weight: float | None = None
+    """The whole is the mean with these weights; without them it is the sum."""
 
     def __repr__(self) -> str:
         return "Partial()" if self.weight is None else f"Partial({self.weight})"
@@ -102,14 +91,7 @@ class Sharded(NamedTuple):
 
 
 def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
-    """Return arrays that every rank has as a whole, with their specs.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-    counts : bool
-        Whether this is the rank whose copies are used.
-    """
+    """Return arrays that every rank has as a whole; `counts` where this is the rank whose copies are used."""
     return {name: Sharded(a, ShardSpec(tuple(a.shape), counts=counts)) for name, a in arrays.items()}
 
 

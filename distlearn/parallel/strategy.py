@@ -16,7 +16,7 @@ from ..backend import get_xp, to_numpy
 from ..comm.local import LocalComm
 from ..nn.container import check_unique_names
 from ..optim.clipping import global_norm
-from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole
+from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
 from .checkpoint.state import StateLayout, differences, named_arrays, run_fingerprint, serial_part
@@ -220,6 +220,17 @@ def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
         f"{what}: {rules[0] if rules else type(optimizer).__name__} needs every parameter as a whole, but {held}; "
         "use an optimizer that works element by element, or DataParallel"
     )
+
+
+def check_state_shapes(what: str, optimizer) -> None:
+    """Raise unless an optimizer's state has the shapes of its parameters, with which it is sharded."""
+    for p, state in zip(optimizer.params, optimizer.states, strict=True):
+        for array in state_arrays(state):
+            if array.shape != p.data.shape:
+                raise ValueError(
+                    f"{what}: the optimizer's state of {p.name!r} has shape {array.shape}, expected the parameter's "
+                    f"{p.data.shape}: other shapes cannot be sharded with it"
+                )
 
 
 def summed_norm(params: list, comms, like) -> float:

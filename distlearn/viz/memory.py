@@ -20,8 +20,8 @@ def plot_memory(memories, *, ax=None, title=None):
     Parameters
     ----------
     memories : dict of str to Memory
-        By label: what `nn.memory_report` counted, `ZeRO.memory()` measured, or `model_state_bytes` worked out (the
-        latter two leave activations out). The first is what the others are compared with.
+        By label: what `nn.memory_report` counted, `ZeRO.memory()` measured (without
+        activations). The first is what the others are compared with.
     title : str, optional
         By default the finding.
     """

@@ -30,13 +30,7 @@ class Bucket:
     params : list of Param
         Same dtype; their `grad` is replaced by views, so nothing is ever packed or unpacked.
     extra : int
-        Number of free elements at the end, for small numbers that are sent along.
-
-    Attributes
-    ----------
-    flat : (n + extra,) array
-    pending : int
-        Gradients that backward has not completed yet.
+        Number of free elements at the end of `flat`, for small numbers that are sent along.
     """
 
     def __init__(self, params: list[Param], extra: int = 0):
@@ -94,19 +88,16 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
 
 
 def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
-    """Make the buckets of `group_params`.
-
-    Parameters
-    ----------
-    extra : int
-        Free elements at the end of the last bucket.
-    """
+    """Make the buckets of `group_params`, with some free elements at the end of the last."""
     groups = group_params(params, cap_bytes)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
 
 
 class GradientReducer:
-    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of."""
+    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of.
+
+    Loss and rows are sent in the last bucket unless a code or half precision would round them.
+    """
 
     def __init__(
         self,

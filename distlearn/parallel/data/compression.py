@@ -297,13 +297,6 @@ class CompressedAllReduce:
 
     All ranks hold the same bits afterwards. The first phase overlaps with whatever comes before `wait`.
 
-    Parameters
-    ----------
-    n : int
-        Length of the arrays.
-    seed : sequence of int
-        Of the random rounding; the rank is added to it.
-
     References
     ----------
     Seide et al. (2014), section 3.3 (aggregation in two phases, each quantised). H. Tang et al. (2021), 1-bit Adam,

@@ -14,8 +14,6 @@ from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
-# Local SGD: ranks train independently and average their parameters every `every` steps.
-#
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 #             H steps of its own   |       H steps of its own   |
 #                        average the parameters      average the parameters
@@ -41,16 +39,12 @@ class LocalSGD(Replicated):
     Notes
     -----
     Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
-    rank. Saves what the model saves.
+    rank. Every rank keeps its optimizer's state to itself, and frozen parameters, such as `BatchNorm`'s statistics.
+    `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part.
+    `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a last time.
 
-    `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part,
-    without communication. `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a
-    last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
-    own.
-
-    A checkpoint between two averages holds the model and the optimizer's state of every rank, p times the bytes of
-    another strategy's, so that the same number of ranks continues bit for bit; saving averages nothing, and does not
-    change the run. It holds their average, too, from which other numbers of ranks and other strategies continue.
+    A checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for
+    bit, and their average, from which other numbers of ranks and other strategies continue.
 
     References
     ----------
@@ -82,11 +76,8 @@ class LocalSGD(Replicated):
         return loss
 
     def _train(self, x, y) -> float:
-        """Take one step on this rank's replica: forward, loss of this part alone, backward, update.
-
-        The gradient of an empty part is zero; the step counts, so that moments fit the number of steps they divide by.
-        """
-        self.optimizer.zero_grad()
+        """Take one step on this rank's replica: forward, loss of this part alone, backward, update."""
+        self.optimizer.zero_grad()  # of an empty part it stays zero: the step counts, for moments divide by steps
         loss = 0.0
         if len(x):
             out, saved = self.model.forward(x, clock=self.clock)
@@ -163,8 +154,6 @@ def _unpack(flat, arrays, divisor: float) -> None:
 
 
 # -- diloco ------------------------------------------------------------------------------------------------------------
-# DiLoCo: local SGD whose average is the gradient of a second optimizer.
-#
 # rank r:  H steps of its own --> average of the parameters --+--> start minus average = outer gradient
 #                                                             |         |
 #               H steps of its own <-- new start, the same on every rank <-- outer rule (Nesterov momentum)
@@ -191,11 +180,8 @@ class DiLoCo(LocalSGD):
 
     Notes
     -----
-    Messages and bytes are those of `LocalSGD`: all parameters every H steps. Memory: one copy of the parameters and the
-    outer rule's state more.
-
-    A checkpoint holds the outer state with the ranks' own; another number of ranks begins with the average and
-    without outer momentum.
+    Messages and bytes are those of `LocalSGD`; memory: one copy of the parameters and the outer rule's state more.
+    A checkpoint holds the outer state; another number of ranks begins with the average, without outer momentum.
 
     References
     ----------

@@ -88,15 +88,8 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
     parameter with another one; a layer that is used several times is sharded and its outputs are gathered each time.
 
-    Parameters
-    ----------
-    model : Sequential
-        The same on every rank. What stays on every rank is shared with it, so do not train it afterwards.
-
-    Returns
-    -------
-    model : TensorSequential
-        Takes and returns whole activations on every rank. `planning.account` lists what was done.
+    What stays on every rank is shared with the model, so do not train that afterwards. The result takes and returns
+    whole activations on every rank; `planning.account` lists what was done.
 
     References
     ----------

@@ -8,13 +8,12 @@ import numpy as np
 
 from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...optim import Optimizer
-from ...optim.optimizer import state_arrays
 from ...shares import shares
 from ..checkpoint.state import named_arrays, param_name
 from ..data.bucket import GradientReducer, make_buckets
 from ..pipeline.stages import cut
-from ..sharding import Sharded, ShardSpec, gather_parts, reduce_scatter_parts
-from ..strategy import Strategy, check_whole, require_scope, summed_norm, update
+from ..sharding import Sharded, ShardSpec, gather_parts, load_into, reduce_scatter_parts
+from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, summed_norm, update
 from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
 from .rewrite import defer_input_all_reduce, parallelize
@@ -36,15 +35,10 @@ class TensorParallel(Strategy):
 
     Notes
     -----
-    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. Saves time where layers are
-    wide and the network is fast; saves memory, 1 / p of the parameters, gradients and optimizer state of sharded
-    layers.
-
-    With `sequence`, an all-reduce becomes a reduce-scatter and an all-gather: as many bytes in a ring. Sent besides:
-    one all-reduce of the norms' gradients, of which each rank has those of its positions, and one all-gather of the
-    gradient of the embedding's output, as the embedding is on every rank. Activations between the sharded layers take
-    1 / p of the memory; the inputs of column-parallel layers are saved whole. (Korthikanti et al. save a part of these,
-    too, and gather it once more in backward.)
+    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. With `sequence`, an
+    all-reduce becomes a reduce-scatter and an all-gather, as many bytes in a ring; sent besides are one all-reduce of
+    the norms' gradients and one all-gather of the gradient of the embedding's output. Activations between the sharded
+    layers take 1 / p of the memory; the inputs of column-parallel layers are saved whole.
 
     References
     ----------
@@ -77,22 +71,21 @@ class TensorParallel(Strategy):
         return loss
 
     def sum_partial_gradients(self) -> None:
-        """Sum the gradients of which every rank has a summand, those of norms on its positions, over the ranks."""
+        """Sum the gradients of norms, of which every rank has a summand, over the ranks."""
         for bucket in self.partial_buckets:
             bucket.settle()
             self.comm.all_reduce(bucket.flat)
 
     def state_dict(self):
-        return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
+        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
 
 
-def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
+def sharded_state(params, optimizer, specs: dict, counts: bool) -> dict[str, Sharded]:
     """Return a state whose arrays are sharded like their parameters."""
-    arrays, found = named_arrays(strategy.model.params, strategy.optimizer), {}
-    for name, array in arrays.items():
-        spec = specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts)
-        found[name] = Sharded(array, spec)
-    return found
+    return {
+        name: Sharded(array, specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts))
+        for name, array in named_arrays(params, optimizer).items()
+    }
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
@@ -105,12 +98,10 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     else:
         scope, held = "parameter", "a rank holds some of the parameters"
     require_scope(what, optimizer, scope, held)
+    if comm.size > 1:
+        check_state_shapes(what, optimizer)
     made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
-    serial = {p.name: (p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True)}
-    for p, state in zip(made.params, made.states, strict=True):
-        param, old = serial[p.name]
-        if p is not param:
-            _take_state(what, param, old, state, specs.get(p.name))
+    load_into(sharded_state([], made, specs, True), named_arrays([], optimizer))
 
     def norm(params):
         mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
@@ -118,17 +109,6 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
 
     made.norm = norm
     return made
-
-
-def _take_state(what, param, old_state, state, spec) -> None:
-    """Write the part of the optimizer's state of a serial parameter that a rank needs into a new state."""
-    for old, new in zip(state_arrays(old_state), state_arrays(state), strict=True):
-        if old.shape != param.data.shape:
-            raise ValueError(
-                f"{what}: the optimizer's state of {param.name!r} has shape {old.shape}, expected the parameter's "
-                f"{param.data.shape}: other shapes cannot be sharded with it"
-            )
-        new[...] = old if spec is None else spec.take(old)
 
 
 # -- one weird trick: convolutions data-parallel, dense layers model-parallel ------------------------------------------
@@ -153,20 +133,17 @@ class OneWeirdTrick(Strategy):
     Parameters
     ----------
     model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
-        it afterwards. Dropout right before the first dense layer belongs to that, so that it drops what it drops in
-        serial training.
+        Dropout right before the first dense layer belongs to that, so that it drops what it drops in serial training.
     cap_bytes, overlap
         Of the sum of the convolutions' gradients, as in `DataParallel`.
 
     Notes
     -----
-    Every rank gets the whole batch and takes its rows of it (`rank` 0 of `size` 1 for code that shards the data). Per
-    step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of p ceil(N /
-    p) d s bytes each; what `parallelize` lists for the dense layers, about N times their widths; and all-reduces of the
-    convolutions' parameters. AlexNet has 2.3 of its 61 million parameters in
-    convolutions and 9,216 values at the boundary, so up to batches of 2,000 or so this sends less than data
-    parallelism. Layers before the boundary that look at the batch as a whole (`BatchNorm`) see a rank's rows.
+    Per step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of
+    p ceil(N / p) d s bytes each; what `parallelize` lists for the dense layers; and all-reduces of the convolutions'
+    parameters. AlexNet has 2.3 of its 61 million parameters in convolutions and 9,216 values at the boundary, so up to
+    batches of 2,000 or so this sends less than data parallelism. Layers before the boundary that look at the batch as
+    a whole (`BatchNorm`) see a rank's rows.
 
     References
     ----------
@@ -202,13 +179,12 @@ class OneWeirdTrick(Strategy):
         return loss
 
     def predict(self, x):
-        """Run the model forward; every rank must call, with the same samples."""
         parts = shares(len(x), self.comm.size)
         here, _ = self.split.features.eval().forward(x[parts[self.comm.rank]])
         return self.split.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
 
     def state_dict(self):
-        return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
+        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
 
 
 PART = "a part of the batch"
