@@ -21,7 +21,7 @@ CAPS = {
     "distlearn/data": 618,
     "distlearn/nn": 3_816,
     "distlearn/optim": 571,
-    "distlearn/parallel": 6_637,
+    "distlearn/parallel": 6_148,
     "distlearn/sim": 1_987,
     "distlearn/train": 804,
     "distlearn/viz": 1_980,

@@ -64,7 +64,7 @@ def make(kind, comm):
         ("NaiveDataParallel", 18, 65),
         ("DataParallel", 20, 75),
         ("Pipeline", 22, 95),
-        ("TensorParallel", 22, 90),
+        ("TensorParallel", 20, 90),
     ],
 )
 def test_step(kind, files, functions):

@@ -20,8 +20,7 @@ from distlearn.parallel import Layout, Serial, simulate_layout
 from distlearn.parallel.mesh import Partial, Replicate, Shard
 from distlearn.parallel.pipeline.stages import cut
 from distlearn.parallel.planning import model_and_sample
-from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, shard_specs
-from distlearn.parallel.tensor.one_weird_trick import boundary
+from distlearn.parallel.tensor import ColumnParallelLinear, RowParallelLinear, TensorParallel, boundary, shard_specs
 from distlearn.shares import shares
 from distlearn.sim import SimWorld
 from distlearn.tables import Table, Tabular

@@ -13,9 +13,8 @@ from .checkpoint.interval import (
 from .checkpoint.store import Checkpoint, CheckpointError, CheckpointStore, CheckpointWarning
 from .data.bucket import Bucket, group_params, make_buckets
 from .data.compression import FP16, Codec, CompressedAllReduce, Int8, OneBit, TopK
-from .data.data_parallel import DataParallel, micro_batches
+from .data.data_parallel import DataParallel, NaiveDataParallel, micro_batches
 from .data.local_sgd import DiLoCo, LocalSGD
-from .data.naive import NaiveDataParallel
 from .data.replicas import Drift, ReplicaError, check_replicas
 from .elastic import ElasticDataParallel, Recovery
 from .hybrid import Hybrid
@@ -34,75 +33,8 @@ from .pipeline.stages import balance, layer_costs
 from .pipeline.strategy import Pipeline
 from .planning import Layout, Plan, account, plan, simulate_layout
 from .sequence import SequenceParallel
-from .strategy import Replicated, Serial, Strategy, params_on_root
-from .tensor import TensorParallel, parallelize
-from .tensor.one_weird_trick import OneWeirdTrick
-from .zero import ZeRO, ZeROMemory, model_state_bytes
+from .strategy import Replicated, Serial, Strategy
+from .tensor import OneWeirdTrick, TensorParallel, parallelize
+from .zero import ZeRO, ZeROMemory
 
-__all__ = [
-    "FP16",
-    "Action",
-    "Bucket",
-    "Checkpoint",
-    "CheckpointError",
-    "CheckpointStore",
-    "CheckpointWarning",
-    "Codec",
-    "CompressedAllReduce",
-    "DataParallel",
-    "DiLoCo",
-    "Drift",
-    "ElasticDataParallel",
-    "Hybrid",
-    "Int8",
-    "IntervalStudy",
-    "Layout",
-    "LocalSGD",
-    "NaiveDataParallel",
-    "OneBit",
-    "OneWeirdTrick",
-    "ParameterServer",
-    "PipeDream",
-    "Pipeline",
-    "Plan",
-    "Recovery",
-    "ReplicaError",
-    "Replicated",
-    "Schedule",
-    "SequenceParallel",
-    "Serial",
-    "Strategy",
-    "TensorParallel",
-    "TopK",
-    "ZeRO",
-    "ZeROMemory",
-    "account",
-    "asp",
-    "backup",
-    "balance",
-    "bsp",
-    "check_replicas",
-    "check_schedule",
-    "daly_interval",
-    "expected_time",
-    "gpipe",
-    "group_params",
-    "interleaved",
-    "layer_costs",
-    "make_buckets",
-    "make_schedule",
-    "micro_batches",
-    "model_state_bytes",
-    "one_f_one_b",
-    "parallelize",
-    "params_on_root",
-    "pipedream",
-    "plan",
-    "simulate_layout",
-    "simulate_run",
-    "softsync",
-    "ssp",
-    "study_intervals",
-    "system_mtbf",
-    "young_interval",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

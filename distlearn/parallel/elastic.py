@@ -14,11 +14,11 @@ import numpy as np
 
 from ..backend import get_xp, to_numpy
 from ..comm.base import FaultTolerant, PeerLostError, RevokedError
+from ..comm.local import LocalComm
 from ..data import Batch, shard
-from ..trace import Clock
 from .checkpoint.state import counters, generators, named_arrays, set_counters
 from .data.data_parallel import DataParallel
-from .strategy import Strategy, adopt, params_on_root
+from .strategy import Strategy
 
 LOST = (PeerLostError, RevokedError)
 
@@ -111,9 +111,8 @@ class ElasticDataParallel(Strategy):
     """
 
     def __init__(self, comm, model, loss, optimizer, **options):
-        adopt(self, model, loss, optimizer)
-        self.comm, self.model, self.loss, self.optimizer = comm, model, loss, optimizer
-        self.clock: Clock = comm.clock
+        super().__init__(LocalComm(comm.clock), model, loss, optimizer)  # `DataParallel` shares parameters, repeatedly
+        self.comm = comm
         self.members = list(range(comm.size))
         self.recoveries: list[Recovery] = []
         self._me, self._options = comm.rank, options
@@ -145,7 +144,7 @@ class ElasticDataParallel(Strategy):
 
     def gather_params(self):
         """Return the parameters on the first remaining rank."""
-        return params_on_root(self.model, self.comm.rank)
+        return self._inner.gather_params()
 
     def finish(self) -> None:
         """Finish together: a rank that has done its last step may still be needed by one that has not."""

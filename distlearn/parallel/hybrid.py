@@ -20,11 +20,10 @@ from ..nn import Sequential, fuse
 from ..nn.fused import is_fused
 from .checkpoint.state import named_arrays, param_name
 from .data.bucket import GradientReducer
-from .data.compression import Codec
 from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import Sharded, ShardSpec
-from .strategy import Strategy, adopt, check_whole, share_params, summed_norm, update
+from .strategy import Strategy, check_whole, summed_norm, update
 from .tensor import parallelize, shard_specs, sub_optimizer
 
 
@@ -39,41 +38,23 @@ class Hybrid(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast. Its layers are reused: do not train
-        it afterwards.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
-    optimizer : Optimizer
-        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     dp, pp, tp : int
         Lengths of the axes; their product is the number of ranks, and one of them may be -1: computed from the others.
     schedule : str, callable, list or Schedule
         Of the pipeline, see `Pipeline`.
     n_microbatches : int, optional
         Pieces that a rank's part of the batch is cut into; by default 4 for every stage, and 1 without a pipeline.
-    stages : list of slice or list of float, optional
-        The layers of each stage of the parallelized model, or the cost of each of its layers; balanced by default.
     shape : tuple of int, optional
         Of a batch of inputs: then stages are balanced by operations, else by their numbers of parameters.
-    cap_bytes, overlap, compress
+    cap_bytes, overlap
         Of the sum along dp, as in `DataParallel`.
-
-    Attributes
-    ----------
-    mesh : Mesh
-        Of the axes dp, pp and tp.
-    pipeline : Pipeline
-        This rank's, along pp.
-    rank, size : int
-        Along dp: which part of the batch this rank takes.
 
     Notes
     -----
     Per step and rank: along tp what `parallelize` lists for the layers of its stages; along pp for every micro-batch
     the activations and gradients at both ends of a stage (where a cut is between sharded layers, only the rank's part
-    of them); along dp the gradients of its own parameters, 1 / (pp tp) of the model's, in buckets. A rank holds 1 /
-    (pp tp) of parameters, gradients and optimizer state.
+    of them); along dp the gradients of its own parameters, in buckets. A rank holds 1 / (pp tp) of parameters,
+    gradients and optimizer state.
 
     References
     ----------
@@ -93,15 +74,12 @@ class Hybrid(Strategy):
         tp: int = 1,
         schedule="1f1b",
         n_microbatches: int | None = None,
-        stages=None,
         shape=None,
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
-        compress: Codec | None = None,
     ):
-        adopt(self, model, loss, optimizer)
         self.mesh = mesh(comm, dp=dp, pp=pp, tp=tp)
-        share_params(comm, model, self.fingerprint)
+        super().__init__(comm, model, loss, optimizer)
         fused, model = is_fused(model), parallelize(model, self.mesh.tp)
         self._specs = shard_specs(model)
         optimizer = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
@@ -112,27 +90,14 @@ class Hybrid(Strategy):
             optimizer,
             schedule=schedule,
             n_microbatches=1 if n_microbatches is None and self.mesh.pp.size == 1 else n_microbatches,
-            stages=self._costs(model, shape) if stages is None else stages,
+            stages=self._costs(model, shape),
         )
         self.pipeline.alone = comm.size == self.mesh.pp.size
         self.pipeline.optimizer.norm = self._norm
-        self.comm, self.loss, self.optimizer = self.mesh.dp, loss, self.pipeline.optimizer
-        self.rank, self.size, self.clock = self.mesh.dp.rank, self.mesh.dp.size, comm.clock
-        self.reducer = GradientReducer(
-            self.mesh.dp,
-            self.pipeline.params,
-            cap_bytes=cap_bytes,
-            overlap=overlap,
-            compress=compress,
-            kind=self._held_by,
-        )
-
+        self.comm, self.model, self.optimizer = self.mesh.dp, self.pipeline.model, self.pipeline.optimizer
+        self.rank, self.size = self.mesh.dp.rank, self.mesh.dp.size
+        self.reducer = GradientReducer(self.mesh.dp, self.pipeline.params, cap_bytes=cap_bytes, overlap=overlap)
         self._params = {p.name: p for p in self.pipeline.params}
-
-    @property
-    def model(self):
-        """What this rank holds, for inspection: its stages, one after another."""
-        return self.pipeline.model
 
     def _costs(self, model, shape) -> list[float]:
         """Return the cost of every layer: that of the busiest rank along tp, so that all ranks make the same cut."""
@@ -141,13 +106,6 @@ class Hybrid(Strategy):
             costs = layer_costs(model, shape)
         costs = get_xp(model.params[0].data).array(costs, dtype=np.float64)
         return to_numpy(self.mesh.tp.all_reduce(costs, "max")).tolist()
-
-    def _held_by(self, param):
-        """Return which ranks hold a parameter: shared parameters are compressed separately.
-
-        A code depends on all values in it. Ranks along tp share some of their stage's parameters, stages the tied ones.
-        """
-        return param.name in self._specs, self.pipeline.ranks_with(param)
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -172,19 +130,12 @@ class Hybrid(Strategy):
         return summed_norm(mine, [self.mesh.pp, self.mesh.tp], self.reducer.sums)
 
     def predict(self, x):
-        """Return the model's output for `x`; the ranks of one copy of the model must call together."""
         return self.pipeline.predict(x)
-
-    @property
-    def generators(self) -> list:
-        """The random number generators of this rank's codecs."""
-        return self.reducer.generators
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
     @property
     def world(self):
-        """The communicator of all ranks; `comm` is that along dp."""
-        return self.mesh.comm
+        return self.mesh.comm  # `comm` is that along dp
 
     @property
     def layout(self):
@@ -192,20 +143,11 @@ class Hybrid(Strategy):
 
     def _spec(self, name: str) -> ShardSpec:
         """Return what this rank holds of a parameter; of the copies of a whole model, one counts."""
-        param = self._params[name]
-        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=self.mesh.tp.rank == 0)
-        return replace(spec, counts=spec.counts and self.pipeline.ranks_with(param)[0] == self.mesh.pp.rank)
+        param, mesh = self._params[name], self.mesh
+        spec = self._specs.get(name) or ShardSpec(tuple(param.data.shape), counts=mesh.tp.rank == 0)
+        first = mesh.dp.rank == 0 and self.pipeline.ranks_with(param)[0] == mesh.pp.rank
+        return replace(spec, counts=spec.counts and first)
 
     def state_dict(self):
-        found = {}
-        for name, array in named_arrays(self.pipeline.params, self.optimizer).items():
-            spec = self._spec(param_name(name))
-            found[name] = Sharded(array, replace(spec, counts=spec.counts and self.mesh.dp.rank == 0))
-        return found | self.reducer.residuals.state_dict(self._spec)
-
-    def own_state(self):
-        return self.reducer.residuals.own_state()
-
-    def load_state_dict(self, arrays):
-        super().load_state_dict(arrays)
-        self.reducer.residuals.load(arrays, self.world.rank, self._spec)
+        arrays = named_arrays(self.pipeline.params, self.optimizer)
+        return {name: Sharded(array, self._spec(param_name(name))) for name, array in arrays.items()}

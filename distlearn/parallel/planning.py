@@ -30,8 +30,7 @@ from .hybrid import Hybrid
 from .meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from .pipeline.stages import inseparable
 from .pipeline.strategy import Pipeline
-from .tensor import TensorParallel, parallelize
-from .tensor.one_weird_trick import OneWeirdTrick, boundary
+from .tensor import OneWeirdTrick, TensorParallel, boundary, parallelize
 
 # -- layout ------------------------------------------------------------------------------------------------------------
 # Layouts: over how many ranks the batch, the parameters of each layer, and the layers are split.

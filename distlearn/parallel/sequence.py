@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
+
 from ..backend import get_xp
 from ..nn import GELU, Embedding, Identity, LayerNorm, Linear, ReLU, Residual, RMSNorm, Sequential, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention, finish, merge, partial
@@ -17,72 +19,42 @@ from ..nn.attention.online import partial_backward
 from ..nn.fused import unfuse
 from ..nn.layer import Layer
 from .data.bucket import GradientReducer
-from .strategy import Replicated, check_whole, update
+from .sharding import gather_parts, take_part
+from .strategy import Strategy, check_whole, update
 
-# -- order -------------------------------------------------------------------------------------------------------------
-# Which positions of a sequence a rank has.
+# -- which positions of a sequence a rank has --------------------------------------------------------------------------
+# Under a causal mask late positions have more to compute than early ones. So every rank has an early and a late piece,
+# and equally much to do:
 #
-#     contiguous, 4 ranks:   0 0 1 1 2 2 3 3
-#     zigzag, 4 ranks:       0 1 2 3 3 2 1 0
-#
-# Under a causal mask late positions have more to compute than early ones. In the contiguous order the first rank is
-# soon done and waits for the last; in the zigzag order every rank has an early and a late piece, and equally much to
-# do.
-
-ORDERS = ("contiguous", "zigzag")
+#     4 ranks:   0 1 2 3 3 2 1 0
 
 
-def positions(length: int, rank: int, size: int, order: str = "zigzag") -> list[slice]:
-    """Return the pieces of a sequence that a rank has, in their order.
-
-    Parameters
-    ----------
-    length : int
-        A multiple of the ranks (zigzag: of twice the ranks): equal pieces keep all ranks equally busy.
-    order : {"contiguous", "zigzag"}
+def positions(length: int, rank: int, size: int) -> list[slice]:
+    """Return the two pieces of a sequence that a rank has.
 
     Examples
     --------
-    >>> positions(16, 1, 4, "zigzag")
+    >>> positions(16, 1, 4)
     [slice(2, 4, None), slice(12, 14, None)]
     """
-    if order not in ORDERS:
-        raise ValueError(f"order is {order!r}, expected one of {', '.join(map(repr, ORDERS))}")
-    n_pieces = size if order == "contiguous" else 2 * size
-    if length % n_pieces:
+    if length % (2 * size):
         raise ValueError(
-            f"sequence parallelism: the length is {length}, expected a multiple of {n_pieces} "
-            f"({size} ranks in {order} order)"
+            f"sequence parallelism: the length is {length}, expected a multiple of {2 * size} (two pieces a rank)"
         )
-    n = length // n_pieces
-    pieces = [rank] if order == "contiguous" else [rank, n_pieces - 1 - rank]
-    return [slice(i * n, (i + 1) * n) for i in pieces]
+    n = length // (2 * size)
+    return [slice(i * n, (i + 1) * n) for i in (rank, 2 * size - 1 - rank)]
 
 
-def cut(x, rank: int, size: int, order: str = "zigzag"):
-    """Return a rank's positions of sequences, (batch, length, ...), as a contiguous copy."""
-    xp = get_xp(x)
-    return xp.concatenate([x[:, piece] for piece in positions(x.shape[1], rank, size, order)], axis=1)
-
-
-def put_together(parts, order: str):
-    """Return whole sequences from all ranks' parts, stacked by rank: (size, batch, length / size, ...)."""
-    size, batch, n = parts.shape[:3]
-    whole = get_xp(parts).empty((batch, size * n, *parts.shape[3:]), parts.dtype)
-    for rank in range(size):
-        start = 0
-        for piece in positions(size * n, rank, size, order):
-            stop = start + piece.stop - piece.start
-            whole[:, piece] = parts[rank][:, start:stop]
-            start = stop
-    return whole
+def places(length: int, size: int) -> list:
+    """Return the positions of all ranks, as arrays of indices."""
+    return [np.r_[tuple(positions(length, rank, size))] for rank in range(size)]
 
 
 # -- ring --------------------------------------------------------------------------------------------------------------
 # Ring attention: queries stay, keys and values go around.
 #
-# step 0: rank r attends to its own keys step s: ... to those of rank r - s, which have come from the left, while they
-# are passed on to the right
+# step 0: rank r attends to its own keys
+# step s: ... to those of rank r - s, which have come from the left, while they are passed on to the right
 #
 # What a rank has seen so far is merged with what it sees next (`nn.attention.merge`), so no rank ever holds more than
 # two blocks of keys. Backward sends keys and values around again, with their gradients, to which every rank adds its
@@ -97,25 +69,18 @@ class SequenceAttention(MultiHeadAttention):
     spans_itself = True
 
     @classmethod
-    def of(cls, layer: MultiHeadAttention, comm, order: str):
+    def of(cls, layer: MultiHeadAttention, comm):
         """Make one that shares the parameters of a serial layer."""
         made = copy.copy(layer)
         made.__class__ = cls
-        made.comm, made.clock, made.order = comm, comm.clock, order
+        made.comm, made.clock = comm, comm.clock
         return made
-
-    def _pieces(self, n: int, rank: int) -> list[slice]:
-        """Return the positions of a rank, of which each rank has n."""
-        return positions(n * self.comm.size, rank, self.comm.size, self.order)
 
     def rotate(self, x, back=False):
         """Rotate by the position in the whole sequence."""
-        parts, start = [], 0
-        for piece in self._pieces(x.shape[2], self.comm.rank):
-            n = piece.stop - piece.start
-            parts.append(rotate(x[:, :, start : start + n], start=piece.start, back=back))
-            start += n
-        return get_xp(x).concatenate(parts, axis=2)
+        xp, pieces = get_xp(x), positions(x.shape[2] * self.comm.size, self.comm.rank, self.comm.size)
+        parts = zip(xp.split(x, 2, axis=2), pieces, strict=True)
+        return xp.concatenate([rotate(part, start=piece.start, back=back) for part, piece in parts], axis=2)
 
 
 class RingAttention(SequenceAttention):
@@ -169,27 +134,21 @@ class RingAttention(SequenceAttention):
 
     def _by_piece(self, x, k) -> list:
         """Cut a rank's positions into its pieces, heads that share keys below each other."""
-        found, start = [], 0
-        for piece in self._pieces(x.shape[2], self.comm.rank):
-            n = piece.stop - piece.start
-            found.append(get_xp(x).ascontiguousarray(group_heads(x[:, :, start : start + n], k)))
-            start += n
-        return found
+        xp = get_xp(x)
+        return [xp.ascontiguousarray(group_heads(part, k)) for part in xp.split(x, 2, axis=2)]
 
     def _visible(self, n: int, source: int, xp, dtype):
         """Yield (number of the queries' piece, mask, where the keys are) for every block that is to be computed."""
-        for i, rows in enumerate(self._pieces(n, self.comm.rank)):
-            start = 0
-            for cols in self._pieces(n, source):
-                m = cols.stop - cols.start
-                place, start = slice(start, start + m), start + m
+        size, m = self.comm.size, n // 2
+        for i, rows in enumerate(positions(n * size, self.comm.rank, size)):
+            for j, cols in enumerate(positions(n * size, source, size)):
                 hidden = None
                 if self.causal:
                     if cols.start >= rows.stop:  # all these keys come later
                         continue
                     if cols.stop > rows.start + 1:
-                        hidden = causal_mask(xp, rows.stop - rows.start, dtype, rows.start, cols.start, m)
-                yield i, hidden, place
+                        hidden = causal_mask(xp, m, dtype, rows.start, cols.start, m)
+                yield i, hidden, slice(j * m, (j + 1) * m)
 
     def _pass(self, x, goes: bool):
         """Start sending an array to the right and receiving one of the same shape from the left."""
@@ -225,14 +184,14 @@ class UlyssesAttention(SequenceAttention):
     """
 
     @classmethod
-    def of(cls, layer: MultiHeadAttention, comm, order: str):
+    def of(cls, layer: MultiHeadAttention, comm):
         """Make one; raise if the ranks do not divide the heads."""
         if layer.kv_heads % comm.size:
             raise ValueError(
                 f"UlyssesAttention: {layer!r} on {comm.size} ranks, expected the ranks to divide its "
                 f"{layer.kv_heads} heads of keys and values; use RingAttention"
             )
-        return super().of(layer, comm, order)
+        return super().of(layer, comm)
 
     def attend(self, q, k, v):
         whole = [self._to_heads(a) for a in (q, k, v)]
@@ -254,18 +213,15 @@ class UlyssesAttention(SequenceAttention):
         size = self.comm.size
         rows = x.reshape(batch, size, heads // size, n, d).swapaxes(0, 1)
         parts = self.comm.all_to_all(get_xp(x).ascontiguousarray(rows))  # by rank: its positions of my heads
-        whole = put_together(parts.swapaxes(2, 3), self.order)  # (batch, length, heads / p, d)
-        return get_xp(x).ascontiguousarray(whole.swapaxes(1, 2))
+        whole = get_xp(x).empty((batch, heads // size, n * size, d), x.dtype)
+        for part, place in zip(parts, places(n * size, size), strict=True):
+            whole[:, :, place] = part
+        return whole
 
     def _to_positions(self, y):
         """Exchange back."""
         xp, size, (batch, heads, length, d) = get_xp(y), self.comm.size, y.shape
-        rows = xp.stack(
-            [
-                xp.concatenate([y[:, :, piece] for piece in positions(length, rank, size, self.order)], axis=2)
-                for rank in range(size)
-            ]
-        )
+        rows = xp.stack([take_part(y, 2, place) for place in places(length, size)])
         parts = self.comm.all_to_all(rows)  # by rank: my positions of its heads
         return xp.ascontiguousarray(parts.swapaxes(0, 1)).reshape(batch, size * heads, length // size, d)
 
@@ -278,22 +234,17 @@ BY_POSITION = (Embedding, GELU, Identity, LayerNorm, Linear, RMSNorm, ReLU, Sigm
 """Layers that treat every position by itself."""
 
 
-class SequenceParallel(Replicated):
-    r"""Sequence (context) parallelism: every rank has the whole model and some positions of every sequence.
+class SequenceParallel(Strategy):
+    """Sequence (context) parallelism: every rank has the whole model and some positions of every sequence.
 
     Parameters
     ----------
     model : Sequential
-        Whose layers treat every position by itself, but for `MultiHeadAttention`; rank 0's parameters are broadcast.
+        Whose layers treat every position by itself, but for `MultiHeadAttention`.
     loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, a mean over the positions.
+        A mean over the positions.
     attention : {"ring", "ulysses"}
-    order : {"contiguous", "zigzag"}
-        Which positions a rank has; zigzag balances causal attention.
-    cap_bytes : float
-        Size of a gradient bucket [bytes].
-    overlap : bool
-        Communicate gradients while backward goes on.
+        Pass keys and values around, or exchange positions for heads.
 
     Notes
     -----
@@ -306,25 +257,12 @@ class SequenceParallel(Replicated):
     H. Liu, M. Zaharia, P. Abbeel (2023), Ring attention, arXiv:2310.01889.
     """
 
-    def __init__(
-        self,
-        comm,
-        model,
-        loss,
-        optimizer,
-        *,
-        attention: str = "ring",
-        order: str = "zigzag",
-        cap_bytes: float = 1 << 20,
-        overlap: bool = True,
-    ):
+    def __init__(self, comm, model, loss, optimizer, *, attention: str = "ring"):
         if attention not in KINDS:
             raise ValueError(f"SequenceParallel: attention is {attention!r}, expected 'ring' or 'ulysses'")
-        positions(2 * comm.size, 0, comm.size, order)  # raises for an unknown order
         super().__init__(comm, model, loss, optimizer)
-        self.order, self.rank, self.size = order, 0, 1  # all ranks work on the same samples
-        self.model = shard_positions(unfuse(model), comm, KINDS[attention], order)
-        self.reducer = GradientReducer(comm, self.model.params, cap_bytes=cap_bytes, overlap=overlap)
+        self.model = shard_positions(unfuse(model), comm, KINDS[attention])
+        self.reducer = GradientReducer(comm, self.model.params)
 
     def step(self, batch) -> float:
         """Train on a batch, which every rank has as a whole; return its loss."""
@@ -336,7 +274,8 @@ class SequenceParallel(Replicated):
             )
         comm = self.comm
         self.reducer.clear()
-        x, labels = (cut(a, comm.rank, comm.size, self.order) for a in (batch.x, batch.y))
+        mine = places(batch.x.shape[1], comm.size)[comm.rank]
+        x, labels = take_part(batch.x, 1, mine), take_part(batch.y, 1, mine)
         out, saved = self.model.forward(x, clock=self.clock)
         loss, dy = self.loss(out, labels, batch.n)
         dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
@@ -349,18 +288,15 @@ class SequenceParallel(Replicated):
 
     def predict(self, x):
         """Return the model's output for whole sequences, on every rank; every rank must call."""
-        mine = self.model.eval().forward(cut(x, self.comm.rank, self.comm.size, self.order))[0]
-        return put_together(self.comm.all_gather(get_xp(mine).ascontiguousarray(mine)), self.order)
-
-    def total(self, values):
-        """Return `values`: every rank has evaluated the same samples."""
-        return values
+        parts = places(x.shape[1], self.comm.size)
+        mine = self.model.eval().forward(take_part(x, 1, parts[self.comm.rank]))[0]
+        return gather_parts(self.comm, mine, 1, parts)
 
 
-def shard_positions(model: Layer, comm, kind, order: str) -> Layer:
+def shard_positions(model: Layer, comm, kind) -> Layer:
     """Return a model whose attention layers communicate, with the parameters of the given one."""
     if isinstance(model, MultiHeadAttention):
-        return kind.of(model, comm, order)
+        return kind.of(model, comm)
     if not model.children:
         if not isinstance(model, BY_POSITION):
             raise TypeError(f"SequenceParallel: {model!r} may mix positions, and a rank has only some of them")
@@ -368,6 +304,6 @@ def shard_positions(model: Layer, comm, kind, order: str) -> Layer:
     if not isinstance(model, (Sequential, Residual)):
         raise TypeError(f"SequenceParallel: {type(model).__name__} in the model, expected Sequential or Residual")
     view = copy.copy(model)
-    view.layers = [shard_positions(layer, comm, kind, order) for layer in model.layers]
+    view.layers = [shard_positions(layer, comm, kind) for layer in model.layers]
     view.spans_itself, view.clock = True, comm.clock
     return view

@@ -26,18 +26,12 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Shard:
-    """Some indices along an axis.
-
-    Parameters
-    ----------
-    axis : int or None
-        None: of the array as one vector.
-    index : slice or array of int, optional
-        This rank's indices; None where all ranks have equal shares (`shares.share`), so it can be omitted.
-    """
+    """Some indices along an axis."""
 
     axis: int | None
+    """None: of the array as one vector."""
     index: Any = None
+    """This rank's, a slice or an array; None where all ranks have equal shares (`shares.share`)."""
 
     def __repr__(self) -> str:
         return f"Shard({self.axis})" if self.index is None else f"Shard(axis={self.axis}, index={self.index})"
@@ -45,15 +39,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Partial:
-    """A summand of the array.
-
-    Parameters
-    ----------
-    weight : float, optional
-        The whole is the mean with these weights; without them it is the sum.
-    """
+    """A summand of the array."""
 
     weight: float | None = None
+    """The whole is the mean with these weights; without them it is the sum."""
 
     def __repr__(self) -> str:
         return "Partial()" if self.weight is None else f"Partial({self.weight})"
@@ -75,17 +64,16 @@ class ShardSpec:
 
     def take(self, whole):
         """Return a copy of this rank's part of an array."""
-        xp = get_xp(whole)
         if isinstance(self.placement, Replicate):
             return whole.copy()
-        return xp.array(self._flat(whole)[self._key(xp)], copy=True, order="C")
+        return take_part(self._flat(whole), self.placement.axis or 0, self.placement.index)
 
     def add_to(self, whole, part) -> None:
         """Write this rank's part into the whole, or add it where ranks hold summands."""
         if isinstance(self.placement, Replicate):
             target, key = whole, ...
         else:
-            target, key = self._flat(whole), self._key()
+            target, key = self._flat(whole), at(self.placement.axis or 0, self.placement.index)
         if self.partial is None:
             target[key] = part
         else:
@@ -93,11 +81,6 @@ class ShardSpec:
 
     def _flat(self, whole):
         return whole.reshape(-1) if self.placement.axis is None else whole
-
-    def _key(self, xp=np):
-        axis, index = self.placement.axis or 0, self.placement.index
-        index = index if isinstance(index, slice) else xp.asarray(index)  # CuPy rejects a NumPy index
-        return (slice(None),) * axis + (index,)
 
 
 class Sharded(NamedTuple):
@@ -108,14 +91,7 @@ class Sharded(NamedTuple):
 
 
 def replicated(arrays: dict, counts: bool) -> dict[str, Sharded]:
-    """Return arrays that every rank has as a whole, with their specs.
-
-    Parameters
-    ----------
-    arrays : dict of str to array
-    counts : bool
-        Whether this is the rank whose copies are used.
-    """
+    """Return arrays that every rank has as a whole; `counts` where this is the rank whose copies are used."""
     return {name: Sharded(a, ShardSpec(tuple(a.shape), counts=counts)) for name, a in arrays.items()}
 
 
@@ -168,6 +144,53 @@ def _mean(name: str, held) -> dict:
 def of_rank(rank: int, name: str) -> str:
     """Return the name under which an array of one rank alone is saved."""
     return f"ranks/{rank}/{name}"
+
+
+# -- collectives along one axis: blocks are as long as the longest part, as collectives move equal blocks
+
+
+def at(axis: int, where) -> tuple:
+    """Return the index of some places along an axis."""
+    return (slice(None),) * axis + (where,)
+
+
+def length(part) -> int:
+    """Return the number of indices in a part: a slice, or an array of them."""
+    return part.stop - part.start if isinstance(part, slice) else len(part)
+
+
+def take_part(x, axis: int, part):
+    """Return some places along an axis, a slice or an array of indices, as a contiguous copy."""
+    xp = get_xp(x)
+    place = part if isinstance(part, slice) else xp.asarray(part)  # CuPy rejects a NumPy index
+    return xp.array(x[at(axis % x.ndim, place)], copy=True, order="C")
+
+
+def gather_parts(comm, x, axis: int, parts: list):
+    """Put together an axis of which each rank has one of `parts`, slices or arrays of indices: one all-gather."""
+    xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
+    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
+    block = xp.ascontiguousarray(x)
+    if x.shape[axis] < max(widths):
+        block = xp.zeros((*lead, max(widths), *tail), x.dtype)
+        block[at(axis, slice(0, x.shape[axis]))] = x
+    blocks = comm.all_gather(block)
+    whole = xp.empty((*lead, sum(widths), *tail), x.dtype)
+    for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        place = part if isinstance(part, slice) else xp.asarray(part)
+        whole[at(axis, place)] = blocks[rank][at(axis, slice(0, width))]
+    return whole
+
+
+def reduce_scatter_parts(comm, x, axis: int, parts: list):
+    """Sum an array over ranks and keep this rank's part of an axis: one reduce-scatter, of as many bytes."""
+    xp, axis, widths = get_xp(x), axis % x.ndim, list(map(length, parts))
+    blocks = xp.zeros((comm.size, *x.shape[:axis], max(widths), *x.shape[axis + 1 :]), x.dtype)
+    for rank, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        place = part if isinstance(part, slice) else xp.asarray(part)
+        blocks[rank][at(axis, slice(0, width))] = x[at(axis, place)]
+    mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])
+    return xp.ascontiguousarray(mine[at(axis, slice(0, widths[comm.rank]))])
 
 
 def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:

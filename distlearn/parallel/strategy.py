@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..backend import get_xp, to_numpy
 from ..comm.local import LocalComm
 from ..nn.container import check_unique_names
 from ..optim.clipping import global_norm
-from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole
+from ..optim.optimizer import SCOPES, Optimizer, Scope, needs_whole, state_arrays
 from ..sim import MetaArray
 from ..trace import Clock
 from .checkpoint.state import StateLayout, differences, named_arrays, run_fingerprint, serial_part
@@ -25,27 +24,28 @@ from .data.replicas import checksum
 from .sharding import Sharded, load_into, replicated, unshard
 
 
-class Strategy(Protocol):
-    """One way to train a model on one or many ranks; a class that inherits from it has the defaults given here.
+class Strategy:
+    """One way to train a model on one or many ranks; a subclass defines `step`, and what differs from the defaults.
+
+    Parameters
+    ----------
+    model : Sequential
+        The same on every rank: rank 0's parameters are broadcast, so they are certain to be equal. Strategies that
+        shard it reuse its layers: do not train it afterwards.
+    loss : callable
+        `loss(output, labels, n) -> (loss, gradient)`, both divided by n, the size of the *global* batch.
+    optimizer : Optimizer
+        Of the model's parameters, or some of them. Where a rank holds parts of these, `strategy.optimizer` is one like
+        it for the rank's parts.
 
     Attributes
     ----------
-    comm : Communicator
-        Over which this rank trains.
-    world : Communicator
-        Of all ranks.
     rank, size : int
         Which part of the *data* this rank takes: where ranks work on the same batch, all of them are rank 0 of 1.
-    model : Layer
-        What this rank holds of the model.
-    optimizer : Optimizer
-        Of this rank's parameters.
     fingerprint : dict
         What is trained, and how: the same for any strategy and world (see `run_fingerprint`).
     state_layout : StateLayout
         Names, shapes and dtypes of the serial model's state.
-    layout : str
-        Which rank has which layers: two runs with the same layout and size have the same generators.
     generators : list of Generator
         Those of the strategy's own random numbers.
     recoveries : list of Recovery
@@ -56,19 +56,36 @@ class Strategy(Protocol):
         Whether ranks that work on the same batch have compared theirs.
     """
 
-    comm: Any
-    rank: int = 0
-    size: int = 1
-    clock: Clock
-    model: Any
-    loss: Callable
-    optimizer: Optimizer
-    fingerprint: dict
-    state_layout: StateLayout
+    rank = 0
+    size = 1
     generators: Sequence = ()
     recoveries: Sequence = ()
-    checkpointable: bool = True
-    batches_compared: bool = False
+    checkpointable = True
+    batches_compared = False
+
+    def __init__(self, comm, model, loss, optimizer):
+        what = type(self).__name__
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"{what}: optimizer is {optimizer!r}, expected for example Optimizer(model.params, Momentum(), 0.1)"
+            )
+        for p in model.params:
+            if 0 in getattr(p.data, "strides", ()):  # as ZeRO leaves them at stage 3
+                raise ValueError(
+                    f"{what}: parameter {p.name!r} belongs to a ZeRO strategy of stage 3; make another model"
+                )
+        known = {id(p) for p in model.params}
+        for p in optimizer.params:
+            if id(p) not in known:
+                raise ValueError(
+                    f"{what}: parameter {p.name!r} of the optimizer does not belong to the model; "
+                    "make it with Optimizer(model.params, ...)"
+                )
+        self.comm, self.clock = comm, comm.clock
+        self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
+        self.fingerprint = run_fingerprint(model, loss, optimizer)
+        self.state_layout = StateLayout(model, optimizer)
+        share_params(comm, model, self.fingerprint)
 
     def step(self, batch) -> float:
         """Train on this rank's part of a global batch (`x`, `y`, `n`); return the loss of the whole one."""
@@ -130,14 +147,6 @@ class Strategy(Protocol):
         load_into(self.state_dict(), serial)
 
 
-def params_on_root(model, rank: int) -> dict | None:
-    """Return copies of a model's parameters by name, as NumPy arrays, on rank 0, and None elsewhere.
-
-    What `Strategy.gather_params` is where every rank holds the whole model.
-    """
-    return {p.name: to_numpy(p.data).copy() for p in model.params} if rank == 0 else None
-
-
 def share_params(comm, model, fingerprint: dict) -> None:
     """Broadcast rank 0's parameters, so that they are certain to be equal; every rank must call.
 
@@ -185,27 +194,6 @@ def check_whole(strategy, batch, *comms) -> None:
         comm.state(text)
 
 
-def adopt(strategy, model, loss, optimizer) -> None:
-    """Note what a strategy trains (`fingerprint`); raise unless the optimizer is one of the model's parameters."""
-    what = type(strategy).__name__
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            f"{what}: optimizer is {optimizer!r}, expected for example Optimizer(model.params, Momentum(), 0.1)"
-        )
-    for p in model.params:
-        if 0 in getattr(p.data, "strides", ()):  # as ZeRO leaves them at stage 3
-            raise ValueError(f"{what}: parameter {p.name!r} belongs to a ZeRO strategy of stage 3; make another model")
-    known = {id(p) for p in model.params}
-    for p in optimizer.params:
-        if id(p) not in known:
-            raise ValueError(
-                f"{what}: parameter {p.name!r} of the optimizer does not belong to the model; "
-                "make it with Optimizer(model.params, ...)"
-            )
-    strategy.fingerprint = run_fingerprint(model, loss, optimizer)
-    strategy.state_layout = StateLayout(model, optimizer)
-
-
 def refuse_masters(what: str, optimizer) -> None:
     """Raise if an optimizer updates copies of the parameters, which `what` neither shards nor averages."""
     if optimizer.weights is not optimizer.params:
@@ -234,6 +222,17 @@ def require_scope(what: str, optimizer, scope: Scope, held: str) -> None:
     )
 
 
+def check_state_shapes(what: str, optimizer) -> None:
+    """Raise unless an optimizer's state has the shapes of its parameters, with which it is sharded."""
+    for p, state in zip(optimizer.params, optimizer.states, strict=True):
+        for array in state_arrays(state):
+            if array.shape != p.data.shape:
+                raise ValueError(
+                    f"{what}: the optimizer's state of {p.name!r} has shape {array.shape}, expected the parameter's "
+                    f"{p.data.shape}: other shapes cannot be sharded with it"
+                )
+
+
 def summed_norm(params: list, comms, like) -> float:
     """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator."""
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
@@ -243,26 +242,15 @@ def summed_norm(params: list, comms, like) -> float:
 
 
 class Replicated(Strategy):
-    """Base of the strategies whose ranks all hold the whole model, each with a part of the data.
-
-    Parameters
-    ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    """
+    """Base of the strategies whose ranks all hold the whole model, each with a part of the data."""
 
     def __init__(self, comm, model, loss, optimizer):
-        adopt(self, model, loss, optimizer)
-        self.comm, self.model, self.loss, self.optimizer = comm, model, optimizer.scaled(loss), optimizer
+        super().__init__(comm, model, loss, optimizer)
         self.rank, self.size = comm.rank, comm.size
-        self.clock: Clock = comm.clock
-        share_params(comm, model, self.fingerprint)
 
     def gather_params(self):
-        """Return rank 0's parameters."""
-        return params_on_root(self.model, self.rank)
+        """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""
+        return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.rank == 0 else None
 
 
 def update(optimizer, clock: Clock) -> None:
@@ -273,20 +261,10 @@ def update(optimizer, clock: Clock) -> None:
 
 
 class Serial(Strategy):
-    """Plain training on one process: what every parallel strategy must equal.
-
-    Parameters
-    ----------
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`.
-    """
+    """Plain training on one process: what every parallel strategy must equal."""
 
     def __init__(self, model, loss, optimizer, clock: Clock | None = None):
-        check_unique_names(model)
-        adopt(self, model, loss, optimizer)
-        self.model, self.loss, self.optimizer = model, optimizer.scaled(loss), optimizer
-        self.comm = LocalComm(clock)
-        self.clock = self.comm.clock
+        super().__init__(LocalComm(clock), model, loss, optimizer)
 
     def step(self, batch) -> float:
         """Forward, loss, backward, update."""

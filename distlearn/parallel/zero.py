@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +29,7 @@ from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
 from .sharding import Sharded, flat_shard, load_into, replicated
-from .strategy import Strategy, adopt, check_global_rows, require_scope, share_params, summed_norm, update
-
-# -- memory ------------------------------------------------------------------------------------------------------------
-# How much memory training takes besides activations, and how much of it is left on a rank with ZeRO.
+from .strategy import Strategy, check_global_rows, check_state_shapes, require_scope, summed_norm, update
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ class ZeROMemory:
     parameters: float
     gradients: float
     optimizer: float
-    """The optimizer's state, such as momentum."""
     peak: float
     """Most at any moment of a step, with whatever is gathered for a while."""
 
@@ -51,83 +48,22 @@ class ZeROMemory:
         return self.parameters + self.gradients + self.optimizer
 
 
-def model_state_bytes(
-    n_params: float, size: int, stage: int, *, parameter: float = 4, gradient: float = 4, optimizer: float = 8
-) -> ZeROMemory:
-    r"""Return the bytes that a rank keeps at a stage of ZeRO, by the paper's formulas.
-
-    ======  =============================================  =========================
-    stage   bytes on each of p ranks                       bytes on the wire, a rank
-    ======  =============================================  =========================
-    0       :math:`(a + g + k) \Psi`                       :math:`2 \Psi`
-    1       :math:`(a + g) \Psi + k \Psi / p`              :math:`2 \Psi`
-    2       :math:`a \Psi + (g + k) \Psi / p`              :math:`2 \Psi`
-    3       :math:`(a + g + k) \Psi / p`                   :math:`3 \Psi`
-    ======  =============================================  =========================
-
-    Psi is the number of parameters; a, g and k are the bytes of one parameter, of its gradient and of what the
-    optimizer keeps for it. Wire bytes count values, times (p - 1) / p.
-
-    Parameters
-    ----------
-    n_params : float
-        Psi.
-    size : int
-        p.
-    stage : {0, 1, 2, 3}
-        0 is plain data parallelism.
-    parameter, gradient, optimizer : float
-        a, g and k [bytes]. The defaults are Adam in float32; the paper's are 2, 2 and 12: half precision with float32
-        masters.
-
-    Returns
-    -------
-    memory : ZeROMemory
-        `peak` is the sum: what is gathered temporarily depends on buckets and layers.
-
-    References
-    ----------
-    S. Rajbhandari, J. Rasley, O. Ruwase, Y. He (2020), ZeRO: memory optimizations toward training trillion parameter
-    models, SC20, section 3.1 and figure 1.
-
-    Examples
-    --------
-    The paper's figure 1, in GB:
-
-    >>> of = dict(parameter=2, gradient=2, optimizer=12)
-    >>> [round(model_state_bytes(7.5e9, 64, stage, **of).total / 1e9, 1) for stage in range(4)]
-    [120.0, 31.4, 16.6, 1.9]
-    """
-    if stage not in (0, 1, 2, 3):
-        raise ValueError(f"model_state_bytes: stage is {stage!r}, expected 0, 1, 2 or 3")
-    parts = [
-        each * n_params / (size if stage >= first else 1)
-        for each, first in ((parameter, 3), (gradient, 2), (optimizer, 1))
-    ]
-    return ZeROMemory(*parts, peak=sum(parts))
-
-
 class Ledger:
-    """Counts bytes in and out, and remembers the most there have been."""
+    """Bytes there are now, and the most there have been."""
 
     def __init__(self):
         self.now = self.peak = 0
 
     def take(self, nbytes: int) -> None:
-        """Count bytes as allocated."""
+        """Count bytes as allocated, or as freed if negative."""
         self.now += nbytes
         self.peak = max(self.peak, self.now)
 
-    def drop(self, nbytes: int) -> None:
-        """Count bytes as freed."""
-        self.now -= nbytes
 
-
-# -- group -------------------------------------------------------------------------------------------------------------
-# What ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part.
+# -- what ZeRO shards: a group of parameters as one flat array, of which every rank owns an equal part -----------------
 #
-# full [ W ............ | b .. | padding ] p.data and p.grad of the group's parameters are views of it own [ rank 0 |
-# rank 1 | rank 2 | rank 3 ] what a rank keeps, and updates
+#     full  [ W ............ | b .. | padding ]      p.data and p.grad of the group's parameters are views of it
+#     own   [ rank 0 | rank 1 | rank 2 | rank 3 ]    what a rank keeps, and updates
 
 
 class ShardGroup:
@@ -170,7 +106,7 @@ class ShardGroup:
 
     # -- parameters --------------------------------------------------------------------------------------------------
     def gather(self) -> None:
-        """Gather the full parameters (stage 3): one all-gather."""
+        """Gather the full parameters (stage 3)."""
         if self.full is None:
             self.full = self.comm.all_gather(self.own.data).reshape(-1)
             self.ledger.take(self._full_bytes)
@@ -193,14 +129,14 @@ class ShardGroup:
             for p in self.params:
                 p.data = xp.broadcast_to(xp.asarray(float("nan"), p.data.dtype), p.data.shape)
             self.full = None
-            self.ledger.drop(self._full_bytes)
+            self.ledger.take(-self._full_bytes)
 
     def publish(self) -> None:
-        """Gather the updated parts on every rank (stages 1 and 2): one all-gather."""
+        """Gather the updated parts on every rank (stages 1 and 2)."""
         everything = self.comm.all_gather(self.own.data)
         self.ledger.take(everything.nbytes)
         self.full[...] = everything.reshape(-1)
-        self.ledger.drop(everything.nbytes)
+        self.ledger.take(-everything.nbytes)
 
     # -- gradients ---------------------------------------------------------------------------------------------------
     def open(self) -> None:
@@ -211,7 +147,7 @@ class ShardGroup:
         self.bucket.clear()
 
     def start_reduce(self) -> None:
-        """Begin to sum the gradients over ranks: one reduce-scatter."""
+        """Begin to sum the gradients over ranks."""
         self.bucket.settle()
         self.ledger.take(self.own.grad.nbytes)  # bytes of the part that is received
         self._work = self.comm.ireduce_scatter(self.bucket.flat)
@@ -221,13 +157,13 @@ class ShardGroup:
         part, self._work = self._work.wait(), None
         if self.stage == 1:
             self.own.grad[...] = part
-            self.ledger.drop(part.nbytes)
+            self.ledger.take(-part.nbytes)
             return
-        self.ledger.drop(self.own.grad.nbytes)
+        self.ledger.take(-self.own.grad.nbytes)
         self.own.grad = part
         for p in self.params:
             p.grad = None
-        self.ledger.drop(self.bucket.flat.nbytes)
+        self.ledger.take(-self.bucket.flat.nbytes)
         self.bucket = None
 
     def shards(self):
@@ -260,14 +196,11 @@ class ZeRO(Strategy):
     Parameters
     ----------
     model : Sequential
-        The same on every rank; rank 0's parameters are broadcast. From here on its parameters are views of flat arrays;
-        at stage 3 they exist only while their layer runs, and are NaN otherwise.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
+        From here on its parameters are views of flat arrays; at stage 3 they exist only while their layer runs, and
+        are NaN otherwise.
     optimizer : Optimizer
-        Of the model's parameters, or some of them: those are sharded, the others stay whole on every rank. It must work
-        element by element: not `LARS`, which needs the norms of whole parameters. `strategy.optimizer` is the
-        same for this rank's part of the flat arrays.
+        It must work element by element: not `LARS`, which needs the norms of whole parameters. Frozen parameters, and
+        those that it does not have, stay whole on every rank.
     stage : {1, 2, 3}
     cap_bytes : float
         Stages 1 and 2: size of a bucket of gradients [bytes]; at stage 3 every layer of `model` is a bucket.
@@ -276,26 +209,21 @@ class ZeRO(Strategy):
 
     Notes
     -----
-    Messages and bytes per step and rank, for b buckets of n bytes in total, on a ring of p ranks:
+    Bytes on a rank, of :math:`\Psi` parameters with a, g and k bytes for one, its gradient and its optimizer state; and
+    calls and bytes per step, for b buckets of n bytes in total on a ring of p ranks:
 
-    ==========  ==========================  ==============================================  ==================
-    stage       calls                       messages                                        bytes
-    ==========  ==========================  ==============================================  ==================
-    1, 2        b reduce-scatters,          :math:`2 b (p - 1)`                             :math:`2 n (p-1)/p`
-                b all-gathers
-    3           b reduce-scatters,          :math:`3 b (p - 1)`                             :math:`3 n (p-1)/p`
-                2 b all-gathers
-    ==========  ==========================  ==============================================  ==================
+    ======  ===================================  =====================================  ====================
+    stage   memory                               calls                                  bytes sent
+    ======  ===================================  =====================================  ====================
+    1       :math:`(a + g) \Psi + k \Psi / p`    b reduce-scatters, b all-gathers       :math:`2 n (p-1)/p`
+    2       :math:`a \Psi + (g + k) \Psi / p`    b reduce-scatters, b all-gathers       :math:`2 n (p-1)/p`
+    3       :math:`(a + g + k) \Psi / p`         b reduce-scatters, 2 b all-gathers     :math:`3 n (p-1)/p`
+    ======  ===================================  =====================================  ====================
 
     and one all-reduce of 16 bytes for the loss and the number of rows, another one if gradients are clipped; a layer
-    that is in the model twice (tied) is gathered twice as often. Stages 1 and 2 send what data parallelism sends: the
-    saved memory costs no communication. Buckets are padded to a multiple of p elements. With `overlap` a
-    reduce-scatter is in flight until backward has filled the next bucket, and no longer: so stage 2 holds two full
-    buckets at its peak, where it holds one without. Gathers are blocking, and so is everything at
-    stage 3, where a gather follows every layer.
-
-    `predict` is a collective call at stage 3: every rank must make it. Frozen parameters stay whole on every rank.
-    Saves what the model saves.
+    that is in the model twice (tied) is gathered twice as often. Buckets are padded to a multiple of p elements. With
+    `overlap` a reduce-scatter is in flight until backward has filled the next bucket: stage 2 then holds two full
+    buckets at its peak. `predict` is a collective call at stage 3.
 
     References
     ----------
@@ -318,13 +246,10 @@ class ZeRO(Strategy):
             raise ValueError(f"ZeRO: stage is {stage!r}, expected 1, 2 or 3")
         if not isinstance(model, Sequential):
             raise TypeError(f"ZeRO: the model is a {type(model).__name__}, expected a Sequential of layers")
-        adopt(self, model, loss, optimizer)
-        held = "a rank holds only a part of each"
-        require_scope("ZeRO", optimizer, "element", held)
-        self.comm, self.model, self.loss, self.stage = comm, model, loss, stage
-        self.overlap = overlap and stage < 3
-        self.rank, self.size, self.clock = comm.rank, comm.size, comm.clock
-        share_params(comm, model, self.fingerprint)
+        super().__init__(comm, model, loss, optimizer)
+        require_scope("ZeRO", optimizer, "element", "a rank holds only a part of each")
+        self.rank, self.size = comm.rank, comm.size
+        self.stage, self.overlap = stage, overlap and stage < 3
         self._ledger = Ledger()
         group_of = {id(p): i for i, group in enumerate(optimizer.groups) for p in group.params}
         self._whole = [p for p in model.params if id(p) not in group_of]
@@ -346,10 +271,11 @@ class ZeRO(Strategy):
         self.optimizer = optimizer.rebind(
             [[g.own for g, k in zip(self.groups, kinds, strict=True) if k == i] for i in range(len(optimizer.groups))]
         )
-        self.optimizer.norm = self._norm
+        self.optimizer.norm = lambda params: summed_norm(params, [comm], self.groups[0].own.data)
         self._ledger.take(nbytes(self.optimizer.states))
         self._state_of = {id(p): s for p, s in zip(self.optimizer.params, self.optimizer.states, strict=True)}
-        self._take_state_of(optimizer)
+        check_state_shapes("ZeRO", optimizer)
+        load_into(self._shards(), named_arrays([], optimizer))
 
     def step(self, batch) -> float:
         """Train on this rank's part of the batch; return the loss of the global one."""
@@ -393,10 +319,6 @@ class ZeRO(Strategy):
             group.finish_reduce()
         self._under_way = []
 
-    def _norm(self, params) -> float:
-        """Return the length of the whole gradient, of which every rank has summed its own part."""
-        return summed_norm(params, [self.comm], self.groups[0].own.data)
-
     def predict(self, x):
         """Run the model forward; at stage 3 every rank must call."""
         for piece in self.pieces:
@@ -404,10 +326,7 @@ class ZeRO(Strategy):
         return x
 
     def memory(self) -> ZeROMemory:
-        """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far.
-
-        Frozen parameters, and those that are not trained, count, with the gradients that layers work out for them.
-        """
+        """Return the bytes that this rank holds now, measured on the arrays, and the most it has held so far."""
         whole = sum(p.nbytes for p in self._whole)
         return ZeROMemory(
             parameters=whole + sum(g.parameter_bytes for g in self.groups),
@@ -417,17 +336,6 @@ class ZeRO(Strategy):
         )
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
-    def _take_state_of(self, optimizer) -> None:
-        """Take this rank's part of the serial model's optimizer state."""
-        for p, state in zip(optimizer.params, optimizer.states, strict=True):
-            for array in state_arrays(state):
-                if array.shape != p.data.shape:
-                    raise ValueError(
-                        f"ZeRO: the optimizer's state of {p.name!r} has shape {array.shape}, expected the "
-                        f"parameter's {p.data.shape}: other shapes cannot be sharded with it"
-                    )
-        load_into(self._shards(), named_arrays([], optimizer))
-
     def _shards(self) -> dict[str, Sharded]:
         """Return this rank's part of the optimizer's state, and at stage 3 of the parameters."""
         found = {}
@@ -456,36 +364,30 @@ class _Piece:
         self._alone.layers, self._alone.params = [layer], layer.params
 
     def forward(self, x, clock):
-        """Run the layer; its parameters exist only meanwhile."""
-        self._gather()
-        y, saved = self._alone.forward(x, clock=clock)
-        self._release()
-        return y, saved
+        with self._whole():
+            return self._alone.forward(x, clock=clock)
 
     def backward(self, dy, saved, clock):
         """Run the layer backward; return its gradient, and the groups whose gradients are complete then."""
-        self._gather()
-        for group in self.groups:
-            if group.bucket is None:
-                group.open()
-        dy = self._alone.backward(dy, saved, clock=clock)
-        self._release()
+        with self._whole():
+            for group in self.groups:
+                if group.bucket is None:
+                    group.open()
+            dy = self._alone.backward(dy, saved, clock=clock)
         for group in self.groups:
             group.pending -= 1
         return dy, [group for group in self.groups if group.pending == 0]
 
     def predict(self, x):
-        """Run the layer for prediction."""
-        self._gather()
-        y = self.layer.eval().forward(x)[0]
-        self._release()
-        return y
+        with self._whole():
+            return self.layer.eval().forward(x)[0]
 
-    def _gather(self):
+    @contextmanager
+    def _whole(self):
+        """The layer's parameters exist meanwhile."""
         for group in self.groups:
             group.gather()
-
-    def _release(self):
+        yield
         for group in self.groups:
             group.release()
 

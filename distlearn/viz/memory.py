@@ -16,9 +16,8 @@ _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 @styled
 def plot_memory(memories, *, ax=None, title=None):
     """Draw a stacked bar for everything that a rank keeps, and a tick where its peak was, if that is known."""
-    # memories: By label: what `nn.memory_report` counted, `ZeRO.memory()` measured, or `model_state_bytes` worked out
-    # (the latter two leave activations out). The first is what the others are compared with.
-    # title: By default the finding.
+    # memories: by label, what `nn.memory_report` counted or `ZeRO.memory()` measured (without activations); the first
+    # is what the others are compared with
     if not memories:
         raise ValueError("plot_memory: there is nothing to draw")
     ax = new_axes(figsize=(7.2, 0.9 + 0.55 * len(memories)))[0] if ax is None else ax

@@ -23,7 +23,7 @@ MAKE = {
         comm, model, loss, Optimizer(model.params, rule, lr), accumulate=2, check_every=1
     ),
     "local_sgd": lambda comm, model, loss, rule, lr: LocalSGD(
-        comm, model, loss, Optimizer(model.params, rule, lr), every=1, average_state=True
+        comm, model, loss, Optimizer(model.params, rule, lr), every=1
     ),
 } | {
     f"zero{stage}": lambda comm, model, loss, rule, lr, stage=stage: ZeRO(

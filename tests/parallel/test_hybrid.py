@@ -8,7 +8,7 @@ from distlearn.comm import Network
 from distlearn.comm.base import RankError
 from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import Momentum, Optimizer
-from distlearn.parallel import FP16, DataParallel, Hybrid, Int8, OneBit, OneWeirdTrick, TopK
+from distlearn.parallel import DataParallel, Hybrid, OneWeirdTrick
 from distlearn.parallel.meta import drop_arithmetic, meta_batch, meta_copy, meta_loss
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
@@ -139,39 +139,6 @@ def test_hybrid_clips_the_gradient_of_the_whole_model(kind):
 def test_hybrid_takes_any_schedule(schedule):
     results, _ = run_hybrid("two convolutions", (1, 2, 2), schedule=schedule, n_microbatches=4)
     assert_equal(results, serial("two convolutions"))
-
-
-def test_hybrid_compresses_along_dp():
-    results, world = run_hybrid("mlp", CUBE, compress=FP16())
-    want = serial("mlp")
-    np.testing.assert_allclose(results[7].losses, want.losses, atol=1e-2)
-    assert results[7].losses[-1] != want.losses[-1]
-    _, whole = run_hybrid("mlp", CUBE)
-    own = ([m for m in w.trace.messages if m.tag >= 0] for w in (world, whole))  # not those of collectives
-    along_dp = [sum(m.nbytes for m in sent if abs(m.source - m.dest) == 4) for sent in own]
-    assert along_dp[0] > 0 == along_dp[1]  # codes go from rank to rank, whole numbers through all-reduces
-
-
-@pytest.mark.parametrize("codec", [OneBit(), TopK(0.1), Int8(True)], ids=str)
-@pytest.mark.parametrize("kind", ["mlp", "tied"])
-def test_hybrid_with_codecs_keeps_equal_what_ranks_share(kind, codec):
-    """A code depends on everything that is in it, and ranks that share a parameter differ in the others."""
-    results, _ = run_hybrid(kind, CUBE, compress=codec)
-    held, shared = {}, 0
-    for result in results:
-        strategy = result.strategy
-        for p in strategy.pipeline.params:
-            key = p.name, strategy.mesh.tp.rank if p.name in strategy._specs else None
-            held.setdefault(key, []).append(p.data.tobytes())
-    for (name, _), values in held.items():
-        shared += len(values) > 2  # more than the two along dp
-        assert len(set(values)) == 1, name
-    assert shared
-
-
-def test_hybrid_with_a_stage_that_has_nothing_to_learn():
-    results, _ = run_hybrid("mlp", (2, 3, 1), stages=[slice(0, 1), slice(1, 2), slice(2, 5)])
-    assert_equal(results, serial("mlp"))
 
 
 def test_hybrid_sums_its_own_parameters_along_dp():

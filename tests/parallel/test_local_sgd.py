@@ -37,22 +37,6 @@ def test_averaging_at_every_step_is_data_parallelism(size, kind, uneven):
         np.testing.assert_allclose(result.output, want.output, atol=1e-11)
 
 
-@pytest.mark.parametrize("rule", ["momentum", "nesterov"])
-def test_with_the_momentum_averaged_too_it_is_data_parallelism_with_momentum(rule):
-    """Because the rules are linear in the gradient."""
-    want = SimWorld(1).run(run, serial, rule=rule)[0]
-    got = SimWorld(3).run(run, local(every=1, average_state=True), rule=rule, uneven=True)[0]
-    assert_same_params(got.params, want.params)
-
-
-def test_momentum_kept_apart_leads_elsewhere_than_momentum_averaged():
-    apart, together = (
-        SimWorld(3).run(run, local(every=2, average_state=average), rule="adam", lr=0.01)[0].params
-        for average in (False, True)
-    )
-    assert max(abs(apart[name] - together[name]).max() for name in apart) > 1e-4
-
-
 def by_hand(size, every, steps, batch, lr=0.3):
     """The definition, without a communicator: one replica after the other, then the average weighted by samples."""
     replicas = [model_of("plain") for _ in range(size)]

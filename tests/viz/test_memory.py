@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from distlearn import nn, optim, viz
-from distlearn.parallel import ZeROMemory, model_state_bytes
+from distlearn.parallel import ZeROMemory
 
-OF = {"parameter": 2, "gradient": 2, "optimizer": 12}
-STAGES = {f"stage {s}" if s else "data parallel": model_state_bytes(7.5e9, 64, s, **OF) for s in range(4)}
+# Rajbhandari et al. (2020), figure 1: 7.5 billion parameters, 64 ranks, Adam in mixed precision
+PARTS = [[bytes_each * 7.5e9 / (64 if stage >= first else 1) for bytes_each, first in ((2, 3), (2, 2), (12, 1))]
+         for stage in range(4)]  # fmt: skip
+STAGES = {f"stage {s}" if s else "data parallel": ZeROMemory(*PARTS[s], peak=sum(PARTS[s])) for s in range(4)}
 
 
 def test_bars_add_up_and_the_title_says_what_is_saved():

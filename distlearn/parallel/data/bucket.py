@@ -30,13 +30,7 @@ class Bucket:
     params : list of Param
         Same dtype; their `grad` is replaced by views, so nothing is ever packed or unpacked.
     extra : int
-        Number of free elements at the end, for small numbers that are sent along.
-
-    Attributes
-    ----------
-    flat : (n + extra,) array
-    pending : int
-        Gradients that backward has not completed yet.
+        Number of free elements at the end of `flat`, for small numbers that are sent along.
     """
 
     def __init__(self, params: list[Param], extra: int = 0):
@@ -93,22 +87,17 @@ def group_params(params: list[Param], cap_bytes: float = math.inf, kind: Callabl
     return groups
 
 
-def make_buckets(
-    params: list[Param], cap_bytes: float = math.inf, extra: int = 0, kind: Callable | None = None
-) -> list[Bucket]:
-    """Make the buckets of `group_params`.
-
-    Parameters
-    ----------
-    extra : int
-        Free elements at the end of the last bucket.
-    """
-    groups = group_params(params, cap_bytes, kind)
+def make_buckets(params: list[Param], cap_bytes: float = math.inf, extra: int = 0) -> list[Bucket]:
+    """Make the buckets of `group_params`, with some free elements at the end of the last."""
+    groups = group_params(params, cap_bytes)
     return [Bucket(group, extra if i == len(groups) - 1 else 0) for i, group in enumerate(groups)]
 
 
 class GradientReducer:
-    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of."""
+    """All-reduces of the gradients of some parameters, of the loss, and of the number of rows that it is of.
+
+    Loss and rows are sent in the last bucket unless a code or half precision would round them.
+    """
 
     def __init__(
         self,
@@ -118,13 +107,12 @@ class GradientReducer:
         cap_bytes: float = 1 << 20,
         overlap: bool = True,
         compress: Codec | None = None,
-        kind: Callable | None = None,
         norms: bool = False,
     ):
         if compress is not None and (isinstance(compress, type) or not hasattr(compress, "sparse")):
             raise TypeError(f"compress is {compress!r}, expected a codec, such as FP16() or TopK(0.01)")
         self.comm, self.overlap, self.norms, self.squared_norm = comm, overlap, norms, 0.0
-        self.buckets = make_buckets(params, cap_bytes, extra=2, kind=kind)
+        self.buckets = make_buckets(params, cap_bytes, extra=2)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self._works: list = []
         self._rides = bool(self.buckets) and compress is None and self.buckets[-1].flat.dtype.itemsize >= 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,21 +11,18 @@ import numpy as np
 from ...backend import get_xp
 from ...shares import shares
 from ..checkpoint.state import RESIDUAL, part_of_rank
-from ..sharding import Partial, Sharded, ShardSpec
+from ..sharding import Partial, Sharded, ShardSpec, length
 
 # -- codecs ------------------------------------------------------------------------------------------------------------
-# Gradient compression: fewer bytes on the wire, and how training stays correct.
 #
-# A `Codec` turns an array into bytes and back; `compress.CompressedAllReduce` sums arrays over ranks by sending
-# nothing but such bytes. Error feedback makes up for what rounding loses: each rank adds the error of its last
-# message to its next one.
-#
-# ========= ======================= ================================== ========================================= codec
-# bytes for n values what arrives all-reduce ========= ======================= ==================================
-# ========================================= `FP16` 2 n half precision two phases, 2 (p - 1) / p of the bytes `Int8` 4
-# + n one of 255 levels, at random two phases `OneBit` 8 + n / 8 the mean of its sign two phases `TopK` k (4 + size of
-# a value) the k largest, zero for the others all to all, (p - 1) times ========= =======================
-# ================================== =========================================
+# ========  =======================  ==================================  ===========================================
+# codec     bytes for n values       what arrives                        all-reduce
+# ========  =======================  ==================================  ===========================================
+# `FP16`    2 n                      half precision                      two phases, 2 (p - 1) / p of the bytes
+# `Int8`    4 + n                    one of 255 levels, at random        two phases
+# `OneBit`  8 + n / 8                the mean of its sign                two phases
+# `TopK`    k (4 + size of a value)  the k largest, zero for the others  all to all, (p - 1) times
+# ========  =======================  ==================================  ===========================================
 
 
 class Codec(Protocol):
@@ -34,6 +31,7 @@ class Codec(Protocol):
     sparse: bool
     """Whether sums of codes are no longer small: then every rank sends to all others."""
     error_feedback: bool
+    """Whether what a message leaves out is added to the next one."""
 
     def nbytes(self, n: int, dtype) -> int:
         """Bytes for n values of a dtype."""
@@ -49,30 +47,21 @@ class Codec(Protocol):
 class FP16:
     """Half precision: half of float32's bytes, 11 bits of accuracy, nothing beyond 65,504.
 
-    Parameters
-    ----------
-    error_feedback : bool
-        Add the error of a message to the next one.
-
     References
     ----------
     P. Micikevicius et al. (2018), Mixed precision training, ICLR 2018, section 3.
     """
 
-    error_feedback: bool = False
-    sparse = False
+    sparse = error_feedback = False
 
     def nbytes(self, n, dtype):
-        """2 n."""
         return 2 * n
 
     def encode(self, x, rng):
-        """Round; values that are too large become the largest."""
         xp = get_xp(x)
         return xp.clip(x, -65504.0, 65504.0).astype(np.float16).view(np.uint8)
 
     def decode(self, code, out):
-        """Widen."""
         out[...] = code.view(np.float16)
 
 
@@ -82,11 +71,6 @@ class Int8:
 
     .. math:: q = \left\lfloor \frac{127 x}{\max |x|} + u \right\rfloor, \quad u \sim U[0, 1), \quad E[q] \propto x
 
-    Parameters
-    ----------
-    error_feedback : bool
-        Add the error of a message to the next one.
-
     References
     ----------
     D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic (2017), QSGD: communication-efficient SGD via gradient
@@ -95,15 +79,12 @@ class Int8:
     T. Dettmers (2016), 8-bit approximations for parallelism in deep learning, ICLR 2016.
     """
 
-    error_feedback: bool = False
-    sparse = False
+    sparse = error_feedback = False
 
     def nbytes(self, n, dtype):
-        """4 + n: the scale as float32, then a byte per value."""
-        return 4 + n if n else 0
+        return 4 + n if n else 0  # the scale as float32, then a byte per value
 
     def encode(self, x, rng):
-        """Scale, round at random."""
         xp = get_xp(x)
         if not x.size:
             return xp.empty(0, np.uint8)
@@ -116,9 +97,8 @@ class Int8:
         return code
 
     def decode(self, code, out):
-        """Scale back; NaN or infinity on the way in gives NaN."""
         if out.size:
-            scale = float(code[:4].view(np.float32)[0])
+            scale = float(code[:4].view(np.float32)[0])  # NaN or infinity on the way in gives NaN
             out[...] = code[4:].view(np.int8) * (scale / 127.0 if math.isfinite(scale) else math.nan)
 
 
@@ -128,26 +108,18 @@ class OneBit:
 
     Useless without error feedback, and surprisingly good with it.
 
-    Parameters
-    ----------
-    error_feedback : bool
-        Add the error of a message to the next one.
-
     References
     ----------
     F. Seide, H. Fu, J. Droppo, G. Li, D. Yu (2014), 1-bit stochastic gradient descent and its application to
     data-parallel distributed training of speech DNNs, Interspeech 2014, section 3.
     """
 
-    error_feedback: bool = True
-    sparse = False
+    sparse, error_feedback = False, True
 
     def nbytes(self, n, dtype):
-        """8 + n / 8: two means as float32, then a bit per value."""
-        return 8 + -(-n // 8) if n else 0
+        return 8 + -(-n // 8) if n else 0  # two means as float32, then a bit per value
 
     def encode(self, x, rng):
-        """Take signs and means."""
         xp = get_xp(x)
         if not x.size:
             return xp.empty(0, np.uint8)
@@ -161,7 +133,6 @@ class OneBit:
         return code
 
     def decode(self, code, out):
-        """Replace each sign by its mean."""
         if out.size:
             xp = get_xp(out)
             means = code[:8].view(np.float32)
@@ -176,8 +147,6 @@ class TopK:
     ----------
     ratio : float
         Share of the values that are sent, above 0 and up to 1; at least one value of every array.
-    error_feedback : bool
-        Add what was not sent to the next message.
 
     References
     ----------
@@ -188,8 +157,7 @@ class TopK:
     """
 
     ratio: float = 0.01
-    error_feedback: bool = True
-    sparse = True
+    sparse = error_feedback = True
 
     def __post_init__(self):
         if not 0 < self.ratio <= 1:
@@ -200,11 +168,9 @@ class TopK:
         return min(n, max(1, round(self.ratio * n)))
 
     def nbytes(self, n, dtype):
-        """An index of 4 bytes and a value of full precision, k times."""
-        return self.count(n) * (4 + np.dtype(dtype).itemsize)
+        return self.count(n) * (4 + np.dtype(dtype).itemsize)  # an index, and a value of full precision
 
     def encode(self, x, rng):
-        """Pick the largest; among equal ones any."""
         xp, k = get_xp(x), self.count(x.size)
         code = xp.empty(self.nbytes(x.size, x.dtype), np.uint8)
         if k:
@@ -214,7 +180,6 @@ class TopK:
         return code
 
     def decode(self, code, out):
-        """Put the values where they belong, and zero elsewhere."""
         k = self.count(out.size)
         out[...] = 0
         if k:
@@ -256,7 +221,7 @@ class Residuals:
             found |= {f"{which}/{i}": error for which, error in errors.items()}
         return found | {_LAYOUT: self._layout()} if found else {}
 
-    def state_dict(self, spec_of=None) -> dict[str, Sharded]:
+    def state_dict(self) -> dict[str, Sharded]:
         """Return this rank's summand of what all ranks keep, by parameter."""
         found, own = {}, self.own_state()
         for i, bucket in enumerate(self.buckets):
@@ -268,41 +233,36 @@ class Residuals:
                 share = self.reducers[bucket].parts[self.comm.rank] if name == "summed" else slice(None)
                 flat[share] += own[f"{name}/{i}"]
             for p, part in _parts(bucket, flat):
-                spec = ShardSpec(tuple(p.data.shape)) if spec_of is None else spec_of(p.name)
-                found[f"{RESIDUAL}{p.name}"] = Sharded(part, replace(spec, partial=Partial()))
+                found[f"{RESIDUAL}{p.name}"] = Sharded(part, ShardSpec(tuple(p.data.shape), partial=Partial()))
         return found
 
     # -- going on ------------------------------------------------------------------------------------------------------
-    def load(self, arrays: dict, rank: int, spec_of=None) -> None:
+    def load(self, arrays: dict) -> None:
         """Take over the residuals of a state: each rank its own if nothing has changed, else an equal part."""
         self.owed = {}
         for reducer in self.reducers.values():
             reducer.errors = {}
         if not any(name.startswith(RESIDUAL) for name in arrays) or not self.buckets:
             return
-        mine = part_of_rank(arrays, rank)
+        mine = part_of_rank(arrays, self.comm.rank)
         as_it_was = np.array_equal(mine.pop(_LAYOUT, None), self._layout())
         verdict = get_xp(self.buckets[0].flat).array([as_it_was], np.float64)
-        if self.comm.all_reduce(verdict, "min")[0]:
-            self._load_own(mine)
-        else:
-            self._load_equal_part(arrays, spec_of)
-
-    def _load_own(self, mine: dict) -> None:
+        if not self.comm.all_reduce(verdict, "min")[0]:
+            self._load_equal_part(arrays)
+            return
         for name, array in mine.items():
             which, i = name.split("/")
             bucket = self.buckets[int(i)]
             kept = self.owed if which == "owed" else self.reducers[bucket].errors
             kept[bucket if which == "owed" else which] = get_xp(bucket.flat).asarray(array)
 
-    def _load_equal_part(self, arrays: dict, spec_of) -> None:
+    def _load_equal_part(self, arrays: dict) -> None:
         for bucket in self.buckets:
             xp = get_xp(bucket.flat)
             owed = xp.zeros(bucket.flat.size - bucket.extra.size, bucket.flat.dtype)
             for p, part in _parts(bucket, owed):
                 if (whole := arrays.get(RESIDUAL + p.name)) is not None:
-                    mine = whole if spec_of is None else spec_of(p.name).take(whole)
-                    part[...] = xp.asarray(mine) / self.comm.size
+                    part[...] = xp.asarray(whole) / self.comm.size
             self.owed[bucket] = owed
 
     def _layout(self):
@@ -337,13 +297,6 @@ class CompressedAllReduce:
 
     All ranks hold the same bits afterwards. The first phase overlaps with whatever comes before `wait`.
 
-    Parameters
-    ----------
-    n : int
-        Length of the arrays.
-    seed : sequence of int
-        Of the random rounding; the rank is added to it.
-
     References
     ----------
     Seide et al. (2014), section 3.3 (aggregation in two phases, each quantised). H. Tang et al. (2021), 1-bit Adam,
@@ -351,8 +304,8 @@ class CompressedAllReduce:
     fixes SignSGD and other gradient compression schemes, ICML 2019 (why it converges).
     """
 
-    def __init__(self, comm, n: int, dtype, codec: Codec, *, seed=(0,), tag: int = 0):
-        self.comm, self.codec, self.dtype, self.tag = comm, codec, np.dtype(dtype), tag
+    def __init__(self, comm, n: int, dtype, codec: Codec, *, seed=(0,)):
+        self.comm, self.codec, self.dtype = comm, codec, np.dtype(dtype)
         self.parts = [slice(0, n)] * comm.size if codec.sparse else shares(n, comm.size)
         self.rng = np.random.default_rng([*seed, comm.rank])
         self.errors = {}  # "given" and "summed": what the last messages left out
@@ -364,40 +317,25 @@ class CompressedAllReduce:
             raise ValueError(f"rank {self.comm.rank}: CompressedAllReduce of {wanted} got {x.shape} {x.dtype}")
         return CompressedWork(self, x)
 
-    def encode_all(self, x) -> list:
-        """Encode each rank's part of `x`; keep what that leaves out."""
-        if self.codec.sparse:
-            return [self.encode("given", x)] * self.comm.size
-        if self.codec.error_feedback:
-            error = self.errors.get("given")
-            x = x if error is None else x + error
-        codes = [self.codec.encode(x[part], self.rng) for part in self.parts]
-        if self.codec.error_feedback:
-            arrived = get_xp(x).empty_like(x)
-            for part, code in zip(self.parts, codes, strict=True):
-                self.codec.decode(code, arrived[part])
-            self.errors["given"] = x - arrived
-        return codes
-
-    def encode(self, which: str, x):
-        """Encode `x` plus the last call's error; keep the error of this call."""
-        if not self.codec.error_feedback:
-            return self.codec.encode(x, self.rng)
+    def encode(self, which: str, x, parts) -> list:
+        """Encode parts of `x` plus the last call's error; keep the error of this call."""
         if which in self.errors:
             x = x + self.errors[which]
-        code = self.codec.encode(x, self.rng)
-        arrived = get_xp(x).empty_like(x)
-        self.codec.decode(code, arrived)
-        self.errors[which] = x - arrived
-        return code
+        codes = [self.codec.encode(x[part], self.rng) for part in parts]
+        if self.codec.error_feedback:
+            arrived = get_xp(x).empty_like(x)
+            for part, code in zip(parts, codes, strict=True):
+                self.codec.decode(code, arrived[part])
+            self.errors[which] = x - arrived
+        return codes
 
     def exchange(self, codes: list, sizes: list[int], like) -> tuple[dict, list]:
         """Start sending codes[r] to rank r and receiving sizes[r] bytes from it; return the codes, and works."""
         comm, xp = self.comm, get_xp(like)
         others = [r for r in range(comm.size) if r != comm.rank]
         came = {r: xp.empty(sizes[r], np.uint8) for r in others}
-        works = [comm.irecv(came[r], r, self.tag) for r in others]
-        works += [comm.isend(codes[r], r, self.tag) for r in others]
+        works = [comm.irecv(came[r], r) for r in others]
+        works += [comm.isend(codes[r], r) for r in others]
         return came | {comm.rank: codes[comm.rank]}, works
 
 
@@ -406,43 +344,32 @@ class CompressedWork:
 
     def __init__(self, reducer: CompressedAllReduce, x):
         self._reducer, self._x = reducer, x
-        rank, codec = reducer.comm.rank, reducer.codec
-        mine = reducer.parts[rank]
-        self._n_mine = mine.stop - mine.start
-        nbytes = codec.nbytes(self._n_mine, reducer.dtype)
-        self._came, self._works = reducer.exchange(reducer.encode_all(x), [nbytes] * reducer.comm.size, x)
-
-    def done(self) -> bool:
-        """Say whether the first phase is done; the second takes place in `wait`."""
-        return all(work.done() for work in self._works)
+        comm, codec, parts = reducer.comm, reducer.codec, reducer.parts
+        self._n = length(parts[comm.rank])
+        codes = reducer.encode("given", x, parts[:1]) * comm.size if codec.sparse else reducer.encode("given", x, parts)
+        self._came, self._works = reducer.exchange(codes, [codec.nbytes(self._n, reducer.dtype)] * comm.size, x)
 
     def wait(self):
-        """Sum what has arrived, send the sums; return the array."""
+        """Sum what has arrived, in rank order, and send the sums; return the array."""
         if self._works is None:
             return self._x
         for work in self._works:
             work.wait()
         self._works = None
-        reducer, x = self._reducer, self._x
-        total = self._sum()
-        if reducer.codec.sparse:
+        reducer, x, xp = self._reducer, self._x, get_xp(self._x)
+        comm, codec = reducer.comm, reducer.codec
+        total, one = xp.zeros(self._n, x.dtype), xp.empty(self._n, x.dtype)
+        for rank in range(comm.size):
+            codec.decode(self._came[rank], one)
+            total += one
+        if codec.sparse:
             x[...] = total
             return x
-        comm, codec = reducer.comm, reducer.codec
-        code = reducer.encode("summed", total)
-        sizes = [codec.nbytes(part.stop - part.start, reducer.dtype) for part in reducer.parts]
-        came, works = reducer.exchange([code] * comm.size, sizes, x)
+        code = reducer.encode("summed", total, [slice(None)])
+        sizes = [codec.nbytes(length(part), reducer.dtype) for part in reducer.parts]
+        came, works = reducer.exchange(code * comm.size, sizes, x)
         for work in works:
             work.wait()
         for rank, part in enumerate(reducer.parts):
             codec.decode(came[rank], x[part])  # our own, too, so that all ranks hold the same bits
         return x
-
-    def _sum(self):
-        """Add up the codes of all ranks, in rank order."""
-        xp = get_xp(self._x)
-        total, one = xp.zeros(self._n_mine, self._x.dtype), xp.empty(self._n_mine, self._x.dtype)
-        for rank in range(self._reducer.comm.size):
-            self._reducer.codec.decode(self._came[rank], one)
-            total += one
-        return total

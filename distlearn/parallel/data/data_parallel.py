@@ -3,8 +3,6 @@
 rank r:  part r of the batch --> forward --> backward --+--> update (the same on every rank)
                                                         |
          bucket after bucket, while backward goes on:  all-reduce (sum)
-
-`NaiveDataParallel` is the same without the buckets.
 """
 
 from __future__ import annotations
@@ -16,10 +14,41 @@ from ...nn.layer import check_positive
 from ...optim.clipping import global_norm
 from ...optim.noise_scale import NoiseScale
 from ...shares import shares
-from ..strategy import Replicated, refuse_masters, update
+from ..strategy import Replicated, check_global_rows, refuse_masters, update
 from .bucket import GradientReducer
 from .compression import Codec
 from .replicas import check_replicas, optimizer_arrays
+
+
+class NaiveDataParallel(Replicated):
+    r"""Data parallelism with one blocking all-reduce per parameter, after backward.
+
+    Rank r computes :math:`g_r = \frac1n \sum_{i \in B_r} \nabla \ell_i`, where n is the size of the *global* batch, and
+    the sum over ranks is exactly the serial gradient. `DataParallel` does the same sums in fewer, earlier messages.
+
+    Notes
+    -----
+    Per step and rank one all-reduce per parameter and one of the loss and the number of rows; on a ring of p ranks
+    2 (p - 1) messages each, of 2 (p - 1) / p of the parameters' bytes in total. Nothing is hidden behind backward.
+
+    References
+    ----------
+    S. Li et al. (2020), PyTorch Distributed: experiences on accelerating data parallel training, VLDB 13(12),
+    section 3.2.1.
+    """
+
+    def step(self, batch) -> float:
+        """Forward, loss, backward, sum the gradients over ranks, update."""
+        self.optimizer.zero_grad()
+        y, saved = self.model.forward(batch.x, clock=self.clock)
+        loss, dy = self.loss(y, batch.y, batch.n)
+        self.model.backward(dy, saved, clock=self.clock)
+        for p in self.optimizer.params:
+            self.comm.all_reduce(p.grad)
+        sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
+        check_global_rows(self.comm, float(sums[1]), batch.n)
+        update(self.optimizer, self.clock)
+        return float(sums[0])
 
 
 class DataParallel(Replicated):
@@ -30,10 +59,6 @@ class DataParallel(Replicated):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast, so that they are certain to be equal.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by the global n.
     cap_bytes : float
         Size of a bucket [bytes].
     overlap : bool
@@ -41,12 +66,10 @@ class DataParallel(Replicated):
     compress : Codec, optional
         Send gradients as codes: `FP16()`, `Int8()`, `OneBit()`, `TopK(ratio)`.
     accumulate : int
-        Number of micro-batches that a rank's part is cut into, run one after another: their gradients add up, and
-        all-reduces start in the last. Needs the memory of one micro-batch's activations, and gives the same results;
-        only layers that use the batch as a whole (`BatchNorm`, `Dropout`'s random numbers) see smaller ones.
+        Number of micro-batches that a rank's part is cut into: needs the memory of one's activations, and gives the
+        same results; only layers that use the batch as a whole (`BatchNorm`, random numbers of `Dropout`) see less.
     noise_scale : NoiseScale, optional
-        Gets the norms of the gradients of every step: those of the ranks' parts and that of their sum, at the price of
-        one more all-reduce of 16 bytes.
+        Gets the norms of the gradients of every step, at the price of one more all-reduce of 16 bytes.
     check_every : int, optional
         Compare the ranks' parameters and optimizer states every `check_every` steps (see `check_replicas`).
 
@@ -54,8 +77,7 @@ class DataParallel(Replicated):
     -----
     Per step and rank one all-reduce per bucket, of all parameters' bytes in total; on a ring 2 (p - 1) messages each.
     The loss and the number of rows, which must add up to n, are sent in the last bucket; with compression and in half
-    precision, which would round them, they are sent alone, as 16 bytes. Saves what the model saves.
-    Accumulation sends no more than that.
+    precision, which would round them, they are sent alone, as 16 bytes.
 
     References
     ----------
@@ -111,7 +133,6 @@ class DataParallel(Replicated):
         return loss
 
     def _add_norms(self, batch) -> None:
-        """Hand the norms of the parts' gradients and of their sum to the estimator."""
         mine = len(batch.x)
         # the gradients are divided by n: those of the part's mean are n / mine times as long, and weigh mine / n
         part = self.reducer.squared_norm * batch.n / mine if mine else 0.0
@@ -138,7 +159,7 @@ class DataParallel(Replicated):
 
     def load_state_dict(self, arrays):
         super().load_state_dict(arrays)
-        self.reducer.residuals.load(arrays, self.comm.rank)
+        self.reducer.residuals.load(arrays)
 
 
 def micro_batches(batch, count: int) -> list:
@@ -152,8 +173,5 @@ def micro_batches(batch, count: int) -> list:
     >>> [piece.tolist() for piece, _ in micro_batches(Batch(x, x, 5), 3)]
     [[0, 1], [2, 3], [4]]
     """
-    count = min(count, len(batch.x)) if count > 1 else 1
-    if count <= 1:
-        return [(batch.x, batch.y)]
-    parts = shares(len(batch.x), count)
+    parts = shares(len(batch.x), max(1, min(count, len(batch.x))))
     return [(batch.x[part], batch.y[part]) for part in parts]

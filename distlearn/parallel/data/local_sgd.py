@@ -8,15 +8,12 @@ import numpy as np
 
 from ...backend import get_xp
 from ...optim.momentum import Nesterov
-from ...optim.optimizer import Rule, apply_rule, check_rule, state_arrays
+from ...optim.optimizer import apply_rule, state_arrays
 from ..checkpoint.state import part_of_rank, serial_part
 from ..sharding import Partial
 from ..strategy import Replicated, check_global_rows, refuse_masters, update
-from .replicas import optimizer_arrays
 
 # -- local sgd ---------------------------------------------------------------------------------------------------------
-# Local SGD: ranks train independently and average their parameters every `every` steps.
-#
 # rank r:  step, step, ..., step --+--> step, step, ..., step --+--> ...
 #             H steps of its own   |       H steps of its own   |
 #                        average the parameters      average the parameters
@@ -36,29 +33,18 @@ class LocalSGD(Replicated):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
     every : int or None
         H; None averages once, at the end.
-    average_state : bool
-        Average the optimizer's state (momentum), too, which doubles the bytes (Yu et al., 2019); else every rank keeps
-        its own (Lin et al., 2020).
 
     Notes
     -----
     Every H steps one all-reduce of all parameters and two numbers: on a ring 2 (p - 1) messages of 1 / p of them per
-    rank. Saves what the model saves.
+    rank. Every rank keeps its optimizer's state to itself, and frozen parameters, such as `BatchNorm`'s statistics.
+    `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part.
+    `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a last time.
 
-    `step` returns the loss of the global batch when it averages, and between two averages that of this rank's part,
-    without communication. `predict` uses this rank's replica; `finish`, which `fit` calls at the end, averages a
-    last time. Frozen parameters are left alone, among them the running statistics of `BatchNorm`: every rank keeps its
-    own.
-
-    A checkpoint between two averages holds the model and the optimizer's state of every rank, p times the bytes of
-    another strategy's, so that the same number of ranks continues bit for bit; saving averages nothing, and does not
-    change the run. It holds their average, too, from which other numbers of ranks and other strategies continue.
+    A checkpoint between two averages holds every rank's replica, so that the same number of ranks continues bit for
+    bit, and their average, from which other numbers of ranks and other strategies continue.
 
     References
     ----------
@@ -70,12 +56,12 @@ class LocalSGD(Replicated):
     T. Lin, S. U. Stich, K. K. Patel, M. Jaggi (2020), Don't use large mini-batches, use local SGD, ICLR.
     """
 
-    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8, average_state: bool = False):
+    def __init__(self, comm, model, loss, optimizer, *, every: int | None = 8):
         if every is not None and not (hasattr(every, "__index__") and every >= 1):
             raise ValueError(f"LocalSGD: every is {every!r}, expected 1 step or more, or None for once at the end")
         refuse_masters("LocalSGD", optimizer)
         super().__init__(comm, model, loss, optimizer)
-        self.every, self.average_state = every, average_state
+        self.every = every
         self._steps = self._samples = self._expected = 0  # since the last average
 
     def step(self, batch) -> float:
@@ -90,11 +76,8 @@ class LocalSGD(Replicated):
         return loss
 
     def _train(self, x, y) -> float:
-        """Take one step on this rank's replica: forward, loss of this part alone, backward, update.
-
-        The gradient of an empty part is zero; the step counts, so that moments fit the number of steps they divide by.
-        """
-        self.optimizer.zero_grad()
+        """Take one step on this rank's replica: forward, loss of this part alone, backward, update."""
+        self.optimizer.zero_grad()  # of an empty part it stays zero: the step counts, for moments divide by steps
         loss = 0.0
         if len(x):
             out, saved = self.model.forward(x, clock=self.clock)
@@ -110,7 +93,7 @@ class LocalSGD(Replicated):
 
     def _average(self, loss_sum: float, n: int) -> float:
         """Replace all ranks' parameters by their average, weighted by samples; return the sum of `loss_sum` / n."""
-        groups = list(by_dtype(self._arrays()).values()) or [[]]
+        groups = list(by_dtype(p.data for p in self.optimizer.params).values()) or [[]]
         nbytes = 3 * sum(a.nbytes for arrays in groups for a in arrays)  # read, written, with a factor in between
         with self.clock.span("pack", nbytes=nbytes):
             flats = [_pack(arrays, self._samples) for arrays in groups[:-1]]
@@ -147,11 +130,6 @@ class LocalSGD(Replicated):
         super().load_state_dict(serial_part(arrays) | mine)
         self._steps, self._samples, self._expected = map(int, since)
 
-    def _arrays(self) -> list:
-        """What is averaged: parameters, and the optimizer's state with `average_state`."""
-        arrays = [p.data for p in self.optimizer.params]
-        return arrays + list(optimizer_arrays(self.optimizer).values()) if self.average_state else arrays
-
 
 def by_dtype(arrays) -> dict:
     """Sort arrays by their dtype, in the order in which the dtypes appear."""
@@ -176,8 +154,6 @@ def _unpack(flat, arrays, divisor: float) -> None:
 
 
 # -- diloco ------------------------------------------------------------------------------------------------------------
-# DiLoCo: local SGD whose average is the gradient of a second optimizer.
-#
 # rank r:  H steps of its own --> average of the parameters --+--> start minus average = outer gradient
 #                                                             |         |
 #               H steps of its own <-- new start, the same on every rank <-- outer rule (Nesterov momentum)
@@ -197,12 +173,6 @@ class DiLoCo(LocalSGD):
 
     Parameters
     ----------
-    model : Sequential
-        The same on every rank; rank 0's parameters are broadcast.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`, both divided by n.
-    optimizer : Optimizer
-        The inner one; every rank keeps its memory to itself.
     every : int
         H.
     outer_lr : float
@@ -210,11 +180,8 @@ class DiLoCo(LocalSGD):
 
     Notes
     -----
-    Messages and bytes are those of `LocalSGD`: all parameters every H steps. Memory: one copy of the parameters and the
-    outer rule's state more.
-
-    A checkpoint holds the outer state with the ranks' own; another number of ranks begins with the average and
-    without outer momentum.
+    Messages and bytes are those of `LocalSGD`; memory: one copy of the parameters and the outer rule's state more.
+    A checkpoint holds the outer state; another number of ranks begins with the average, without outer momentum.
 
     References
     ----------
@@ -222,15 +189,13 @@ class DiLoCo(LocalSGD):
     algorithm 1; section 3.1 chooses Nesterov momentum 0.9 with a learning rate of 0.7.
     """
 
-    def __init__(
-        self, comm, model, loss, optimizer, *, every: int = 50, outer: Rule | None = None, outer_lr: float = 0.7
-    ):
-        outer = Nesterov(0.9) if outer is None else outer
-        check_rule("DiLoCo: outer", outer)
+    outer = Nesterov(0.9)
+
+    def __init__(self, comm, model, loss, optimizer, *, every: int = 50, outer_lr: float = 0.7):
         if not outer_lr > 0:
             raise ValueError(f"DiLoCo: outer_lr is {outer_lr!r}, expected a learning rate above 0")
         super().__init__(comm, model, loss, optimizer, every=every)
-        self.outer, self.outer_lr = outer, outer_lr
+        self.outer_lr = outer_lr
         self._begin()
 
     def _begin(self) -> None:

@@ -23,7 +23,7 @@ from ...nn.fused import is_fused
 from ...nn.layer import Layer, nbytes
 from ..checkpoint.state import named_arrays, param_name
 from ..sharding import Sharded, ShardSpec
-from ..strategy import Strategy, adopt, check_whole, share_params, summed_norm
+from ..strategy import Strategy, check_whole, summed_norm
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
 from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, cut, sub_optimizer
 
@@ -64,9 +64,7 @@ class StagedModel(Strategy):
         shape=None,
         track_memory=False,
     ):
-        adopt(self, model, loss, optimizer)
-        share_params(comm, model, self.fingerprint)
-        self.comm, self.loss, self.clock = comm, loss, comm.clock
+        super().__init__(comm, model, loss, optimizer)
         if n_microbatches is None and (callable(schedule) or (isinstance(schedule, str) and schedule in SCHEDULES)):
             n_microbatches = MICROBATCHES_PER_RANK * comm.size
         self.schedule = _checked(schedule, comm.size, n_microbatches)
@@ -77,6 +75,7 @@ class StagedModel(Strategy):
         pieces = [fuse(piece) for piece in pieces] if fused else pieces  # so cuts may be between any two layers
         self._rank_of = [self.schedule.rank_of(s) for s in range(len(pieces))]
         self.stages = {s: pieces[s] for s in self.schedule.stages_of(comm.rank)}
+        self.model = _Stages(list(self.stages.values()))
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
         self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
@@ -223,11 +222,6 @@ class StagedModel(Strategy):
             name: Sharded(array, ShardSpec(tuple(array.shape), counts=param_name(name) in mine))
             for name, array in named_arrays(self.params, self.optimizer).items()
         }
-
-    @property
-    def model(self) -> Layer:
-        """What this rank holds, for inspection: its stages, one after another."""
-        return _Stages(list(self.stages.values()))
 
 
 class Pipeline(StagedModel):

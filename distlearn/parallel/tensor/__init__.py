@@ -1,46 +1,27 @@
 """Tensor parallelism: the neurons, filters, paths, branches or layers of one model on several ranks.
 
-- `layer`: what all layers here have in common, and which values of an axis each rank holds (`AxisSharding`)
-- layers: `column_parallel` (neurons, filters, groups), `row_parallel` and what else works on sharded activations,
-  `paths` (of a block such as Inception's), `experts` (of a mixture), `siamese`, `stack` (of GRUs)
-- from a serial model to these: `rewrite` (`parallelize`)
-- norms, sums and dropout between them on 1 / p of the positions: `positions`
-- training: `strategy` (`TensorParallel`), `one_weird_trick`
+- `layers`: layers of which every rank holds a part; `blocks`: blocks of which every rank has whole layers
+- `rewrite`: from a serial model to these (`parallelize`); `positions`: what is between them, on 1 / p of the positions
+- `strategy`: training, of the whole model (`TensorParallel`) or of its dense layers (`OneWeirdTrick`)
 """
 
-from .column_parallel import ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
-from .experts import ExpertParallel
-from .layer import AxisSharding, TensorLayer, TensorSequential, gather_params, shard_specs
-from .paths import PathParallel
+from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
+from .layers import (
+    AxisSharding,
+    ColumnParallelLinear,
+    FilterParallelConv2d,
+    Gather,
+    GroupParallelConv2d,
+    HeadParallelAttention,
+    RowParallelLinear,
+    ShardDropout,
+    ShardNorm,
+    TensorLayer,
+    TensorSequential,
+    shard_specs,
+)
 from .positions import CutPositions, GatherPositions, cut_positions, partial_params
 from .rewrite import parallelize
-from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
-from .siamese import SiameseParallel
-from .stack import StackParallel
-from .strategy import TensorParallel, sub_optimizer
+from .strategy import OneWeirdTrick, TensorParallel, boundary, sub_optimizer
 
-__all__ = [
-    "AxisSharding",
-    "ColumnParallelLinear",
-    "CutPositions",
-    "ExpertParallel",
-    "FilterParallelConv2d",
-    "Gather",
-    "GatherPositions",
-    "GroupParallelConv2d",
-    "PathParallel",
-    "RowParallelLinear",
-    "ShardDropout",
-    "ShardNorm",
-    "SiameseParallel",
-    "StackParallel",
-    "TensorLayer",
-    "TensorParallel",
-    "TensorSequential",
-    "cut_positions",
-    "gather_params",
-    "parallelize",
-    "partial_params",
-    "shard_specs",
-    "sub_optimizer",
-]
+__all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
-
-from ...backend import get_xp
 from ...nn import (
     GELU,
     Dropout,
@@ -31,11 +28,18 @@ from ...nn import (
     Tanh,
 )
 from ...nn.layer import Layer, check_shape, describe, walk
-from ..sequence import cut, positions, put_together
-from .attention import HeadParallelAttention
-from .column_parallel import ColumnParallelLinear
-from .layer import TensorLayer, TensorSequential
-from .row_parallel import RowParallelLinear, ShardDropout
+from ...shares import shares
+from ..sharding import gather_parts, reduce_scatter_parts, take_part
+from .layers import (
+    AxisSharding,
+    ColumnParallelLinear,
+    HeadParallelAttention,
+    RowParallelLinear,
+    ShardDropout,
+    TensorLayer,
+    TensorSequential,
+    unique_params,
+)
 
 NORMS = (LayerNorm, RMSNorm)
 ON_ANY_PART = (GELU, Identity, ReLU, Sigmoid, Tanh, ShardDropout)
@@ -46,64 +50,61 @@ AXES = "batch", "length", "width"
 
 
 class CutPositions(TensorLayer):
-    r"""Keeps this rank's part of the positions."""
+    """Keeps this rank's part of the positions; of a partial sum, that of the ranks' sum."""
 
-    def __init__(self, comm, partial: bool):
-        super().__init__(comm)
-        self.partial, self.how = partial, "summed, cut along positions" if partial else "cut along positions"
+    def __init__(self, comm, partial: bool, name: str):
+        super().__init__(comm, f"{name}.{type(self).__name__}")
+        self.partial = partial
+
+    @property
+    def how(self):
+        """What it does, for tables."""
+        return "summed, cut along positions" if self.partial else "cut along positions"
+
+    def _cut(self, x):
+        parts = self._parts(x.shape, 1)
+        if self.partial:
+            return reduce_scatter_parts(self.comm, x, 1, parts)
+        return take_part(x, 1, parts[self.comm.rank])
+
+    def _gather(self, x):
+        return gather_parts(self.comm, x, 1, self._parts(x.shape, self.comm.size))
+
+    def _parts(self, shape, times) -> list[slice]:
+        check_shape(self, shape, *AXES)
+        n, size = times * shape[1], self.comm.size
+        if n % size:
+            raise ValueError(f"sequence parallelism: the length is {n}, expected a multiple of {size} (ranks)")
+        return shares(n, size)
 
     def forward(self, x):
-        self.output_shape(x.shape)
-        return (_reduce_scatter if self.partial else _own)(self.comm, x), None
+        return self._cut(x), None
 
     def backward(self, dy, saved):
-        return _all_gather(self.comm, dy)
+        return self._gather(dy)
 
     def output_shape(self, shape):
-        check_shape(self, shape, *AXES)
-        mine = positions(shape[1], self.comm.rank, self.comm.size, "contiguous")[0]
-        return shape[0], mine.stop - mine.start, shape[2]
+        part = self._parts(shape, 1)[0]
+        return shape[0], part.stop, shape[2]
 
     def __repr__(self):
-        return f"CutPositions({'partial' if self.partial else ''})"
+        return f"{type(self).__name__}({'partial' if self.partial else ''})"
 
 
-class GatherPositions(TensorLayer):
-    r"""Gathers the positions of all ranks: the transpose of `CutPositions`."""
+class GatherPositions(CutPositions):
+    """Gathers the positions of all ranks: the transpose of `CutPositions`."""
 
     how = "positions gathered"
 
-    def __init__(self, comm, partial: bool):
-        super().__init__(comm)
-        self.partial = partial
-
     def forward(self, x):
-        return _all_gather(self.comm, x), None
+        return self._gather(x), None
 
     def backward(self, dy, saved):
-        return (_reduce_scatter if self.partial else _own)(self.comm, dy)
+        return self._cut(dy)
 
     def output_shape(self, shape):
         check_shape(self, shape, *AXES)
         return shape[0], shape[1] * self.comm.size, shape[2]
-
-    def __repr__(self):
-        return f"GatherPositions({'partial' if self.partial else ''})"
-
-
-class PositionDropout(Dropout):
-    """`Dropout` of the positions that a rank has, with the masks of the serial run, of which it uses its part."""
-
-    def __init__(self, dropout, comm):
-        super().__init__(dropout.p, dropout.rng)
-        self.comm, self.name = comm, dropout.name
-
-    def forward(self, x):
-        xp, (batch, length, width) = get_xp(x), x.shape
-        rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
-        whole = rng.random((batch, length * self.comm.size, width), dtype=np.float32)
-        kept = _own(self.comm, whole) >= self.p
-        return self._mask(x.copy(), kept), kept
 
 
 def cut_positions(model: TensorSequential, comm) -> TensorSequential:
@@ -126,7 +127,7 @@ def check_positions(model: Layer) -> None:
 
 def partial_params(model: Layer) -> list:
     """Return the parameters that see only this rank's positions, each once: those of the norms."""
-    return list({id(p): p for layer in walk(model) if type(layer) in NORMS for p in layer.params}.values())
+    return unique_params(layer for layer in walk(model) if type(layer) in NORMS)
 
 
 class _Cutter:
@@ -174,7 +175,8 @@ class _Cutter:
     def _on_part(self, layer) -> Layer:
         """Return the form of a layer that works on a part of the positions."""
         if type(layer) is Dropout:
-            return PositionDropout(layer, self.comm)
+            size = self.comm.size
+            return ShardDropout(layer, 1, lambda n: AxisSharding.even(n * size, size), self.comm.rank)
         if type(layer) in NORMS:
             return layer
         view = copy.copy(layer)
@@ -190,27 +192,10 @@ class _Cutter:
     def _move(self, part: bool, at, partial: bool = False) -> None:
         """Bring the activations from the whole to parts, or back."""
         if part != self.part:
-            move = (CutPositions if part else GatherPositions)(self.comm, partial)
-            move.name = f"{at.name.partition('.')[0]}.{type(move).__name__}"
+            move = (CutPositions if part else GatherPositions)(self.comm, partial, at.name.partition(".")[0])
             self._append(move, move.how)
         self.part = part
 
     def _append(self, layer, how) -> None:
         self.layers.append(layer)
         self.hows.append(how)
-
-
-def _own(comm, x):
-    """Return this rank's positions, as a copy."""
-    return cut(x, comm.rank, comm.size, "contiguous")
-
-
-def _all_gather(comm, x):
-    """Return the positions of all ranks."""
-    return put_together(comm.all_gather(get_xp(x).ascontiguousarray(x)), "contiguous")
-
-
-def _reduce_scatter(comm, x):
-    """Sum an array over ranks and keep this rank's positions."""
-    blocks = get_xp(x).stack([cut(x, rank, comm.size, "contiguous") for rank in range(comm.size)])
-    return comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])

@@ -41,14 +41,21 @@ from ...nn import (
 )
 from ...nn.fused import unfuse
 from ...nn.layer import Layer, walk
-from .attention import HeadParallelAttention
-from .column_parallel import ColumnParallel, ColumnParallelLinear, FilterParallelConv2d, GroupParallelConv2d
-from .experts import ExpertParallel
-from .layer import TensorLayer, TensorSequential
-from .paths import PathParallel
-from .row_parallel import Gather, RowParallelLinear, ShardDropout, ShardNorm
-from .siamese import SiameseParallel
-from .stack import StackParallel
+from .blocks import ExpertParallel, PathParallel, SiameseParallel, StackParallel
+from .layers import (
+    ColumnParallel,
+    ColumnParallelLinear,
+    FilterParallelConv2d,
+    Gather,
+    GroupParallelConv2d,
+    HeadParallelAttention,
+    RowParallelLinear,
+    ShardDropout,
+    ShardNorm,
+    TensorLayer,
+    TensorSequential,
+    unique_params,
+)
 
 BLOCKS = (Sequential, Parallel, Residual, Recompute, Siamese)
 BY_CHANNEL = (ReLU, GELU, Sigmoid, Tanh, Identity, MaxPool, AvgPool, GlobalAvgPool)
@@ -81,15 +88,8 @@ def parallelize(model: Sequential, comm) -> TensorSequential:
     A layer with fewer neurons or filters than there are ranks stays on every rank, and so do layers that share a
     parameter with another one; a layer that is used several times is sharded and its outputs are gathered each time.
 
-    Parameters
-    ----------
-    model : Sequential
-        The same on every rank. What stays on every rank is shared with it, so do not train it afterwards.
-
-    Returns
-    -------
-    model : TensorSequential
-        Takes and returns whole activations on every rank. `planning.account` lists what was done.
+    What stays on every rank is shared with the model, so do not train that afterwards. The result takes and returns
+    whole activations on every rank; `planning.account` lists what was done.
 
     References
     ----------
@@ -118,7 +118,7 @@ class _Rewriter:
             stack = self._stack_at(layers, i)
             if stack:
                 built.gather()
-                built.append(StackParallel.of(stack, self.comm))
+                built.append(StackParallel(self.comm, stack))
             else:
                 built.append_serial(layers[i], layers[i + 1 :])
             i += len(stack) or 1
@@ -141,15 +141,13 @@ class _Rewriter:
             return self.done[id(layer)], ""
         if type(layer) in (Linear, Conv2d):
             return self._column_parallel(layer)
-        if type(layer) is MultiHeadAttention:
-            if layer.kv_heads >= self.comm.size and self.shared_params.private(layer):
-                return HeadParallelAttention(self.comm, layer), ""
-            return layer, "on every rank: too few heads" if layer.kv_heads < self.comm.size else "on every rank: shared"
-        if type(layer) is MixtureOfExperts:
-            if len(layer.experts) >= self.comm.size and self.shared_params.private(layer):
-                return ExpertParallel(self.comm, layer), ""
-            few = len(layer.experts) < self.comm.size
-            return layer, "on every rank: too few experts" if few else "on every rank: shared"
+        if type(layer) in (MultiHeadAttention, MixtureOfExperts):
+            attention = type(layer) is MultiHeadAttention
+            if (layer.kv_heads if attention else len(layer.experts)) < self.comm.size:
+                return layer, f"on every rank: too few {'heads' if attention else 'experts'}"
+            if not self.shared_params.private(layer):
+                return layer, "on every rank: shared"
+            return (HeadParallelAttention if attention else ExpertParallel)(self.comm, layer), ""
         if type(layer) in BLOCKS:
             made = self._block(layer)
             if any(isinstance(part, TensorLayer) for part in walk(made)):
@@ -168,9 +166,8 @@ class _Rewriter:
         if grouped and layer.groups % self.comm.size:
             return layer, f"on every rank: {layer.groups} groups"
         repeated = self.shared_params.repeated(layer)
-        made = (ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d).of(
-            layer, self.comm, gather_output=repeated
-        )
+        kind = ColumnParallelLinear if dense else GroupParallelConv2d if grouped else FilterParallelConv2d
+        made = kind(self.comm, layer, gather_output=repeated)
         if repeated:
             self.done[id(layer)] = made
         return made, ""
@@ -185,14 +182,14 @@ class _Rewriter:
             and len(layer.layers) >= comm.size
             and all(map(self.shared_params.private, layer.layers))
         ):
-            return PathParallel.of(layer, comm)
+            return PathParallel(comm, layer)
         if type(layer) is Siamese and comm.size <= 2 and self.shared_params.private(layer):
             kinds = {type(part) for part in walk(layer)}
             if not kinds & {BatchNorm, Dropout}:
-                return SiameseParallel.of(layer, comm)
+                return SiameseParallel(comm, layer)
         view = copy.copy(layer)
         view.layers = [self.sequence(child) for child in layer.layers]
-        view.params = list({id(p): p for child in view.layers for p in child.params}.values())
+        view.params = unique_params(view.layers)
         view.spans_itself = True
         return view
 
@@ -235,14 +232,16 @@ class SequenceBuilder:
         if kind in BY_CHANNEL or (kind is Flatten and self._rows_follow(following)):
             self.append(layer, "on the rank's part")
         elif kind is Dropout:
-            self.append(ShardDropout(layer, self.sharding, comm.rank), "on the rank's part, serial masks")
+            sharding = self.sharding
+            repeated = ShardDropout(layer, -1, lambda n: sharding.repeat(n // sharding.widths[comm.rank]), comm.rank)
+            self.append(repeated, "on the rank's part, serial masks")
         elif kind is BatchNorm and once:
             self.append(ShardNorm(comm, layer, self.sharding))
         elif kind is Conv2d and once and GroupParallelConv2d.fits(layer, self.sharding):
-            self.append(made := GroupParallelConv2d.of(layer, comm, sharded_input=True))
+            self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding
         elif kind is Linear and once:
-            self.append(RowParallelLinear.of(layer, comm, sharding=self.sharding.repeat(layer.d_in // self.sharding.n)))
+            self.append(RowParallelLinear(comm, layer, self.sharding.repeat(layer.d_in // self.sharding.n)))
             self.sharding = None
         else:
             return False

@@ -1,19 +1,22 @@
-"""Training with a model that is sharded over ranks."""
+"""Training with a model that is sharded over ranks: all of it, or what follows its convolutions."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ...nn.fused import unfuse
+from ...nn import Dropout, Flatten, Linear, Sequential, unfuse
 from ...optim import Optimizer
-from ...optim.optimizer import state_arrays
+from ...shares import shares
 from ..checkpoint.state import named_arrays, param_name
-from ..data.bucket import make_buckets
-from ..sharding import Sharded, ShardSpec
-from ..strategy import Strategy, adopt, check_whole, require_scope, share_params, summed_norm, update
-from .layer import shard_specs
+from ..data.bucket import GradientReducer, make_buckets
+from ..pipeline.stages import cut
+from ..sharding import Sharded, ShardSpec, gather_parts, load_into, reduce_scatter_parts
+from ..strategy import Strategy, check_state_shapes, check_whole, require_scope, summed_norm, update
+from .layers import TensorSequential, shard_specs
 from .positions import check_positions, cut_positions, partial_params
-from .rewrite import parallelize
+from .rewrite import defer_input_all_reduce, parallelize
 
 
 class TensorParallel(Strategy):
@@ -25,13 +28,6 @@ class TensorParallel(Strategy):
 
     Parameters
     ----------
-    model : Sequential
-        The serial model, the same on every rank; rank 0's parameters are broadcast, so that they are certain to be
-        equal. Its layers are reused: do not train it afterwards.
-    loss : callable
-        `loss(output, labels, n) -> (loss, gradient)`; every rank computes it, from the same outputs.
-    optimizer : Optimizer
-        Of the serial model's parameters, or some of them; `strategy.optimizer` is the same for this rank's parts.
     sequence : bool
         Sequence parallelism of what is not sharded: norms, residual sums and dropout work on 1 / p of the positions
         of (batch, length, width) activations, whose length is a multiple of the ranks. For models of attention, dense
@@ -39,15 +35,10 @@ class TensorParallel(Strategy):
 
     Notes
     -----
-    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. Saves time where layers are
-    wide and the network is fast; saves memory, 1 / p of the parameters, gradients and optimizer state of sharded
-    layers.
-
-    With `sequence`, an all-reduce becomes a reduce-scatter and an all-gather: as many bytes in a ring. Sent besides:
-    one all-reduce of the norms' gradients, of which each rank has those of its positions, and one all-gather of the
-    gradient of the embedding's output, as the embedding is on every rank. Activations between the sharded layers take
-    1 / p of the memory; the inputs of column-parallel layers are saved whole. (Korthikanti et al. save a part of these,
-    too, and gather it once more in backward.)
+    Per step: `account`'s bytes, plus one all-reduce of one number if gradients are clipped. With `sequence`, an
+    all-reduce becomes a reduce-scatter and an all-gather, as many bytes in a ring; sent besides are one all-reduce of
+    the norms' gradients and one all-gather of the gradient of the embedding's output. Activations between the sharded
+    layers take 1 / p of the memory; the inputs of column-parallel layers are saved whole.
 
     References
     ----------
@@ -59,10 +50,8 @@ class TensorParallel(Strategy):
     def __init__(self, comm, model, loss, optimizer: Optimizer, *, sequence: bool = False):
         if sequence:
             check_positions(unfuse(model))
-        adopt(self, model, loss, optimizer)
-        share_params(comm, model, self.fingerprint)
-        self.comm, self.partial_buckets = comm, []
-        self.model, self.loss, self.clock = parallelize(model, comm), loss, comm.clock
+        super().__init__(comm, model, loss, optimizer)
+        self.model, self.partial_buckets = parallelize(model, comm), []
         if sequence and comm.size > 1:
             self.model = cut_positions(self.model, comm)
             self.partial_buckets = make_buckets(partial_params(self.model))
@@ -82,22 +71,21 @@ class TensorParallel(Strategy):
         return loss
 
     def sum_partial_gradients(self) -> None:
-        """Sum the gradients of which every rank has a summand, those of norms on its positions, over the ranks."""
+        """Sum the gradients of norms, of which every rank has a summand, over the ranks."""
         for bucket in self.partial_buckets:
             bucket.settle()
             self.comm.all_reduce(bucket.flat)
 
     def state_dict(self):
-        return sharded_state(self, shard_specs(self.model), self.comm.rank == 0)
+        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
 
 
-def sharded_state(strategy, specs: dict, counts: bool) -> dict[str, Sharded]:
+def sharded_state(params, optimizer, specs: dict, counts: bool) -> dict[str, Sharded]:
     """Return a state whose arrays are sharded like their parameters."""
-    arrays, found = named_arrays(strategy.model.params, strategy.optimizer), {}
-    for name, array in arrays.items():
-        spec = specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts)
-        found[name] = Sharded(array, spec)
-    return found
+    return {
+        name: Sharded(array, specs.get(param_name(name)) or ShardSpec(tuple(array.shape), counts=counts))
+        for name, array in named_arrays(params, optimizer).items()
+    }
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
@@ -110,12 +98,10 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     else:
         scope, held = "parameter", "a rank holds some of the parameters"
     require_scope(what, optimizer, scope, held)
+    if comm.size > 1:
+        check_state_shapes(what, optimizer)
     made = optimizer.rebind([[here[p.name] for p in group.params if p.name in here] for group in optimizer.groups])
-    serial = {p.name: (p, state) for p, state in zip(optimizer.params, optimizer.states, strict=True)}
-    for p, state in zip(made.params, made.states, strict=True):
-        param, old = serial[p.name]
-        if p is not param:
-            _take_state(what, param, old, state, specs.get(p.name))
+    load_into(sharded_state([], made, specs, True), named_arrays([], optimizer))
 
     def norm(params):
         mine = [p for p in params if comm.rank == 0 or p.name in specs]  # what is on every rank counts once
@@ -125,12 +111,119 @@ def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> Optimizer:
     return made
 
 
-def _take_state(what, param, old_state, state, spec) -> None:
-    """Write the part of the optimizer's state of a serial parameter that a rank needs into a new state."""
-    for old, new in zip(state_arrays(old_state), state_arrays(state), strict=True):
-        if old.shape != param.data.shape:
+# -- one weird trick: convolutions data-parallel, dense layers model-parallel ------------------------------------------
+#
+# rank r:  rows of part r --> convolutions --+                    +--> gradient of part r's rows --> convolutions
+#                                            |                    |
+#          all ranks:                   all-gather          reduce-scatter
+#                                            |                    |
+#                                            +--> whole batch --> dense layers, neurons over ranks --> loss
+#
+# Convolutions have few weights and many activations, dense layers many weights and few activations: so sum the
+# gradients of the former, and send the activations of the latter.
+
+
+class OneWeirdTrick(Strategy):
+    r"""Data parallelism up to the first dense layer, tensor parallelism from there on.
+
+    This is scheme (a) of the paper: all ranks send their convolutions' outputs to all others, and every rank computes
+    its neurons for the whole batch. (Schemes (b) and (c) send them in p rounds, which takes less memory and lets the
+    sending overlap.) Backward, each rank gets the sum over all neurons' ranks of the gradient of its own rows.
+
+    Parameters
+    ----------
+    model : Sequential
+        Dropout right before the first dense layer belongs to that, so that it drops what it drops in serial training.
+    cap_bytes, overlap
+        Of the sum of the convolutions' gradients, as in `DataParallel`.
+
+    Notes
+    -----
+    Per step with N samples, d values at the boundary and s bytes a value: an all-gather and a reduce-scatter of
+    p ceil(N / p) d s bytes each; what `parallelize` lists for the dense layers; and all-reduces of the convolutions'
+    parameters. AlexNet has 2.3 of its 61 million parameters in convolutions and 9,216 values at the boundary, so up to
+    batches of 2,000 or so this sends less than data parallelism. Layers before the boundary that look at the batch as
+    a whole (`BatchNorm`) see a rank's rows.
+
+    References
+    ----------
+    A. Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks, arXiv:1404.5997, section 4.
+    """
+
+    def __init__(self, comm, model: Sequential, loss, optimizer, *, cap_bytes: float = 1 << 20, overlap: bool = True):
+        super().__init__(comm, model, loss, optimizer)
+        self.split = SplitModel.of(unfuse(model), comm)
+        features, dense, _ = self.split
+        hows = [PART] * len(features.layers) + dense.hows
+        self.model = TensorSequential(comm, [*features.layers, *dense.layers], hows)
+        self.optimizer = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
+        self.reducer = GradientReducer(comm, features.params, cap_bytes=cap_bytes, overlap=overlap)
+
+    def step(self, batch) -> float:
+        """Train on a batch, which every rank has as a whole; return its loss."""
+        check_whole(self, batch, self.comm)
+        comm, reducer, (features, dense, partial) = self.comm, self.reducer, self.split
+        self.optimizer.zero_grad()
+        reducer.clear()
+        parts = shares(len(batch.x), comm.size)
+        here, saved = features.forward(batch.x[parts[comm.rank]], clock=self.clock)
+        out, kept = dense.forward(gather_parts(comm, here, 0, parts))
+        loss, dy = self.loss(out, batch.y, batch.n)
+        reducer.sums[0] += loss if comm.rank == 0 else 0.0  # the loss is the same on every rank
+        reducer.sums[1] += len(here)
+        dy = dense.backward(dy, kept)
+        dy = reduce_scatter_parts(comm, dy, 0, parts) if partial else dy[parts[comm.rank]].copy()
+        features.backward(dy, saved, on_grad=reducer.on_grad, clock=self.clock)
+        loss = reducer.finish(batch.n)
+        update(self.optimizer, self.clock)
+        return loss
+
+    def predict(self, x):
+        parts = shares(len(x), self.comm.size)
+        here, _ = self.split.features.eval().forward(x[parts[self.comm.rank]])
+        return self.split.dense.eval().forward(gather_parts(self.comm, here, 0, parts))[0]
+
+    def state_dict(self):
+        return sharded_state(self.model.params, self.optimizer, shard_specs(self.model), self.comm.rank == 0)
+
+
+PART = "a part of the batch"
+
+
+class SplitModel(NamedTuple):
+    """A model in two: data-parallel up to the boundary, tensor-parallel from there on."""
+
+    features: Sequential
+    dense: TensorSequential
+    partial: bool
+    """Whether the gradient at the boundary is partial: one summand on each rank."""
+
+    @classmethod
+    def of(cls, model: Sequential, comm) -> SplitModel:
+        """Split a serial model at its `boundary`."""
+        k = boundary(model)
+        if k is None:
+            kinds = [type(layer).__name__ for layer in model.layers]
             raise ValueError(
-                f"{what}: the optimizer's state of {param.name!r} has shape {old.shape}, expected the parameter's "
-                f"{param.data.shape}: other shapes cannot be sharded with it"
+                f"OneWeirdTrick: expected layers to train before the first Linear, got {', '.join(kinds)}; "
+                f"use {'TensorParallel' if 'Linear' in kinds else 'DataParallel'}"
             )
-        new[...] = old if spec is None else spec.take(old)
+        features, dense = cut(model, slice(0, k)), cut(model, slice(k, None))
+        tied = {id(p) for p in features.params} & {id(p) for p in dense.params}
+        if tied:
+            names = ", ".join(p.name for p in dense.params if id(p) in tied)
+            raise ValueError(f"OneWeirdTrick: {names} is used both before and after the first dense layer")
+        dense = parallelize(dense, comm)
+        return cls(features, dense, defer_input_all_reduce(dense.layers))
+
+
+def boundary(model: Sequential) -> int | None:
+    """Return the index of the first dense layer, or of the `Flatten` and `Dropout` right before it.
+
+    None if no layer before it learns: then there is no trick.
+    """
+    layers = model.layers
+    k = next((i for i, layer in enumerate(layers) if type(layer) is Linear), 0)
+    while k and type(layers[k - 1]) in (Dropout, Flatten):
+        k -= 1
+    return k if any(not p.frozen for layer in layers[:k] for p in layer.params) else None

@@ -1,4 +1,4 @@
-"""Sequence parallelism equals serial training in every order, on any number of ranks; zigzag balances the work."""
+"""Sequence parallelism equals serial training on any number of ranks, which have equally much to do."""
 
 import time
 
@@ -12,7 +12,8 @@ from distlearn.nn import GPT, GRU, Linear, MultiHeadAttention, Residual, Sequent
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import DataParallel, SequenceParallel, Serial
 from distlearn.parallel.checkpoint.state import capture, restore
-from distlearn.parallel.sequence import RingAttention, UlyssesAttention, cut, positions, put_together
+from distlearn.parallel.sequence import RingAttention, UlyssesAttention, places, positions
+from distlearn.parallel.sharding import gather_parts, take_part
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
@@ -38,15 +39,14 @@ def serial(comm, *args):
 
 
 def sharded(**options):
-    return lambda *args: SequenceParallel(*args, cap_bytes=2000, **options)
+    return lambda *args: SequenceParallel(*args, **options)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize("order", ["contiguous", "zigzag"])
 @pytest.mark.parametrize(("attention", "kv_heads"), [("ring", None), ("ring", 3), ("ulysses", None)])
-def test_it_equals_serial_training(size, order, attention, kv_heads):
+def test_it_equals_serial_training(size, attention, kv_heads):
     want = SimWorld(1).run(train, serial, kv_heads=kv_heads)[0]
-    results = SimWorld(size).run(train, sharded(attention=attention, order=order), kv_heads=kv_heads)
+    results = SimWorld(size).run(train, sharded(attention=attention), kv_heads=kv_heads)
     assert_same_params(results[0][0], want[0], tol=1e-10)
     for _, losses, output in results:
         np.testing.assert_allclose(losses, want[1], rtol=1e-10)
@@ -65,12 +65,12 @@ def test_a_layer_alone_equals_the_serial_one(kind, size, options):
         return MultiHeadAttention(8, 4, range(4), dtype="float64", **options)
 
     def program(comm):
-        mine = kind.of(layer(), comm, "zigzag")
-        part, slope = (cut(a, comm.rank, size) for a in (x, dy))
+        mine, parts = kind.of(layer(), comm), places(16, size)
+        part, slope = (take_part(a, 1, parts[comm.rank]) for a in (x, dy))
         y, saved = mine.forward(part)
         dx = mine.backward(slope, saved)
         grads = [comm.all_reduce(p.grad) for p in mine.params]
-        return put_together(comm.all_gather(y), "zigzag"), put_together(comm.all_gather(dx), "zigzag"), grads
+        return gather_parts(comm, y, 1, parts), gather_parts(comm, dx, 1, parts), grads
 
     alone = layer()
     y, saved = alone.forward(x)
@@ -82,34 +82,23 @@ def test_a_layer_alone_equals_the_serial_one(kind, size, options):
             np.testing.assert_allclose(got, p.grad, atol=1e-12)
 
 
-@pytest.mark.parametrize("order", ["contiguous", "zigzag"])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_pieces_cover_a_sequence_once(order, size):
-    x = np.arange(2 * 60 * 2).reshape(2, 60, 2)
-    found = [i for rank in range(size) for s in positions(60, rank, size, order) for i in range(s.start, s.stop)]
-    assert sorted(found) == list(range(60))
-    parts = np.stack([cut(x, rank, size, order) for rank in range(size)])
-    np.testing.assert_array_equal(put_together(parts, order), x)
+def test_pieces_cover_a_sequence_once(size):
+    assert sorted(np.concatenate(places(60, size))) == list(range(60))
 
 
-def attention_seconds(order, size=8):
-    world = SimWorld(size, Network(alpha=1e-6, beta=100e9), Roofline(peak=1e12))
+def test_every_rank_has_the_same_work():
+    world = SimWorld(8, Network(alpha=1e-6, beta=100e9), Roofline(peak=1e12))
 
     def program(comm):
-        layer = RingAttention.of(MultiHeadAttention(16, 2, range(4), dtype="float64"), comm, order)
-        y, saved = layer.forward(np.zeros((1, 1024 // size, 16)))
+        layer = RingAttention.of(MultiHeadAttention(16, 2, range(4), dtype="float64"), comm)
+        y, saved = layer.forward(np.zeros((1, 128, 16)))
         layer.backward(y, saved)
 
     world.run(program)
-    return [world.trace.total(rank=rank, name="attention") for rank in range(size)], world.makespan
-
-
-def test_zigzag_gives_every_rank_the_same_work():
-    plain, plain_end = attention_seconds("contiguous")
-    even, even_end = attention_seconds("zigzag")
-    np.testing.assert_allclose(even, even[0], rtol=1e-9)
-    np.testing.assert_allclose(np.array(plain) / plain[0], np.arange(1, 9), rtol=1e-9)  # rank r computes r + 1 blocks
-    assert even_end < 0.75 * plain_end
+    seconds = [world.trace.total(rank=rank, name="attention") for rank in range(8)]
+    assert seconds[0] > 0
+    np.testing.assert_allclose(seconds, seconds[0], rtol=1e-9)
 
 
 def test_messages_and_bytes_are_the_docstrings():
@@ -117,7 +106,7 @@ def test_messages_and_bytes_are_the_docstrings():
     world = SimWorld(size)
 
     def program(comm, back):
-        layer = RingAttention.of(MultiHeadAttention(16, 4, range(4), kv_heads=kv), comm, "contiguous")
+        layer = RingAttention.of(MultiHeadAttention(16, 4, range(4), kv_heads=kv), comm)
         y, saved = layer.forward(np.zeros((batch, n, 16), np.float32))
         if back:
             layer.backward(y, saved)
@@ -134,7 +123,7 @@ def test_sixty_four_ranks():
     world = SimWorld(64)
 
     def program(comm):
-        layer = RingAttention.of(MultiHeadAttention(32, 4, range(4)), comm, "zigzag")
+        layer = RingAttention.of(MultiHeadAttention(32, 4, range(4)), comm)
         y, saved = layer.forward(np.zeros((1, 8, 32), np.float32))
         return layer.backward(y, saved).shape
 
@@ -175,7 +164,6 @@ def train_plain(strategy):
     ("model", "options", "message"),
     [
         (gpt(), {"attention": "star"}, "attention is 'star'"),
-        (gpt(), {"order": "random"}, "order is 'random'"),
         (Sequential(GRU(4, 4, 0, dtype="float64")), {}, "may mix positions"),
         (GPT(11, width=24, heads=6, n_blocks=1, kv_heads=3), {"attention": "ulysses"}, "3 heads of keys and values"),
         (Sequential(Residual(Sequential(Linear(4, 4, 0))), GRU(4, 4, 0)), {}, "may mix positions"),
@@ -190,5 +178,5 @@ def test_what_cannot_be_sharded_is_named(model, options, message):
 
 
 def test_a_length_that_cannot_be_cut_is_named():
-    with pytest.raises(ValueError, match=r"the length is 10, expected a multiple of 8 \(4 ranks in zigzag order\)"):
+    with pytest.raises(ValueError, match="the length is 10, expected a multiple of 8"):
         positions(10, 0, 4)

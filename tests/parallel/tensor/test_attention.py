@@ -7,7 +7,7 @@ from distlearn import nn
 from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial, TensorParallel, account, parallelize
-from distlearn.parallel.tensor.attention import HeadParallelAttention
+from distlearn.parallel.tensor import HeadParallelAttention
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 

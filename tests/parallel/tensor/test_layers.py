@@ -14,6 +14,7 @@ from distlearn.comm.base import RankError
 from distlearn.nn import MockDeviceArray
 from distlearn.nn.layer import move
 from distlearn.parallel import parallelize
+from distlearn.parallel.sharding import gather_parts, reduce_scatter_parts, take_part
 from distlearn.parallel.tensor import (
     AxisSharding,
     ColumnParallelLinear,
@@ -27,11 +28,10 @@ from distlearn.parallel.tensor import (
     SiameseParallel,
     StackParallel,
 )
-from distlearn.parallel.tensor.layer import gather_last, reduce_scatter_last
-from distlearn.parallel.tensor.paths import assign_by_cost
+from distlearn.parallel.tensor.blocks import assign_by_cost
 from distlearn.sim import Roofline, SimWorld
 
-from .cases import MODELS, F, batches, conv, inception
+from .cases import MODELS, F, batches, conv, gathered, inception
 
 
 def linear(d_in=7, d_out=5):
@@ -44,21 +44,13 @@ def grus(n=4):
 
 # a serial layer, its counterpart on several ranks, and the shape of an input
 WHOLE = {
-    "column": (linear, lambda q, comm: ColumnParallelLinear.of(q, comm, gather_output=True), (6, 7)),
-    "column, in time": (linear, lambda q, comm: ColumnParallelLinear.of(q, comm, gather_output=True), (3, 2, 7)),
-    "filters": (
-        lambda: conv(2, 5, 3, 1),
-        lambda q, comm: FilterParallelConv2d.of(q, comm, gather_output=True),
-        (2, 5, 4, 2),
-    ),
-    "groups": (
-        lambda: conv(12, 24, 3, 1, groups=12),
-        lambda q, comm: GroupParallelConv2d.of(q, comm, gather_output=True),
-        (2, 5, 4, 12),
-    ),
-    "paths": (inception, lambda q, comm: PathParallel.of(q, comm, gather_output=True), (2, 6, 5, 5)),
-    "stack": (lambda: nn.Sequential(*grus()), lambda q, comm: StackParallel.of(q, comm, n_blocks=3), (2, 7, 3)),
-    "stack of short sequences": (lambda: nn.Sequential(*grus()), StackParallel.of, (2, 2, 3)),
+    "column": (linear, ColumnParallelLinear, (6, 7)),
+    "column, in time": (linear, ColumnParallelLinear, (3, 2, 7)),
+    "filters": (lambda: conv(2, 5, 3, 1), FilterParallelConv2d, (2, 5, 4, 2)),
+    "groups": (lambda: conv(12, 24, 3, 1, groups=12), GroupParallelConv2d, (2, 5, 4, 12)),
+    "paths": (inception, PathParallel, (2, 6, 5, 5)),
+    "stack": (lambda: nn.Sequential(*grus()), lambda comm, q, _: StackParallel(comm, q.layers, 3), (2, 7, 3)),
+    "short sequences": (lambda: nn.Sequential(*grus()), lambda comm, q, _: StackParallel(comm, q.layers), (2, 2, 3)),
 }
 
 
@@ -72,14 +64,14 @@ def test_equals_the_serial_layer(name, size):
     dx = serial.backward(dy.copy(), saved)
 
     def program(comm):
-        layer = of(make(), comm)
+        layer = of(comm, make(), True)
         y, saved = layer.forward(x)
         dx = layer.backward(dy.copy(), saved)
         held = sum(p.size for p in layer.params)
-        weights = layer.gather()
+        weights = gathered(layer, comm)
         for p in layer.params:
             p.data[...] = p.grad
-        return y, dx, held, weights, layer.gather(), layer.output_shape(shape)
+        return y, dx, held, weights, gathered(layer, comm), layer.output_shape(shape)
 
     results = SimWorld(size).run(program)
     for got in results:
@@ -103,7 +95,8 @@ def test_a_pair_of_dense_layers_costs_one_all_reduce_each_way(size):
     x = np.ones((6, 7))
 
     def program(comm):
-        first, second = ColumnParallelLinear.of(linear(7, 8), comm), RowParallelLinear.of(linear(8, 5), comm)
+        first = ColumnParallelLinear(comm, linear(7, 8))
+        second = RowParallelLinear(comm, linear(8, 5), first.sharding)
         h, a = first.forward(x)
         y, b = second.forward(h)
         first.backward(second.backward(y.copy(), b), a)
@@ -118,7 +111,7 @@ def test_filters_of_an_image_layer_cost_what_the_docstring_says(size):
     x = np.ones((2, 5, 4, 3))
 
     def program(comm):
-        layer = FilterParallelConv2d.of(conv(3, 7, 3, 1), comm, gather_output=True)
+        layer = FilterParallelConv2d(comm, conv(3, 7, 3, 1), gather_output=True)
         y, saved = layer.forward(x)
         layer.backward(y, saved)
 
@@ -132,7 +125,7 @@ def test_twins_send_outputs_and_gradients():
     body = nn.Sequential(nn.Linear(7, 3, 1, **F), nn.Tanh())
 
     def program(comm):
-        layer = SiameseParallel.of(nn.Siamese(nn.Sequential(nn.Linear(7, 3, 1, **F), nn.Tanh())), comm)
+        layer = SiameseParallel(comm, nn.Siamese(nn.Sequential(nn.Linear(7, 3, 1, **F), nn.Tanh())))
         y, saved = layer.forward(np.ones((6, 2, 7)))
         layer.backward(np.ones((6, 2, 3)), saved)
         layer.backward(np.ones((6, 2, 3)), layer.forward(np.ones((6, 2, 7)))[1])  # gradients add up
@@ -181,7 +174,7 @@ def test_paths_are_assigned_by_cost():
     assert assign_by_cost([0, 0, 7], 3) == [[2], [0], [1]]
 
     def program(comm):
-        return PathParallel.of(nn.Inception(192, 64, 96, 128, 16, 32, 32, nn.init.seeds(None)), comm).paths
+        return PathParallel(comm, nn.Inception(192, 64, 96, 128, 16, 32, 32, nn.init.seeds(None))).paths
 
     assert SimWorld(2).run(program) == [[1], [0, 2, 3]]  # the 3 x 3 path costs more than all others
     assert SimWorld(4).run(program) == [[1], [2], [0], [3]]
@@ -199,8 +192,8 @@ def test_gather_and_reduce_scatter_of_any_cut(n, size, times, rows, seed):
     x = rng.normal(size=(rows, n * times))
 
     def program(comm):
-        whole = gather_last(comm, cut.take(x, comm.rank), cut)
-        return whole, reduce_scatter_last(comm, x * (comm.rank + 1), cut)
+        whole = gather_parts(comm, take_part(x, -1, cut.parts[comm.rank]), -1, cut.parts)
+        return whole, reduce_scatter_parts(comm, x * (comm.rank + 1), -1, cut.parts)
 
     for rank, (whole, part) in enumerate(SimWorld(size).run(program)):
         np.testing.assert_array_equal(whole, x)
@@ -211,7 +204,7 @@ def test_dropout_on_a_part_drops_what_the_serial_run_drops():
     x, cut = np.ones((5, 7)), AxisSharding.even(7, 3)
     want = nn.Dropout(0.5, 3).forward(x)[0]
     for rank, part in enumerate(cut.parts):
-        layer = ShardDropout(nn.Dropout(0.5, 3), cut, rank)
+        layer = ShardDropout(nn.Dropout(0.5, 3), -1, lambda n: cut, rank)
         np.testing.assert_array_equal(layer.forward(x[:, part])[0], want[:, part])
         assert isinstance(layer.eval(), nn.Identity)
 
@@ -224,10 +217,10 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
     def program(comm):
         cut = AxisSharding.even(5, comm.size)
         layer = ShardNorm(comm, nn.BatchNorm(5, **F), cut)
-        mine = cut.take(x, comm.rank)
+        mine = take_part(x, -1, cut.parts[comm.rank])
         y, saved = layer.forward(mine)
         layer.backward(y.copy(), saved)
-        return gather_last(comm, layer.eval().forward(mine)[0], cut), layer.gather()
+        return gather_parts(comm, layer.eval().forward(mine)[0], -1, cut.parts), gathered(layer, comm)
 
     predicted, params = SimWorld(2).run(program)[0]
     np.testing.assert_allclose(predicted, serial.eval().forward(x)[0], atol=1e-14)
@@ -236,26 +229,13 @@ def test_batch_norm_on_a_part_remembers_and_predicts_as_the_serial_layer():
 
 
 REFUSED = {
-    "3 neurons cannot be sharded over 4 ranks": lambda comm: ColumnParallelLinear.of(linear(7, 3), comm),
-    "2 filters cannot be sharded over 4 ranks": lambda comm: FilterParallelConv2d.of(conv(2, 2, 3, 1), comm),
-    "has groups=4, expected groups=1; see GroupParallelConv2d": lambda comm: FilterParallelConv2d.of(
-        conv(4, 8, 3, 1, groups=4), comm
-    ),
-    "2 groups cannot be sharded evenly over 4 ranks": lambda comm: GroupParallelConv2d.of(
-        conv(4, 8, 3, 1, groups=2), comm
-    ),
-    "2 paths cannot be assigned to 4 ranks": lambda comm: PathParallel.of(nn.Parallel(linear(), linear()), comm),
-    "cannot tell the shape of its input": lambda comm: PathParallel.of(nn.Parallel(*[nn.ReLU()] * 4), comm),
-    "two branches cannot be assigned to 4 ranks": lambda comm: SiameseParallel.of(nn.Siamese(linear()), comm),
-    "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel.of(grus(3), comm),
-    "cannot be stacked on": lambda comm: StackParallel.of([*grus(3), nn.GRU(5, 4)], comm),
-    "n_blocks is 0": lambda comm: StackParallel.of(grus(4), comm, n_blocks=0),
-    r"6 values are sharded over 4 ranks, expected the 7 inputs": lambda comm: RowParallelLinear.of(
-        linear(), comm, sharding=AxisSharding.even(6, 4)
-    ),
-    r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowParallelLinear.of(linear(), comm).forward(
-        np.ones((3, 7))
-    ),
+    "cannot tell the shape of its input": lambda comm: PathParallel(comm, nn.Parallel(*[nn.ReLU()] * 4)),
+    "3 layers cannot be assigned to 4 ranks": lambda comm: StackParallel(comm, grus(3)),
+    "cannot be stacked on": lambda comm: StackParallel(comm, [*grus(3), nn.GRU(5, 4)]),
+    "n_blocks is 0": lambda comm: StackParallel(comm, grus(4), 0),
+    r"expected an input of shape \(batch, 2\), got \(3, 7\)": lambda comm: RowParallelLinear(
+        comm, linear(), AxisSharding.even(7, 4)
+    ).forward(np.ones((3, 7))),
 }
 
 
@@ -263,12 +243,6 @@ REFUSED = {
 def test_what_cannot_work_is_refused(message):
     with pytest.raises(RankError, match=message):
         SimWorld(4).run(REFUSED[message])
-
-
-def test_twins_refuse_what_looks_at_both_branches():
-    siamese = nn.Siamese(nn.Sequential(linear(), nn.BatchNorm(5, **F)))
-    with pytest.raises(RankError, match=r"BatchNorm\(5\).* would not see both branches"):
-        SimWorld(2).run(lambda comm: SiameseParallel.of(siamese, comm))
 
 
 def test_gather_names_its_layer():

@@ -9,7 +9,7 @@ from distlearn.data import Batch
 from distlearn.optim import Adam, Optimizer
 from distlearn.parallel import Serial, TensorParallel, parallelize
 from distlearn.parallel.checkpoint.state import capture, restore
-from distlearn.parallel.tensor.positions import cut_positions
+from distlearn.parallel.tensor import cut_positions
 from distlearn.sim import SimWorld
 from distlearn.testing import assert_same_params
 

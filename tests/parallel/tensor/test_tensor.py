@@ -15,11 +15,10 @@ from distlearn.nn import SoftmaxCrossEntropy
 from distlearn.optim import LARS, SGD, Momentum, Optimizer
 from distlearn.parallel import OneWeirdTrick, TensorParallel, account, parallelize
 from distlearn.parallel.meta import meta_copy
-from distlearn.parallel.tensor import gather_params
 from distlearn.sim import Roofline, SimWorld
 from distlearn.testing import assert_same_params
 
-from .cases import MODELS, PAIRS, F, batches, loss_of, serial, train
+from .cases import MODELS, PAIRS, F, batches, gathered, loss_of, serial, train
 
 
 def tensor(comm, kind, **options):
@@ -58,13 +57,12 @@ def test_any_mlp_on_any_number_of_ranks(sizes, size, batch):
     x, dy = rng.normal(size=(batch, sizes[0])), rng.normal(size=(batch, sizes[-1]))
 
     def program(comm):
-        serial = nn.MLP(sizes, seed=1, **F)
-        model = parallelize(serial, comm)
+        model = parallelize(nn.MLP(sizes, seed=1, **F), comm)
         y, saved = model.forward(x)
         model.backward(dy.copy(), saved)
         for p in model.params:
             p.data[...] = p.grad
-        return y, gather_params(model, comm, [p.name for p in serial.params])
+        return y, gathered(model, comm)
 
     serial = nn.MLP(sizes, seed=1, **F)
     want, saved = serial.forward(x)

@@ -1,0 +1,422 @@
+"""Layers of which every rank holds a part: neurons, filters, groups, inputs, heads.
+
+Each takes a communicator and the serial layer, of whose parameters it keeps this rank's parts. Activations are either
+*replicated*, the same on every rank, or *sharded* along their last axis, neurons or channels.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from ...backend import column_sums, get_xp, matmul
+from ...nn import Dropout, Identity, Sequential
+from ...nn.container import cost, layer_span
+from ...nn.layer import Layer, Param, check_dtype, check_shape, walk
+from ...shares import shares
+from ..sharding import Shard, ShardSpec, gather_parts, length, reduce_scatter_parts, take_part
+
+# -- what all have in common -------------------------------------------------------------------------------------------
+
+
+class AxisSharding:
+    """Which values of an axis each rank holds."""
+
+    def __init__(self, parts):
+        self.parts = [_as_slice(part) for part in parts]  # a slice gives a view and not a copy
+        self.widths = [length(part) for part in self.parts]
+        self.n = sum(self.widths)
+        self._repeated: dict[int, AxisSharding] = {}
+
+    def __eq__(self, other):
+        return isinstance(other, AxisSharding) and all(map(np.array_equal, self.indices, other.indices))
+
+    @classmethod
+    def even(cls, n: int, size: int) -> AxisSharding:
+        """Shard n values over ranks as `numpy.array_split` does: contiguous, the longer parts first."""
+        return cls([np.arange(part.start, part.stop) for part in shares(n, size)])
+
+    @property
+    def indices(self) -> list:
+        """The indices of every rank, as arrays."""
+        return [np.arange(self.n)[part] for part in self.parts]
+
+    def repeat(self, times: int) -> AxisSharding:
+        """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
+        if times == 1:
+            return self
+        if times not in self._repeated:
+            starts = np.arange(times)[:, None] * self.n
+            self._repeated[times] = AxisSharding([(starts + part).ravel() for part in self.indices])
+        return self._repeated[times]
+
+
+def _as_slice(part):
+    part = np.asarray(part, int)
+    contiguous = len(part) and (np.diff(part) == 1).all()
+    return slice(int(part[0]), int(part[-1]) + 1) if contiguous else part
+
+
+class TensorLayer(Layer):
+    """Base of the layers that communicate: `local` is what this rank computes, a serial layer of its own size.
+
+    A span covers only the arithmetic; the communicator records its own calls. So a time line shows which part of a
+    layer is computing and which is waiting.
+    """
+
+    spans_itself = True
+    local: Layer = Identity()
+    how = ""
+
+    def __init__(self, comm, name: str = ""):
+        self.comm, self.name, self.specs, self.params = comm, name, {}, []
+
+    def shard_param(self, param: Param, axis: int, sharding: AxisSharding) -> Param:
+        """Make this rank's part of a serial layer's parameter, and store its spec."""
+        spec = ShardSpec(tuple(param.data.shape), Shard(axis, sharding.parts[self.comm.rank]))
+        self.specs[param.name] = spec
+        return Param(take_part(param.data, axis, sharding.parts[self.comm.rank]), param.name, param.frozen)
+
+    def hold_alone(self, params) -> None:
+        """Note that no other rank has some parameters."""
+        self.specs = {p.name: ShardSpec(tuple(p.data.shape)) for p in params}
+
+    def span(self, direction: str, shape, itemsize: int):
+        """Open the span of this layer's arithmetic for an input of a shape."""
+        return layer_span(self.comm.clock, self, direction, shape, itemsize)
+
+    def local_shape(self, shape):
+        """Return the shape of the input to `local`."""
+        return shape
+
+    def output_shape(self, shape):
+        return self.local.output_shape(self.local_shape(shape))
+
+    def flops(self, shape):
+        return self.local.flops(self.local_shape(shape))
+
+    def backward_flops(self, shape):
+        return self.local.backward_flops(self.local_shape(shape))
+
+    def bytes_moved(self, shape, itemsize=4):
+        return self.local.bytes_moved(self.local_shape(shape), itemsize)
+
+    @property
+    def input_gradient(self) -> bool:
+        """Whether the layer computes the gradient of its input."""
+        return self.local.input_gradient
+
+    def eval(self):
+        view = copy.copy(self)
+        view.local = self.local.eval()
+        return view
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.local!r})"
+
+
+class TensorSequential(Sequential):
+    """What `parallelize` makes of a `Sequential`: some layers are sharded over ranks, the others run on every rank."""
+
+    spans_itself = True
+
+    def __init__(self, comm, layers, hows):
+        self.comm, self.clock, self.layers, self.hows = comm, comm.clock, list(layers), list(hows)
+        self.params = unique_params(self.layers)
+
+
+def unique_params(layers) -> list:
+    """Return the parameters of some layers, each once, in order."""
+    return list({id(p): p for layer in layers for p in layer.params}.values())
+
+
+def shard_specs(model: Layer) -> dict[str, ShardSpec]:
+    """Return what this rank holds of the parameters of a model that are not the same on every rank, by name."""
+    layers = (layer for layer in walk(model) if isinstance(layer, TensorLayer))
+    return {name: spec for layer in layers for name, spec in layer.specs.items()}
+
+
+# -- sharded outputs: each rank computes some of them from the whole input ---------------------------------------------
+
+
+class ColumnParallel(TensorLayer):
+    """Base of the layers whose outputs are sharded over ranks; the gradient of their input is a sum over ranks."""
+
+    def __init__(self, comm, name: str, sharding: AxisSharding, gather_output: bool):
+        super().__init__(comm, name)
+        self.sharding, self.gather_output = sharding, gather_output
+        self.sum_input_gradient = True
+
+    def take_weights(self, layer, axis: int) -> None:
+        """Make `local`: the serial layer with this rank's parts of its parameters."""
+        self.local = copy.copy(layer)
+        self.local.W = self.shard_param(layer.W, axis, self.sharding)
+        self.local.b = None if layer.b is None else self.shard_param(layer.b, 0, self.sharding)
+        self.local.params = self.params = [p for p in (self.local.W, self.local.b) if p is not None]
+
+    def forward(self, x):
+        like = x.shape, x.dtype.itemsize
+        with self.span("forward", *like):
+            y, saved = self.local.forward(x)
+        return gather_parts(self.comm, y, -1, self.sharding.parts) if self.gather_output else y, (saved, like)
+
+    def backward(self, dy, saved):
+        saved, like = saved
+        if self.gather_output:
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
+        with self.span("backward", *like):
+            dx = self.local.backward(dy, saved)
+        if dx is None or not self.sum_input_gradient:
+            return dx
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx))
+
+    def output_shape(self, shape):
+        shape = super().output_shape(shape)
+        return (*shape[:-1], self.sharding.n) if self.gather_output else shape
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.sharding.widths[self.comm.rank]} of {self.sharding.n})"
+
+
+class ColumnParallelLinear(ColumnParallel):
+    """Dense layer whose neurons, the columns of W, are sharded over ranks."""
+
+    how = "neurons over ranks"
+
+    def __init__(self, comm, linear, gather_output: bool = False):
+        super().__init__(comm, linear.name, AxisSharding.even(linear.d_out, comm.size), gather_output)
+        self.take_weights(linear, 1)
+        self.local.d_out = self.local.b.size
+
+    def backward(self, dy, saved):
+        x, (shape, itemsize) = saved
+        if self.gather_output:
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
+        local, dx, work = self.local, None, None
+        dy, rows = dy.reshape(-1, local.d_out), x.reshape(-1, local.d_in)
+        flops, moved = cost(self, "forward", shape, itemsize)  # each of the two products, half of backward
+        if local.input_gradient:
+            with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):
+                dx = matmul(dy, local.W.data.T)
+            work = self.comm.iall_reduce(dx) if self.sum_input_gradient else None
+        with self.comm.clock.span(f"backward[{self.name}]", flops=flops, nbytes=moved):  # while dX is being summed
+            local.W.add_product(rows.T, dy)
+            local.b.add(column_sums(dy))
+        if work is not None:
+            dx = work.wait()
+        return dx if dx is None else dx.reshape(shape)
+
+
+class FilterParallelConv2d(ColumnParallel):
+    """Convolution whose filters are sharded over ranks: every rank applies other filters to the whole image."""
+
+    how = "filters over ranks"
+
+    def __init__(self, comm, conv, gather_output: bool = False):
+        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size), gather_output)
+        self.take_weights(conv, 3)
+        self.local.c_out = self.sharding.widths[comm.rank]
+
+
+class GroupParallelConv2d(ColumnParallel):
+    """Convolution in groups, of which every rank has some: a group sees only its own channels."""
+
+    how = "groups over ranks"
+
+    def __init__(self, comm, conv, gather_output: bool = False, sharded_input: bool = False):
+        super().__init__(comm, conv.name, AxisSharding.even(conv.c_out, comm.size), gather_output)
+        self.inputs, self.sharded_input = AxisSharding.even(conv.c_in, comm.size), sharded_input
+        self.take_weights(conv, 3)
+        for name in ("c_in", "c_out", "groups"):
+            setattr(self.local, name, getattr(conv, name) // comm.size)
+
+    @staticmethod
+    def fits(conv, sharding: AxisSharding) -> bool:
+        """Say whether channels sharded like this are what each rank's groups of a convolution need."""
+        p = len(sharding.parts)
+        return conv.groups % p == 0 and sharding.n == conv.c_in and sharding == AxisSharding.even(conv.c_in, p)
+
+    def forward(self, x):
+        x = x if self.sharded_input else take_part(x, -1, self.inputs.parts[self.comm.rank])
+        like = x.shape, x.dtype.itemsize
+        with layer_span(self.comm.clock, self.local, "forward", *like):
+            y, saved = self.local.forward(x)
+        return gather_parts(self.comm, y, -1, self.sharding.parts) if self.gather_output else y, (saved, like)
+
+    def backward(self, dy, saved):
+        saved, like = saved
+        if self.gather_output:
+            dy = take_part(dy, -1, self.sharding.parts[self.comm.rank])
+        with layer_span(self.comm.clock, self.local, "backward", *like):
+            dx = self.local.backward(dy, saved)
+        if dx is None or self.sharded_input:
+            return dx
+        if self.sum_input_gradient:  # every channel's gradient is on one rank
+            return gather_parts(self.comm, dx, -1, self.inputs.parts)
+        whole = get_xp(dx).zeros((*dx.shape[:-1], self.inputs.n), dx.dtype)
+        whole[..., self.inputs.parts[self.comm.rank]] = dx
+        return whole
+
+    def local_shape(self, shape):
+        return shape if self.sharded_input else (*shape[:-1], self.inputs.widths[self.comm.rank])
+
+
+# -- sharded inputs: outputs are sums over ranks -----------------------------------------------------------------------
+
+
+class RowParallelLinear(TensorLayer):
+    """Dense layer whose inputs, the rows of W, are sharded over ranks."""
+
+    how = "inputs over ranks, outputs summed"
+
+    def __init__(self, comm, linear, sharding: AxisSharding):
+        super().__init__(comm, linear.name)
+        self.sum_output, self.sharding = True, sharding
+        self.W, self.b = self.shard_param(linear.W, 0, sharding), linear.b
+        self.local, self.params = copy.copy(linear), [self.W, self.b]
+        self.local.W, self.local.params, self.local.d_in = self.W, self.params, sharding.widths[comm.rank]
+
+    def forward(self, x):
+        check_shape(self, x.shape, "...", self.local.d_in)
+        check_dtype(self, x)
+        with self.span("forward", x.shape, x.dtype.itemsize):
+            y = matmul(x.reshape(-1, self.local.d_in), self.W.data)
+        if self.sum_output:
+            self.comm.all_reduce(y)
+        if self.sum_output or self.comm.rank == 0:
+            y += self.b.data
+        return y.reshape(*x.shape[:-1], self.local.d_out), x
+
+    def backward(self, dy, saved):
+        with self.span("backward", saved.shape, saved.dtype.itemsize):
+            return self.local.backward(dy, saved)
+
+    def __repr__(self):
+        return f"RowParallelLinear({self.local.d_in} of {self.sharding.n}, {self.local.d_out})"
+
+
+class HeadParallelAttention(TensorLayer):
+    """`MultiHeadAttention` of which every rank computes some heads."""
+
+    how = "heads over ranks, outputs summed"
+
+    def __init__(self, comm, layer):
+        super().__init__(comm, layer.name)
+        self.sum_output = self.sum_input_gradient = True
+        shared = AxisSharding.even(layer.kv_heads, comm.size)
+        group = layer.heads // layer.kv_heads
+        queries, keys = _columns(shared, group * layer.d), _columns(shared, layer.d)
+        self.local = copy.copy(layer)
+        self.local.kv_heads = shared.widths[comm.rank]
+        self.local.heads = group * self.local.kv_heads
+        *inputs, out = map(copy.copy, layer.layers)
+        for linear, sharding in zip(inputs, (queries, keys, keys), strict=True):
+            linear.W, linear.b = self.shard_param(linear.W, 1, sharding), self.shard_param(linear.b, 0, sharding)
+            linear.params, linear.d_out = [linear.W, linear.b], linear.b.size
+        self.b, out.W = out.b, self.shard_param(out.W, 0, queries)
+        out.b = Param(get_xp(self.b.data).zeros_like(self.b.data))  # the bias is added once, after the sum
+        out.d_in = len(out.W.data)
+        self.local.layers = [*inputs, out]
+        self.params = [*unique_params(inputs), out.W, self.b]
+
+    def forward(self, x):
+        like = x.shape, x.dtype.itemsize
+        with self.span("forward", *like):
+            y, saved = self.local.forward(x)
+        if self.sum_output:
+            y = self.comm.all_reduce(get_xp(y).ascontiguousarray(y))
+        if self.sum_output or self.comm.rank == 0:  # of summands one has the bias
+            y += self.b.data
+        return y, (saved, like)
+
+    def backward(self, dy, saved):
+        saved, like = saved
+        self.b.add(column_sums(dy))
+        with self.span("backward", *like):
+            dx = self.local.backward(dy, saved)
+        return self.comm.all_reduce(get_xp(dx).ascontiguousarray(dx)) if self.sum_input_gradient else dx
+
+    def __repr__(self):
+        return f"HeadParallelAttention({self.local.heads} heads)"
+
+
+def _columns(heads: AxisSharding, width: int) -> AxisSharding:
+    """Return the sharding of columns where every head has `width` of them."""
+    return AxisSharding([(part[:, None] * width + np.arange(width)).ravel() for part in heads.indices])
+
+
+# -- between them ------------------------------------------------------------------------------------------------------
+
+
+class Gather(TensorLayer):
+    """Gathers the shards of all ranks along the last axis: from here on activations are replicated."""
+
+    how = "channels gathered"
+
+    def __init__(self, comm, sharding: AxisSharding, partial: bool = False):
+        super().__init__(comm)
+        self.sharding, self.partial = sharding, partial
+
+    def _sharding_of(self, width: int) -> AxisSharding:
+        """Return the sharding of an axis of which this rank has `width` values."""
+        return self.sharding.repeat(width // self.sharding.widths[self.comm.rank])
+
+    def forward(self, x):
+        sharding = self._sharding_of(x.shape[-1])
+        return gather_parts(self.comm, x, -1, sharding.parts), sharding
+
+    def backward(self, dy, saved):
+        if self.partial:
+            return reduce_scatter_parts(self.comm, dy, -1, saved.parts)
+        return take_part(dy, -1, saved.parts[self.comm.rank])
+
+    def output_shape(self, shape):
+        return (*shape[:-1], self._sharding_of(shape[-1]).n)
+
+    def __repr__(self):
+        return f"Gather({self.sharding.n}{', partial' if self.partial else ''})"
+
+
+class ShardDropout(Dropout):
+    """`Dropout` of the part of the values that a rank has, with the masks of the serial run.
+
+    Every rank draws the whole mask and uses its part. That costs p times the random numbers; in return training drops
+    the same values on any number of ranks, and equals serial training. (Megatron draws a mask per rank instead:
+    as good for learning, but with another result for every number of ranks.) `sharding_of` gives the sharding of an
+    axis of which this rank has so many values.
+    """
+
+    def __init__(self, dropout, axis: int, sharding_of, rank: int):
+        super().__init__(dropout.p, dropout.rng)
+        self.axis, self.sharding_of, self.rank, self.name = axis, sharding_of, rank, dropout.name
+
+    def forward(self, x):
+        xp, shape = get_xp(x), list(x.shape)
+        rng = self.rng if xp is np else xp.random.default_rng(int(self.rng.integers(2**63)))
+        sharding = self.sharding_of(shape[self.axis])
+        shape[self.axis] = sharding.n
+        kept = take_part(rng.random(shape, dtype=np.float32) >= self.p, self.axis, sharding.parts[self.rank])
+        return self._mask(x.copy(), kept), kept
+
+
+class ShardNorm(TensorLayer):
+    """`BatchNorm` of the channels that a rank has: channels are independent, so it is exact."""
+
+    how = "channels that the rank has"
+
+    def __init__(self, comm, norm, sharding: AxisSharding):
+        super().__init__(comm, norm.name)
+        self.local = copy.copy(norm)
+        self.local.channels = sharding.widths[comm.rank]
+        for name in ("gamma", "beta", "running_mean", "running_var"):
+            setattr(self.local, name, self.shard_param(getattr(norm, name), 0, sharding))
+        self.local.params = self.params = [getattr(self.local, p.name.rpartition(".")[2]) for p in norm.params]
+
+    def forward(self, x):
+        with self.span("forward", x.shape, x.dtype.itemsize):
+            return self.local.forward(x)
+
+    def backward(self, dy, saved):
+        with self.span("backward", dy.shape, dy.dtype.itemsize):
+            return self.local.backward(dy, saved)
