@@ -15,7 +15,7 @@ from queue import Empty
 
 import psutil
 import pytest
-from distcourse.author.outputs import SECONDS_PER_CELL, printed
+from distcourse.author.rules import SECONDS_PER_CELL, printed
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
 
