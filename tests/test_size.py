@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 CAPS = {
-    "distcourse": 9_602,
+    "distcourse": 9_662,
     "distlearn": 525,
     "distlearn/cli": 1_751,
     "distlearn/comm": 2_127,
@@ -28,9 +28,9 @@ CAPS = {
     "distlearn/world": 1_786,
 }
 """By folder: the largest number of lines of code."""
-DOCSTRINGS = 11_397
+DOCSTRINGS = 11_450
 """Lines of docstrings of both packages."""
-FILES = 291
+FILES = 292
 TESTS = 42_800
 """Lines of the tests; the benchmarks beside them, commands that `distlearn bench` runs, are not counted."""
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

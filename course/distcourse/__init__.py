@@ -22,6 +22,7 @@ _NAMES = {
     "Lab": "lab",
     "NothingFailed": "lab",
     "Prediction": "predict",
+    "Study": "study",
     "PredictionInvalid": "predict",
     "PredictionMissing": "predict",
     "Card": "show",
