@@ -334,7 +334,7 @@ def check_the_network_can_be_measured(comm):
 
 
 def check_compressed_sums_are_the_same_everywhere(comm):
-    for codec in (FP16(), Int8(True), OneBit(), TopK(0.1), TopK(1.0)):
+    for codec in (FP16(), Int8(), OneBit(), TopK(0.1), TopK(1.0)):
         reducers = [CompressedAllReduce(comm, n, "f4", codec) for n in (1001, 3)]
         for turn in range(3):
             rng = np.random.default_rng(turn)
