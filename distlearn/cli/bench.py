@@ -136,33 +136,20 @@ def _number(value) -> str | None:
     return None if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def draw(records: list[dict], path: Path) -> None:
-    """Draw the ratios to peers beside their goals."""
-    from .. import viz
-
-    if any(record["ratio"] is not None for record in records):
-        viz.save(viz.plot_benchmarks(records), path, close=True)
-        say(f"wrote {path}")
-    else:
-        say(f"--chart {path}: no peer was measured, so there is nothing to draw")
-
-
 @click.command()
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the records here.")
-@click.option("--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the ratios to peers here (.png).")
 @click.option("--only", default="", metavar="MODULE", help="Run only the modules whose name contains this.")
 @click.option("--quick", is_flag=True, help="Fewer repetitions: a quick check with rough numbers.")
 @click.option("--strict", is_flag=True, help="Exit with status 1 when a goal is missed.")
 @click.option("--against", default="", metavar="COMMIT", help="Measure COMMIT in turns; add the ratio to it.")
 @click.option("--timeout", default=900.0, show_default=True, help="Longest time for one module [s].")
-def bench(json_file, chart, only, quick, strict, against, timeout):
+def bench(json_file, only, quick, strict, against, timeout):
     """Measure the library against its goals, and against its peers where they are installed."""
     # Every module of tests/benchmarks runs in a fresh process. A ratio is ours / peer. With --against each module runs
     # five times (with --quick once) in turns with COMMIT's library, measured as here, or where that fails as in COMMIT.
     root = Path(__file__).resolve().parents[2]
-    for option, file in (("--json", json_file), ("--chart", chart)):
-        if file is not None and not file.parent.is_dir():
-            raise click.UsageError(f"{option} {file}: there is no folder {file.parent}")
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.UsageError(f"--json {json_file}: there is no folder {json_file.parent}")
     records = []
     names = modules(root / "tests" / "benchmarks", only)
     with status("measuring ...") as update, tempfile.TemporaryDirectory() as folder:
@@ -175,8 +162,6 @@ def bench(json_file, chart, only, quick, strict, against, timeout):
     if json_file is not None:
         json_file.write_text(json.dumps(records, indent=2), encoding="utf-8")
         say(f"wrote {json_file}")
-    if chart is not None:
-        draw(records, chart)
     missed = [record["name"] for record in records if record["holds"] is False]
     if missed:
         say(f"goals missed: {', '.join(missed)}", style="bold red")

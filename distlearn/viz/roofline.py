@@ -7,13 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from ..cuda.cards import Card
 from ..cuda.cards import card as find_card
 from .look import COLORS, INK, MARKERS, MUTED, new_axes, styled, write_title
 
 
 @styled
-def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
+def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=""):
     """Draw the roofline of a card, and where kernels are on it.
 
     The slope is the card's memory bandwidth, the flat part its peak; a kernel that does I operations per byte moved
@@ -30,8 +29,6 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
         One of `distlearn.cuda.CARDS`, or `lab05.measure_cpu()`.
     speeds : dict of str to float, optional
         Measured operations per second, by name: a filled marker each, below the hollow one on the roof.
-    title : str, optional
-        By default the finding.
 
     Raises
     ------
@@ -84,7 +81,7 @@ def plot_roofline(kernels, card="A100", *, speeds=None, ax=None, title=None):
     caption = "fastest without caches" + (" (with every byte from L2)" if card.l2_bandwidth else "")
     caption = "hollow: at most; filled: measured" if speeds else caption
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), borderaxespad=0, title=caption, alignment="left")
-    write_title(ax, _finding(points, card), title)
+    write_title(ax, title)
     return ax
 
 
@@ -118,13 +115,3 @@ def _label(name, intensity, card) -> str:
     cached = f" ({rate(from_l2)})" if from_l2 and from_l2 > most else ""
     operations = f"{intensity:,.0f}" if intensity >= 100 else f"{intensity:.2g}"  # not 1e+02
     return f"{name}: {operations} flop/byte, {rate(most)}{cached}"
-
-
-def _finding(points: dict[str, float], card: Card) -> str:
-    bound = {name: card.bound(i) for name, i in points.items()}
-    if len(points) == 1:
-        (name,) = points
-        return f"On this card ({card.name}) {bound[name]} limits {name}"
-    gain = card.attainable(max(points.values())) / card.attainable(min(points.values()))
-    factor = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"  # not 1e+02
-    return f"On this card ({card.name}) the ceilings are a factor of {factor} apart"

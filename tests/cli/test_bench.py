@@ -212,28 +212,3 @@ def test_records_judge_themselves(options, ratio, holds):
 def test_a_goal_that_says_nothing():
     with pytest.raises(ValueError, match="goal is 'fast'"):
         record("x", "s", 1.0, goal="fast")
-
-
-PEERS = """
-def records():
-    row = {"unit": "ms", "ours": 1.0, "peer": 2.0, "ratio": 0.5, "goal": "ratio <= 1", "holds": True}
-    return [row | {"name": "step"}]
-"""
-
-
-def test_a_chart_beside_the_table(checkout, tmp_path):
-    checkout("peers", PEERS)
-    result = call("--chart", str(tmp_path / "bench.png"))
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
-    result = call("--chart", str(tmp_path / "nowhere" / "bench.png"))
-    assert result.exit_code == 2
-    assert "--chart" in result.output
-
-
-def test_no_chart_without_peers(checkout, tmp_path):
-    checkout("good", GOOD)
-    result = call("--chart", str(tmp_path / "bench.png"))
-    assert result.exit_code == 0, result.output
-    assert "no peer was measured" in result.output
-    assert not (tmp_path / "bench.png").exists()
