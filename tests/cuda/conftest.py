@@ -18,12 +18,12 @@ def pytest_addoption(parser):
     parser.addoption("--cuda-matrix", action="store_true", help="build kernels with every compiler and set of flags")
 
 
-@pytest.fixture(params=[True, False], ids=["checked", "fast"])
-def run(request, compiler):
+@pytest.fixture
+def run(compiler):
     """Return a function that builds a kernel, launches it and gives the arguments back."""
 
     def launch(source, name, grid, block, args, *, shared_mem=0, constants=(), options=()):
-        kernel = RawKernel(source, name, options, checked=request.param, compiler=compiler)
+        kernel = RawKernel(source, name, options, compiler=compiler)
         for constant, value in dict(constants).items():
             kernel.set_constant(constant, value)
         kernel(grid, block, args, shared_mem=shared_mem)

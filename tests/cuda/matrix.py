@@ -19,9 +19,9 @@ X86 = {
 class Build(compilers.Compiler):
     """A compiler with flags of its own behind those that every kernel is built with."""
 
-    def flags(self, checked):
+    def flags(self):
         march, level = self.extra  # the level in its place: behind -fno-vectorize it would switch vectors on again
-        return [level if flag in ("-O1", "-O3") else flag for flag in super().flags(checked)] + [march]
+        return [level if flag == "-O1" else flag for flag in super().flags()] + [march]
 
     def __str__(self):
         return " ".join([self.name, *self.extra])

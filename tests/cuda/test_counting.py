@@ -12,7 +12,7 @@ from .matrix import installed
 
 @pytest.mark.parametrize("compiler", installed(), ids=lambda c: c.name)
 def test_every_version_passes_the_probe(compiler):
-    made = build.build(device_code(build.PROBE, "probe"), "probe", compiler, checked=True)
+    made = build.build(device_code(build.PROBE, "probe"), "probe", compiler)
     assert build.counts(made) == build.WANTED
 
 

@@ -35,7 +35,7 @@ from lifted.device_code import device_code
 from lifted.launch import run_checked
 
 code = device_code("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }", "twice")
-made = build(code, "twice", find_compiler(), checked=True)
+made = build(code, "twice", find_compiler())
 x = np.arange(4, dtype=np.float32)
 bound = [x, np.int64(0).tobytes()]  # no pointers in structs
 report, _, _ = run_checked(made.path, (1, 1, 1), (5, 1, 1), 0, bound, [*made.signature, "s8"], ["x", "pointers"],

@@ -29,11 +29,6 @@ def test_report(case, compiler):
         return
     which, wanted = case.result
     np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
-    if "lock" not in case.title:  # the fast build never preempts: threads of a block must not wait for each other
-        args = case.fresh_args()
-        fast = RawKernel(case.source, case.name, checked=False, compiler=compiler)
-        fast(case.grid, case.block, args, shared_mem=case.shared_mem)
-        np.testing.assert_allclose(np.squeeze(args[which]), np.squeeze(wanted), rtol=1e-5)
 
 
 MEMORY = {"out-of-bounds", "misaligned", "missing-lanes", "division-by-zero", "divergent-barrier"}

@@ -38,11 +38,6 @@ UNSUPPORTED = [
      "use __shfl_sync and similar functions, with a mask"),
 ]  # fmt: skip
 
-WARP_OR_BARRIER = re.compile(
-    r"__sync(threads|warp)|__shfl|__ballot_sync|__any_sync|__all_sync|__match|__reduce"
-    r"|__activemask|cooperative_groups"
-)
-
 
 def without_comments(source: str) -> str:
     """Return the source with comments and the contents of strings blanked; every character keeps its place."""
@@ -79,11 +74,6 @@ def unbalanced(source: str) -> tuple[int, int, str] | None:
         else:
             opened.pop()
     return (*position(code, opened[-1].start()), f"this '{opened[-1][0]}' is never closed") if opened else None
-
-
-def needs_fibres(source: str) -> bool:
-    """Whether the threads of a block synchronise anywhere; if not, they can run one after another in a plain loop."""
-    return bool(WARP_OR_BARRIER.search(without_comments(source)))
 
 
 def split_commas(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-// checked.h -- what a kernel of the checked build calls in the checker (checker.cpp), besides the compiler's hooks.
+// checked.h -- what a kernel calls in the checker (checker.cpp), besides the compiler's hooks.
 #pragma once
 #include "types.h"
 

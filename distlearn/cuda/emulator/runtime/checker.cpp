@@ -1,4 +1,4 @@
-// checker.cpp -- the checked build's other half: a program that runs one launch and says what it saw.
+// checker.cpp -- the checks' other half: a program that runs one launch and says what it saw.
 //
 // The kernel is compiled with the hooks that ThreadSanitizer and coverage tools use (a call before every access to
 // memory, one at the start of every basic block), but none of their libraries is linked: the hooks are defined here.
@@ -262,7 +262,7 @@ static void find_who_is_stuck(Block& B) {
 
 static void run_launch() {
     Block& B = the_block;
-    prepare(B, &the_launch, true);
+    prepare(B, &the_launch);
     places.resize(emu_n_site_ids + 1);
     for (size_t i = 0; i < places.n; i++) places[i].traffic = -1;
     blocks_of.resize(emu_n_site_ids + 1);

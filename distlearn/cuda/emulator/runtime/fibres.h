@@ -11,7 +11,7 @@
 //
 // When none is ready and not all are done, the block is stuck: the emulator can say which thread waits where.
 //
-// The build that includes this file provides
+// The file that includes this one provides
 //     emu::OfThread                  what else it keeps of a thread
 //     emu::block()               the state of the block that runs here,
 //     emu::block_released(B)     called when all living threads have met at a barrier, before any goes on,
@@ -44,7 +44,7 @@ struct Fibre : OfThread {
 };
 
 struct Block {
-    uint3 index, thread;  // blockIdx; threadIdx for kernels without barriers, which need no fibres
+    uint3 index;          // blockIdx
     uint3 size, grid;     // blockDim, gridDim
     Fibre* current;
     Fibre* fibres;        // one per thread, and behind them the scheduler
@@ -56,7 +56,7 @@ struct Block {
     int head, tail, capacity;
     int n, living;
     int votes, counted;   // at the barrier, for __syncthreads_count and similar; and at the one before
-    Fibre* last;          // the last that ended, or came to a barrier in the checked build
+    Fibre* last;          // the last that ended, or came to a barrier
     char* dynamic_shared;
     size_t dynamic_capacity;
     void** args;
@@ -137,12 +137,11 @@ static __attribute__((noinline)) void release_warp_if_complete(Block& B, int war
     release_lanes(B, warp, need);
 }
 
-// Most switches are made here, without a branch: on to the next thread, and after the last to the scheduler. Who waits
-// where (pc) is only asked in the checked build.
+// Most switches are made here, without a branch: on to the next thread, and after the last to the scheduler.
 static EMU_ALWAYS int barrier(int value, void* pc) {
     Block& B = block();
     Fibre* f = B.current;
-    if (pc) f->state = AT_BARRIER, f->pc = pc, B.last = f;
+    f->state = AT_BARRIER, f->pc = pc, B.last = f;
     B.votes += value;
     go_on(B, f, B.sweep++);
     return B.counted;  // the next count cannot end before this thread has read it
@@ -223,7 +222,7 @@ static void fibre_main() {
 static inline char* stack_of(const Block& B, int thread) { return B.stacks + thread * (GUARD + STACK) + GUARD; }
 static inline size_t stacks_bytes(int threads) { return threads * (GUARD + STACK) + GUARD; }
 
-static void prepare(Block& B, const Launch* L, bool fibres) {
+static void prepare(Block& B, const Launch* L) {
     int n = L->block[0] * L->block[1] * L->block[2];
     B.n = n;
     B.size = {L->block[0], L->block[1], L->block[2]};
@@ -234,7 +233,6 @@ static void prepare(Block& B, const Launch* L, bool fibres) {
         char* p = (char*)malloc(B.dynamic_capacity + 512);
         B.dynamic_shared = (char*)(((uintptr_t)p + 255) & ~(uintptr_t)255);
     }
-    if (!fibres) return;
     if (B.allocated < n) {
         if (B.stacks) return_pages(B.stacks - B.red_zone, stacks_bytes(B.allocated) + 2 * B.red_zone);
         B.red_zone = STACK_RED_ZONE;
