@@ -33,24 +33,12 @@ ASCII = {"✓": "+", "✗": "x"}
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Parameters
-    ----------
-    name : str
-        What was checked: "MPI".
-    found : str
-        What is there: "mpiexec of MPICH 5.0.2, 2 ranks say hello".
-    verdict : {"ok", "info", "warning", "problem"}
-        A warning lets labs run, slower or not all of them; a problem does not, and has a fix.
-    fix : str
-        The command that fixes it, ready to be pasted into a terminal; several lines where it takes several.
-    """
+    """The result of one check."""
 
     name: str
     found: str
-    verdict: str = "ok"
-    fix: str = ""
+    verdict: str = "ok"  # a warning lets labs run, slower or not all of them; a problem does not, and has a fix
+    fix: str = ""  # the commands that fix it, ready to be pasted into a terminal
 
 
 class Diagnosis(list):

@@ -98,17 +98,7 @@ def pipeline_step(trace) -> tuple[float, float]:
 
 
 def draw(folder: Path, histories: dict, trace, seconds: dict[int, float], simulated: bool) -> list[Path]:
-    """Draw the figures of a run.
-
-    Parameters
-    ----------
-    trace : Trace
-        Of the run with the most ranks.
-    seconds : dict of int to float
-        Training time by number of ranks; a picture of speed-ups is drawn where there are several.
-    simulated : bool
-        Whether those are simulated seconds.
-    """
+    """Draw the figures of a run; `trace` is of the most ranks, `seconds` the training time by number of ranks."""
     from .. import viz
     from ..parallel.pipeline.schedule import LANE
     from ..trace import Trace

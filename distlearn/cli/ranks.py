@@ -55,24 +55,13 @@ class Place:
 
 @dataclass
 class Run:
-    """One training run.
-
-    Attributes
-    ----------
-    share : float
-        Communication share: part of the steps' time that a rank spent communicating with nothing to compute, the mean
-        over ranks.
-    dropped : int
-        Spans that were not kept, because there were more than `SPANS`.
-    interrupted : bool
-        Whether Ctrl-C ended it; the history holds the epochs that were done.
-    """
+    """One training run."""
 
     place: Place
     result: Result
     trace: Trace
-    dropped: int = 0
-    interrupted: bool = False
+    dropped: int = 0  # spans that were not kept, because there were more than `SPANS`
+    interrupted: bool = False  # by Ctrl-C; the history holds the epochs that were done
 
     @property
     def history(self):

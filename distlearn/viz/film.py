@@ -60,7 +60,7 @@ def kernel_film(report):
             clashing = {a.line for a in here if clashes[a.array].intersection(elements_of(a))}
             _draw_source(text, report, {a.line for a in here}, sectors[i], most, clashing)
             caption = _caption(i, last, clashes, sum(sectors[i].values()))
-            fig.suptitle(fill(caption, 62), x=0.01, ha="left")  # beside the legend
+            fig.suptitle(fill(caption, 54), x=0.01, ha="left")  # beside the legend
             fig.legend(handles=_key(), loc="upper right", ncols=len(SHAPES) + 1, handletextpad=0, columnspacing=1)
             frames.append((fig, caption))
     return frames

@@ -52,30 +52,17 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True)
 class Bars:
-    """Spans as arrays.
+    """Spans as arrays."""
 
-    Attributes
-    ----------
-    ranks : list of int
-        Rank of each row, from the top.
-    lanes, names : list of str
-        What the numbers in `lane` and `family` mean; computing comes first among the lanes.
-    low, high : float
-        The window [s].
-    row, lane, family : (n,) array of int
-    start, end : (n,) array
-        Cut off at the window [s]; every span has a length.
-    """
-
-    ranks: list[int]
-    lanes: list[str]
-    names: list[str]
-    low: float
+    ranks: list[int]  # of each row, from the top
+    lanes: list[str]  # what the numbers in `lane` mean; computing comes first
+    names: list[str]  # what the numbers in `family` mean
+    low: float  # the window [s]
     high: float
     row: np.ndarray
     lane: np.ndarray
     family: np.ndarray
-    start: np.ndarray
+    start: np.ndarray  # cut off at the window [s]; every span has a length
     end: np.ndarray
 
     def families(self, lane: str) -> list[str]:

@@ -28,24 +28,7 @@ FIRST_PATIENCE = 3.0
 
 
 class Ranks:
-    """Engines as ranks.
-
-    Parameters
-    ----------
-    view : ipyparallel.DirectView
-        Of the engines.
-    cluster : Cluster, optional
-        The engines' cluster if `EngineWorld` started it: only then can their processes be watched and killed.
-
-    Attributes
-    ----------
-    view : ipyparallel.DirectView
-        Of the engines, in the order of ranks.
-    ids : list of int
-        By rank: the engine's number in ipyparallel. An engine's number is not its rank.
-    pids : list of int
-        By rank: process ids.
-    """
+    """The engines of a view as ranks; those of a `cluster` that `EngineWorld` started can be watched and killed."""
 
     def __init__(self, view, cluster: Cluster | None = None):
         self.client, self.cluster = view.client, cluster
@@ -59,7 +42,7 @@ class Ranks:
         who = self._ask_who(targets)
         _check_pythons(who, targets)
         order = sorted(range(len(who)), key=lambda i: (who[i]["rank"], targets[i]))
-        self.ids = [targets[i] for i in order]
+        self.ids = [targets[i] for i in order]  # ipyparallel's numbers, by rank: an engine's number is not its rank
         self.pids = [who[i]["pid"] for i in order]
         self.nodes = [who[i]["node"] for i in order]
         members = [who[i]["rank"] for i in order]

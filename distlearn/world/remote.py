@@ -111,21 +111,7 @@ def shield_traceback() -> None:
 
 
 def launch(key: str, order: dict, payload: bytes) -> tuple[bytes, bytes]:
-    """Run the user's function on this rank.
-
-    Parameters
-    ----------
-    order : dict
-        `number` of the launch, `free`: launches whose communicators are no longer needed, `size`, `cwd`, `strict`,
-        `patience`.
-    payload : bytes
-        The pickled (function, arguments, keyword arguments).
-
-    Returns
-    -------
-    outcome, value : bytes
-        A pickled `Outcome` and what the function returned, pickled.
-    """
+    """Run the pickled (function, arguments, keywords) on this rank; return a pickled `Outcome`, and the result."""
     interrupts = EngineInterrupts()
     rank, duplicates = _worlds[key]
     reporter = Reporter(_publish)

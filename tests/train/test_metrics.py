@@ -130,7 +130,7 @@ def test_curves_name_the_metric():
     _, score = dl.viz.plot_history(History(epochs, [3.0, 1.5, 1.0]))
     assert score.get_ylabel() == "validation perplexity"
     assert score.lines[0].get_ydata().tolist() == [9, 4.5, 3]
-    assert score.get_title("left") == "Perplexity at the end: validation 3"
+    assert score.get_title("left") == "Validation perplexity"
     with pytest.raises(ValueError, match="y is 'val_accuracy', expected one of loss, train_perplexity"):
         dl.viz.plot_history(History(epochs), y="val_accuracy")
 
