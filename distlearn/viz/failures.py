@@ -18,9 +18,6 @@ def plot_recoveries(trace, *, ax=None, title=""):
     """Draw a simulated run with failures: training, which ranks failed, the time to detection, and the recovery."""
     # trace: Of a `SimWorld` with failures.
     # ax: Its x axis holds seconds, its y axis ranks.
-    # ValueError: If the trace holds no spans.
-    if not trace.spans:
-        raise ValueError("plot_recoveries: the trace holds no spans, expected a run of a SimWorld")
     lost = {span.rank: span for span in trace.select(lane="failure") if span.name != "recover"}
     ranks, end = trace.ranks, max(s.end for s in trace.spans if s.lane != "failure")
     if ax is None:
@@ -58,8 +55,6 @@ def plot_restarts(run, *, ax=None, title=""):
     """Draw how training on real engines recovered from every failure: steps done over time."""
     # run: Of `distlearn.world.train_through_failures`.
     # ax: Its x axis holds seconds, its y axis steps.
-    if not run.progress:
-        raise ValueError("plot_restarts: the run holds no progress, expected a program that reports its steps")
     if ax is None:
         (ax,) = new_axes(figsize=(9.2, 3.4))
     when, steps = np.array(run.progress).T

@@ -53,8 +53,6 @@ def plot_layers(profiles, *, share: bool = False, ax=None, title=""):
 def plot_batching(sweeps, *, ax=None, title=""):
     """Draw how many times as many samples a second a larger batch trains."""
     # sweeps: What `nn.profile_sweep` returned, by model: AlexNet beside GoogLeNet.
-    if not sweeps or not all(sweeps.values()):
-        raise ValueError("plot_batching: expected at least one model with at least one profile")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     for i, (name, profiles) in enumerate(sweeps.items()):
         speed = np.array([p.samples_per_second for p in profiles])
@@ -84,8 +82,6 @@ def plot_products(products, *, card=None, ax=None, title=""):
     card : Card, optional
         Of the machine: its roofline is drawn as the upper bound.
     """
-    if not products:
-        raise ValueError("plot_products: no products, expected at least one")
     ax = new_axes(figsize=(7.2, 4.0))[0] if ax is None else ax
     speed = [p.flop_rate / 1e9 for p in products]
     ax.plot([p.batch for p in products], speed, marker=MARKERS[0], color=COLORS[0], label="measured")
